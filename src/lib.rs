@@ -1,0 +1,8 @@
+//! Windlass rolls out change across fleets of stateful nodes on Kubernetes.
+//!
+//! The floors of the house, from the top down; each may import only those below it:
+//! [`cli`], [`operator`], [`controller`], [`planner`] and [`tasks`], [`render`], [`cluster`] and
+//! [`revision`], [`api`], [`engine`]. Beside them stand [`sidecar`] and [`sim`].
+//! `ARCHITECTURE.md` has the map.
+
+pub mod clock;
