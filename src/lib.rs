@@ -5,4 +5,6 @@
 //! [`revision`], [`api`], [`engine`]. Beside them stand [`sidecar`] and [`sim`].
 //! `ARCHITECTURE.md` has the map.
 
+pub mod api;
 pub mod clock;
+pub mod engine;
