@@ -7,6 +7,9 @@
 
 pub mod api;
 pub mod clock;
+pub mod cluster;
 pub mod engine;
+pub mod planner;
 pub mod render;
 pub mod revision;
+pub mod tasks;

@@ -161,7 +161,8 @@ fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
     if !facts.is_known(&child.held) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
-    if child.restart != child.obeyed_restart {
+    let before_restart = facts.rendering(&child.held, &facts.restarted_at);
+    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| r.hash == child.granted) {
         return Some(Cause::RestartRequested);
     }
     let was_granted_by_us = !child.granted.is_empty() && (child.granted == child.running || child.running.is_empty());

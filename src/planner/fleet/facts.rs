@@ -29,8 +29,6 @@ pub struct ChildFacts {
     pub spent_id: String,
     /// The latest restart that it obeys (RFC 3339); empty for none.
     pub restart: String,
-    /// The latest restart that its status says it obeyed.
-    pub obeyed_restart: String,
     /// `status.podTemplateHash`: what its pod was observed to run.
     pub running: String,
     /// `status.currentImage`.
@@ -253,6 +251,12 @@ impl FleetFacts {
     pub fn disrupted(&self) -> i32 {
         let existing = self.children.iter().filter(|c| c.is_disrupted()).count();
         (existing + self.missing().len()) as i32
+    }
+
+    /// Whether the partition keeps nodes from where the rollout goes.
+    #[must_use]
+    pub fn revision_differs_below_partition(&self, scope: &Scope) -> bool {
+        matches!(scope, Scope::Target(target) if *target != self.last_completed) && self.held_below() > 0
     }
 
     /// Whether every wanted node exists, is at what it is to run, and serves, and nothing else is left.

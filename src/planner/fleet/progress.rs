@@ -32,9 +32,7 @@ pub fn score(facts: &FleetFacts, scope: &Scope) -> i32 {
 /// Whether every node that the partition lets go has converged, and only the partition is left.
 #[must_use]
 pub fn is_held_by_partition(facts: &FleetFacts, scope: &Scope) -> bool {
-    matches!(scope, Scope::Target(target) if *target != facts.last_completed)
-        && facts.held_below() > 0
-        && facts.is_converged(scope)
+    facts.revision_differs_below_partition(scope) && facts.is_converged(scope)
 }
 
 /// The nodes that have not converged, the worst first, at most 20. `before` keeps the times.

@@ -4,9 +4,6 @@ use chrono::{DateTime, Utc};
 
 use crate::api::Problem;
 
-/// The name of the injected sidecar's container.
-pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
-
 /// Which pod template a StatefulSet was observed to hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Template {

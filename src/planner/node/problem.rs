@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::facts::{PodFacts, SIDECAR_CONTAINER};
+use super::facts::PodFacts;
 use crate::api::Problem;
 use crate::cluster::observed::ObservedPod;
+use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
