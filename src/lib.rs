@@ -8,3 +8,5 @@
 pub mod api;
 pub mod clock;
 pub mod engine;
+pub mod render;
+pub mod revision;
