@@ -5,5 +5,9 @@
 //! [`revision`], [`api`], [`engine`]. Beside them stand [`sidecar`] and [`sim`].
 //! `ARCHITECTURE.md` has the map.
 
+pub mod api;
 pub mod clock;
+pub mod engine;
+pub mod render;
+pub mod revision;
 pub mod sim;

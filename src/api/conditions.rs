@@ -1,0 +1,105 @@
+//! Conditions as the Kubernetes API conventions describe them, and the closed set of types and reasons.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One condition of an object.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition is about, for example `Ready`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word from a closed set that says why.
+    pub reason: String,
+    /// A sentence for people; may be empty.
+    #[serde(default)]
+    pub message: String,
+    /// When `status` last changed.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub last_transition_time: DateTime<Utc>,
+    /// The `metadata.generation` that the condition was computed for.
+    #[serde(default)]
+    pub observed_generation: i64,
+}
+
+/// Condition type: every node (or this node) serves.
+pub const READY: &str = "Ready";
+/// Condition type of a fleet: what is wanted is what last completed.
+pub const UP_TO_DATE: &str = "UpToDate";
+/// Condition type of a fleet: a rollout is active.
+pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
+/// Condition type of a node: a plan that replaces its pod is active.
+pub const NODE_UPDATE_IN_PROGRESS: &str = "NodeUpdateInProgress";
+/// Condition type of a node: what its sidecar last answered.
+pub const SIDECAR_READY: &str = "SidecarReady";
+/// Condition type: kstatus reads `True` as failed.
+pub const STALLED: &str = "Stalled";
+/// Condition type: kstatus reads `True` as in progress.
+pub const RECONCILING: &str = "Reconciling";
+
+/// A condition's status.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Truth {
+    /// The word in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// The condition of this type, if it is there.
+#[must_use]
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == type_)
+}
+
+/// Whether the condition of this type is there and `True`.
+#[must_use]
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|c| c.status == "True")
+}
+
+/// Sets a condition in place, or appends it. The transition time moves only when the status does.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    truth: Truth,
+    reason: &str,
+    message: &str,
+    generation: i64,
+    now: DateTime<Utc>,
+) {
+    let status = truth.as_str();
+    let next = |since| Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: since,
+        observed_generation: generation,
+    };
+    match conditions.iter_mut().find(|c| c.type_ == type_) {
+        Some(old) => {
+            let since = if old.status == status { old.last_transition_time } else { now };
+            *old = next(since);
+        }
+        None => conditions.push(next(now)),
+    }
+}

@@ -1,0 +1,22 @@
+//! The custom resources: their types, schema and validation rules. No logic lives here beyond reading
+//! a field in the form that others need; what should happen is the planner's business.
+
+pub mod conditions;
+pub mod names;
+pub mod node_deployment;
+pub mod plan_field;
+pub mod stateful_node;
+pub mod status;
+
+pub use conditions::Condition;
+pub use node_deployment::{
+    BlueGreenStrategy, DeletionPolicy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
+    NodeTemplate, NodeTemplateSpec, OnStall, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,
+};
+pub use plan_field::RawPlan;
+pub use stateful_node::{
+    ClaimRetention, Port, Sidecar, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
+};
+pub use status::{
+    HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, Rollout, Stage, Unconverged,
+};

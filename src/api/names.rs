@@ -1,0 +1,56 @@
+//! Names, labels and annotations that are part of the public interface.
+
+/// The API group of every custom resource.
+pub const GROUP: &str = "windlass.dev";
+/// The API version of every custom resource.
+pub const VERSION: &str = "v1alpha1";
+
+/// Label: the name of the fleet that an object belongs to.
+pub const LABEL_DEPLOYMENT: &str = "windlass.dev/deployment";
+/// Label: the name of the node that an object belongs to.
+pub const LABEL_NODE: &str = "windlass.dev/node";
+/// Label: the set of nodes (see `status.activeSet`) that an object belongs to.
+pub const LABEL_SET: &str = "windlass.dev/set";
+/// Label: who manages an object; its value is [`MANAGER`].
+pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`LABEL_MANAGED_BY`], and the manager of every field that Windlass writes.
+pub const MANAGER: &str = "windlass";
+/// The prefix of every label and annotation that is Windlass's own.
+pub const OWN_PREFIX: &str = "windlass.dev/";
+
+/// Annotation: the UID of the fleet that a node belongs to, under `deletionPolicy: Retain`.
+pub const ANNOTATION_OWNER_UID: &str = "windlass.dev/owner-uid";
+/// Annotation: restart what this object runs (RFC 3339).
+pub const ANNOTATION_RESTARTED_AT: &str = "windlass.dev/restartedAt";
+/// Annotation: abort the plan with this ID.
+pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
+/// Annotation: try the plan with this ID again.
+pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
+/// Annotation: skip the task with this ID.
+pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
+/// Annotation on a StatefulSet: the pod template hash that its template was rendered from.
+pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
+/// Annotation on child objects: which labels and annotations came from `template.metadata`, as JSON
+/// `{"labels": [key…], "annotations": [key…]}`, so that one removed there is removed here.
+pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
+
+/// The set of nodes that a fleet begins with.
+pub const FIRST_SET: &str = "first";
+
+/// The name of the node with this ordinal in the first set of a fleet.
+#[must_use]
+pub fn node_name(deployment: &str, ordinal: i32) -> String {
+    format!("{deployment}-{ordinal}")
+}
+
+/// The name of a node's only pod.
+#[must_use]
+pub fn pod_name(node: &str) -> String {
+    format!("{node}-0")
+}
+
+/// The name of the claim that a StatefulSet makes for a node from a claim template.
+#[must_use]
+pub fn claim_name(template: &str, node: &str) -> String {
+    format!("{template}-{node}-0")
+}

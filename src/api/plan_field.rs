@@ -1,0 +1,80 @@
+//! `status.plan` as it is stored: raw, so that a plan written by another version, or by hand, can never
+//! keep an object from being read. It is parsed where it is used.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::Plan;
+
+/// A persisted plan in its raw form.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct RawPlan(pub Value);
+
+impl RawPlan {
+    /// The stored form of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        Self(plan.to_value())
+    }
+
+    /// The plan that is stored, or a sentence that says why it cannot be read.
+    pub fn parse(&self) -> Result<Plan, String> {
+        Plan::from_value(&self.0)
+    }
+
+    /// The plan's ID, even where the rest cannot be read.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.0.get("id").and_then(Value::as_str)
+    }
+}
+
+impl JsonSchema for RawPlan {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Plan".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let time = || serde_json::json!({"type": "string", "format": "date-time"});
+        json_schema!({
+            "type": "object",
+            "description": "What is being done, or was last done, to this object: an ordered list of tasks.",
+            "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {
+                "id": {"type": "string", "description": "10 hex digits, never the same twice for one object."},
+                "recipe": {"type": "string", "description": "The recipe that the plan was made from."},
+                "targetHash": {"type": "string", "description": "The hash that the plan goes to."},
+                "state": {"type": "string", "description": "Active, Complete, Failed, Superseded or Aborted."},
+                "startedAt": time(),
+                "finishedAt": time(),
+                "attempt": {"type": "integer", "format": "int32", "description": "How many plans to this target failed before this one."},
+                "retryAt": time(),
+                "failure": {"type": "string", "description": "Why the plan failed, in a sentence."},
+                "tasks": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": true,
+                        "properties": {
+                            "id": {"type": "string", "description": "The plan's ID, a dash, and the task's index."},
+                            "type": {"type": "string", "description": "The task's type, in kebab case."},
+                            "params": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                            "state": {"type": "string", "description": "Pending, Running, Complete, Failed or Skipped."},
+                            "attempts": {"type": "integer", "format": "int32", "description": "How often it failed in passing."},
+                            "startedAt": time(),
+                            "finishedAt": time(),
+                            "deadline": time(),
+                            "message": {"type": "string", "description": "What it waits for, in a sentence."}
+                        }
+                    }
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,216 @@
+//! StatefulNode: one node of a fleet, or one that stands alone.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Condition, HistoryEntry, Problem, RawPlan};
+
+/// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
+#[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "windlass.dev",
+    version = "v1alpha1",
+    kind = "StatefulNode",
+    plural = "statefulnodes",
+    shortname = "sn",
+    category = "windlass",
+    namespaced,
+    status = "StatefulNodeStatus",
+    derive = "PartialEq",
+    derive = "Default"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct StatefulNodeSpec {
+    /// The main container's image; wins over the one in `podTemplate`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
+    /// The name of the main container. Default: the first container.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub main_container: String,
+    /// A whole PodTemplateSpec, passed through untouched.
+    #[schemars(schema_with = "raw_object")]
+    pub pod_template: Value,
+    /// The node's volume claims, as in a StatefulSet; at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "raw_list")]
+    pub volume_claim_templates: Vec<Value>,
+    /// What becomes of the claims when the node itself is deleted. Default: Retain.
+    #[serde(default, skip_serializing_if = "ClaimRetention::is_default")]
+    pub volume_claim_retention: ClaimRetention,
+    /// Ports of the headless Service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
+    /// Annotations of the headless Service.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub service_annotations: BTreeMap<String, String>,
+    /// The process next to the main container that keeps the pod out of service until it is marked ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<Sidecar>,
+    /// No progress for this many seconds is a stall. Default: 600.
+    #[serde(default = "default_deadline", skip_serializing_if = "is_default_deadline")]
+    pub progress_deadline_seconds: i64,
+    /// Scales the StatefulSet to 0, and back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspend: bool,
+    /// Written by the owning NodeDeployment: the pod template hash that this node may move to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub granted_hash: String,
+    /// Written by the owning NodeDeployment: changes with every grant.
+    #[serde(default, skip_serializing_if = "String::is_empty", rename = "grantID")]
+    pub grant_id: String,
+}
+
+/// The process next to the main container, injected as a native sidecar.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sidecar {
+    /// The sidecar's image.
+    pub image: String,
+    /// The port that it listens on. Default: 7777.
+    #[serde(default = "default_sidecar_port")]
+    pub port: i32,
+    /// The container's resources, as in a pod.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "raw_object")]
+    pub resources: Value,
+    /// Where it is reached: a template with `{name}`, `{namespace}`, `{port}`, `{podIP}`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub url: String,
+    /// The Secret that holds the bearer token for POSTs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token_secret: String,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Port {
+    /// The port's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The port that the Service exposes.
+    pub port: i32,
+    /// The container's port, by number or name. Default: `port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<IntOrString>,
+    /// `TCP`, `UDP` or `SCTP`. Default: TCP.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub protocol: String,
+}
+
+/// What becomes of volume claims when the node itself is deleted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum ClaimRetention {
+    /// They stay.
+    #[default]
+    Retain,
+    /// They go with the node.
+    Delete,
+}
+
+impl ClaimRetention {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What was observed of a node.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatefulNodeStatus {
+    /// The generation of the spec that this status was computed for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// One word for people: Terminating, Suspended, Failed, Updating, Running, Initializing or Pending.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    /// The image of the running pod's main container, as its spec says it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub current_image: String,
+    /// The pod template hash that the running pod was observed at.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pod_template_hash: String,
+    /// The pod that `currentImage` and `podTemplateHash` were observed on.
+    #[serde(skip_serializing_if = "String::is_empty", rename = "podUID")]
+    pub pod_uid: String,
+    /// The grant that this node has converged to.
+    #[serde(skip_serializing_if = "String::is_empty", rename = "spentGrantID")]
+    pub spent_grant_id: String,
+    /// The node's StatefulSet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stateful_set: Option<StatefulSetRef>,
+    /// The latest restart (`windlass.dev/restartedAt`) that this node obeyed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub restarted_at: String,
+    /// When the node's pod was first seen Ready; absent until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub first_ready_at: Option<DateTime<Utc>>,
+    /// Why the node does not serve, in the kubelet's or scheduler's words; absent while it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// What is being done, or was last done, to this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RawPlan>,
+    /// The last 10 plans that ended, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<HistoryEntry>,
+    /// The conditions Ready, NodeUpdateInProgress, SidecarReady, Stalled and Reconciling.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// The StatefulSet of a node.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatefulSetRef {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its `metadata.generation` after Windlass's last write to its spec.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub generation: i64,
+}
+
+/// The default of every `progressDeadlineSeconds`, in seconds.
+pub const DEFAULT_DEADLINE_SECONDS: i64 = 600;
+
+pub(crate) fn default_deadline() -> i64 {
+    DEFAULT_DEADLINE_SECONDS
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
+fn is_default_deadline(seconds: &i64) -> bool {
+    *seconds == DEFAULT_DEADLINE_SECONDS
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
+pub(crate) fn is_zero(n: &i64) -> bool {
+    *n == 0
+}
+
+/// The default of `sidecar.port`.
+pub const DEFAULT_SIDECAR_PORT: i32 = 7777;
+
+fn default_sidecar_port() -> i32 {
+    DEFAULT_SIDECAR_PORT
+}
+
+fn raw_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+fn raw_list(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+    })
+}

@@ -1,0 +1,242 @@
+//! What is observed of a fleet, and the parts that a node's status shares with it.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Condition, RawPlan, stateful_node::is_zero};
+
+/// What was observed of a fleet.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeDeploymentStatus {
+    /// The generation of the spec that this status was computed for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// One word for people: Terminating, Paused, Failed, Upgrading, Degraded, Initializing, Ready or Pending.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    /// How many nodes exist.
+    pub replicas: i32,
+    /// How many nodes are Ready.
+    pub ready_replicas: i32,
+    /// How many nodes were observed at what is wanted.
+    pub updated_replicas: i32,
+    /// How many nodes have been Ready for `minReadySeconds`.
+    pub available_replicas: i32,
+    /// The label selector of the active set's pods, for `/scale`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub selector: String,
+    /// Which set of nodes serves: the value of the label `windlass.dev/set`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub active_set: String,
+    /// The ControllerRevision of what last completed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub current_revision: String,
+    /// The ControllerRevision of what is wanted.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub update_revision: String,
+    /// The build ID of what is wanted.
+    #[serde(rename = "buildID", skip_serializing_if = "String::is_empty")]
+    pub build_id: String,
+    /// The rollout hash of what is wanted; always set.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub requested_rollout_hash: String,
+    /// The rollout hash of what last completed; absent before the first.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub last_completed_rollout_hash: String,
+    /// A target that was aborted, rolled back or failed: not tried again until it changes or a retry names the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<Rejected>,
+    /// The `forcePromote` that was already used.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub spent_force_promote: String,
+    /// The latest restart obeyed (RFC 3339).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub restarted_at: String,
+    /// Set while a fleet that was scaled to 0 fills again: its nodes are created at what is wanted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub scaled_to_zero: bool,
+    /// The active rollout; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+    /// What is being done, or was last done, to this fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RawPlan>,
+    /// The last 10 plans that ended, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<HistoryEntry>,
+    /// The conditions Ready, UpToDate, RolloutInProgress, Stalled and Reconciling.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A target that is not tried again by itself.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rejected {
+    /// The rollout hash.
+    pub hash: String,
+    /// The build ID.
+    #[serde(rename = "buildID", skip_serializing_if = "String::is_empty")]
+    pub build_id: String,
+    /// The plan that ended so; a retry names it.
+    #[serde(rename = "planID")]
+    pub plan_id: String,
+    /// Aborted, RolledBack or Failed.
+    pub outcome: String,
+}
+
+/// The active rollout.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// InPlace, BlueGreen or HardFork.
+    #[serde(default)]
+    pub strategy: String,
+    /// The rollout hash that it goes to.
+    #[serde(default)]
+    pub target_hash: String,
+    /// The ControllerRevision that it goes to.
+    #[serde(default)]
+    pub target_revision: String,
+    /// Why it was started: a reason of the condition RolloutInProgress.
+    #[serde(default)]
+    pub cause: String,
+    /// When it began; begins again with a new target.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub started_at: DateTime<Utc>,
+    /// When a node was last updated or became ready.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub last_progress_at: DateTime<Utc>,
+    /// The most nodes updated, and ready at the target, that were seen at once; progress is more than this.
+    #[serde(default)]
+    pub best: i32,
+    /// Where it is.
+    #[serde(default)]
+    pub stage: Stage,
+    /// The set that serves (BlueGreen, HardFork).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub incumbent_set: String,
+    /// The set that is to serve (BlueGreen, HardFork).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub entrant_set: String,
+    /// How many nodes are where.
+    #[serde(default)]
+    pub nodes: NodeCounts,
+    /// The nodes that have not converged, the worst first; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconverged: Vec<Unconverged>,
+    /// A few words for a table, for example `Updating 2/5`.
+    #[serde(default)]
+    pub summary: String,
+    /// What it waits for, in a sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Where a rollout is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Stage {
+    /// Nodes are updated in place.
+    #[default]
+    Updating,
+    /// New nodes are being created.
+    CreatingEntrants,
+    /// New nodes are waited for.
+    AwaitingEntrants,
+    /// A person is waited for.
+    AwaitingPromotion,
+    /// Traffic is being moved.
+    Promoting,
+    /// Old nodes are being removed.
+    Retiring,
+}
+
+/// How many nodes are where. Never capped.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(default)]
+pub struct NodeCounts {
+    /// Wanted.
+    pub total: i32,
+    /// Observed at the target.
+    pub updated: i32,
+    /// Ready, at whatever they run.
+    pub ready: i32,
+    /// In flight, missing, terminating or not available.
+    pub disrupted: i32,
+    /// That cannot run what they were granted.
+    pub failed: i32,
+}
+
+/// A node that has not converged.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Unconverged {
+    /// The node.
+    pub name: String,
+    /// The kubelet's waiting reason, or one of Windlass's own.
+    pub reason: String,
+    /// A sentence.
+    #[serde(default)]
+    pub message: String,
+    /// Since when.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: DateTime<Utc>,
+}
+
+/// Why a node does not serve.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Problem {
+    /// The kubelet's or scheduler's reason.
+    pub reason: String,
+    /// Their sentence.
+    #[serde(default)]
+    pub message: String,
+    /// Since when.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: DateTime<Utc>,
+}
+
+/// A plan that ended.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// The plan.
+    #[serde(rename = "planID", default)]
+    pub plan_id: String,
+    /// Its recipe.
+    #[serde(default)]
+    pub recipe: String,
+    /// What ran before; empty where nothing did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from_hash: String,
+    /// What was wanted.
+    #[serde(default)]
+    pub target_hash: String,
+    /// Complete, Superseded, Aborted, RolledBack or Failed.
+    #[serde(default)]
+    pub outcome: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// How many ended plans an object remembers.
+pub const HISTORY_LIMIT: usize = 10;
+/// How many unconverged nodes a rollout names.
+pub const UNCONVERGED_LIMIT: usize = 20;
+
+/// Appends an entry and drops the oldest beyond [`HISTORY_LIMIT`].
+pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
+    history.push(entry);
+    let surplus = history.len().saturating_sub(HISTORY_LIMIT);
+    history.drain(..surplus);
+}

@@ -1,0 +1,159 @@
+//! The difference between two templates as data: which fields, from what, to what. Bounded, since it ends
+//! up in messages and on terminals.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::canonical::{Root, canonical, to_bytes};
+use super::template;
+
+/// The most differences that are listed.
+pub const MAX_DIFFERENCES: usize = 50;
+/// A value's text is cut after this many characters.
+pub const MAX_VALUE_CHARS: usize = 120;
+
+/// One field that differs. `Display` writes it as a sentence.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Difference {
+    /// Where: `spec.containers[name=db].image`.
+    pub path: String,
+    /// What it was, as JSON cut to [`MAX_VALUE_CHARS`]; `None` where it was not there.
+    pub from: Option<String>,
+    /// What it is to be, as JSON cut to [`MAX_VALUE_CHARS`]; `None` where it is not to be there.
+    pub to: Option<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, from, to } = self;
+        match (from, to) {
+            (Some(from), Some(to)) => write!(f, "{path} changes from {from} to {to}"),
+            (None, Some(to)) => write!(f, "{path} is added: {to}"),
+            (Some(from), None) => write!(f, "{path} is removed: {from}"),
+            (None, None) => write!(f, "{path} does not change"),
+        }
+    }
+}
+
+/// How two pod templates differ; empty exactly when their hashes are equal. At most [`MAX_DIFFERENCES`].
+#[must_use]
+pub fn diff(from: &Value, to: &Value) -> Vec<Difference> {
+    let form = |template: &Value| {
+        let mut template = template.clone();
+        template::remove_own_keys(&mut template);
+        canonical(&template, Root::PodTemplate)
+    };
+    diff_canonical(&form(from), &form(to))
+}
+
+/// The first `limit` differences in one line.
+#[must_use]
+pub fn summary(differences: &[Difference], limit: usize) -> String {
+    let shown: Vec<String> = differences.iter().take(limit).map(ToString::to_string).collect();
+    let line = shown.join("; ");
+    match differences.len() - shown.len() {
+        0 => line,
+        // The list itself may have been cut.
+        more if differences.len() == MAX_DIFFERENCES => format!("{line}; and at least {more} more"),
+        more => format!("{line}; and {more} more"),
+    }
+}
+
+pub(super) fn diff_canonical(from: &Value, to: &Value) -> Vec<Difference> {
+    let mut found = Found(Vec::new());
+    found.compare("", Some(from), Some(to));
+    found.0
+}
+
+struct Found(Vec<Difference>);
+
+impl Found {
+    fn push(&mut self, path: &str, from: Option<String>, to: Option<String>) {
+        if self.0.len() < MAX_DIFFERENCES {
+            let path = if path.is_empty() { "the whole" } else { path };
+            self.0.push(Difference { path: path.to_owned(), from, to });
+        }
+    }
+
+    fn compare(&mut self, path: &str, from: Option<&Value>, to: Option<&Value>) {
+        match (from, to) {
+            (from, to) if from == to => {}
+            (Some(Value::Object(from)), Some(Value::Object(to))) => self.compare_fields(path, from, to),
+            (Some(Value::Array(from)), Some(Value::Array(to))) => match (names(from), names(to)) {
+                (Some(from_names), Some(to_names)) => {
+                    self.compare_named(path, (from, &from_names), (to, &to_names));
+                }
+                _ => self.compare_indexed(path, from, to),
+            },
+            (from, to) => self.push(path, from.map(text), to.map(text)),
+        }
+    }
+
+    fn compare_fields(&mut self, path: &str, from: &Map<String, Value>, to: &Map<String, Value>) {
+        let mut keys: Vec<&String> = from.keys().chain(to.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.compare(&child(path, key), from.get(key), to.get(key));
+        }
+    }
+
+    fn compare_named(&mut self, path: &str, from: (&[Value], &[&str]), to: (&[Value], &[&str])) {
+        let at = |(elements, names): (&[Value], &[&str]), name: &str| {
+            names.iter().position(|n| *n == name).map(|index| elements[index].clone())
+        };
+        let shared = |of: &[&str], other: &[&str]| -> Vec<String> {
+            of.iter().filter(|name| other.contains(name)).map(|name| (*name).to_owned()).collect()
+        };
+        let added = to.1.iter().filter(|name| !from.1.contains(name));
+        for name in from.1.iter().chain(added) {
+            let (before, after) = (at(from, name), at(to, name));
+            self.compare(&format!("{path}[name={name}]"), before.as_ref(), after.as_ref());
+        }
+        // Order counts: init containers run in it, and a later variable may use an earlier one.
+        let (before, after) = (shared(from.1, to.1), shared(to.1, from.1));
+        if before != after {
+            self.push(
+                &format!("{path} (order)"),
+                Some(cut(&before.join(", "))),
+                Some(cut(&after.join(", "))),
+            );
+        }
+    }
+
+    fn compare_indexed(&mut self, path: &str, from: &[Value], to: &[Value]) {
+        for index in 0..from.len().max(to.len()) {
+            self.compare(&format!("{path}[{index}]"), from.get(index), to.get(index));
+        }
+    }
+}
+
+/// The elements' names, where each has one of its own.
+fn names(elements: &[Value]) -> Option<Vec<&str>> {
+    let names: Vec<&str> = elements.iter().map(|e| e.get("name")?.as_str()).collect::<Option<_>>()?;
+    let mut unique = names.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    (unique.len() == names.len()).then_some(names)
+}
+
+fn child(path: &str, key: &str) -> String {
+    let is_word = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    match (path.is_empty(), is_word) {
+        (true, true) => key.to_owned(),
+        (false, true) => format!("{path}.{key}"),
+        (_, false) => format!("{path}[{key}]"),
+    }
+}
+
+fn text(value: &Value) -> String {
+    cut(&String::from_utf8_lossy(&to_bytes(value)))
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
