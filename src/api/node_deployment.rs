@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
+#[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "windlass.dev",
@@ -135,6 +136,20 @@ pub struct UpdateStrategy {
     /// What a stall leads to. Default: Hold.
     #[serde(default)]
     pub on_stall: OnStall,
+}
+
+impl UpdateStrategy {
+    /// The strategy that is meant; `None` for a word that this version does not know. An empty type, which only an
+    /// object has that was stored before the type was required, means InPlace.
+    #[must_use]
+    pub fn strategy(&self) -> Option<StrategyType> {
+        match self.type_.as_str() {
+            "" | "InPlace" => Some(StrategyType::InPlace),
+            "BlueGreen" => Some(StrategyType::BlueGreen),
+            "HardFork" => Some(StrategyType::HardFork),
+            _ => None,
+        }
+    }
 }
 
 /// The three strategies.

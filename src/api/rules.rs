@@ -215,8 +215,7 @@ pub(super) const NODE_SPEC: &[Rule] = &[
 ];
 
 const IS_NOT_RESERVED: &str = "self != 'windlass-sidecar'";
-const RESERVED: &str =
-    "windlass-sidecar is the name of the container that Windlass adds for sidecar: rename this one";
+const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the one that Windlass adds for sidecar: rename it";
 const PORTS_ARE_NAMED: &str = "size(self) < 2 || self.all(p, has(p.name) && p.name != '')";
 const PORT_NAMES_DIFFER: &str =
     "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name))";

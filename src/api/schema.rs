@@ -21,7 +21,7 @@ pub(super) fn pod_template(_: &mut SchemaGenerator) -> Schema {
                 "x-kubernetes-preserve-unknown-fields": true,
                 "required": ["name"],
                 "properties": {
-                    "name": {"type": "string", "description": "The container's name.", "maxLength": 63},
+                    "name": {"type": "string", "description": "The container's name.", "minLength": 1, "maxLength": 63},
                     "image": {"type": "string", "description": "The container's image."}
                 }
             }
@@ -51,7 +51,7 @@ pub(super) fn pod_template(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// PersistentVolumeClaims as a StatefulSet has them.
+/// Volume claims as a StatefulSet has them.
 pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

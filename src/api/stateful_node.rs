@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{Condition, HistoryEntry, Problem, RawPlan};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
+#[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "windlass.dev",
@@ -143,6 +144,7 @@ pub enum ClaimRetention {
 }
 
 impl ClaimRetention {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -189,7 +191,7 @@ pub struct StatefulNodeStatus {
     /// The last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// The conditions Ready, NodeUpdateInProgress, SidecarReady, Stalled and Reconciling.
+    /// The conditions `Ready`, `NodeUpdateInProgress`, `SidecarReady`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
