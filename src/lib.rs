@@ -12,4 +12,6 @@ pub mod engine;
 pub mod planner;
 pub mod render;
 pub mod revision;
+pub mod sidecar;
+pub mod sim;
 pub mod tasks;
