@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::Either;
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
@@ -80,18 +79,20 @@ impl Cluster for KubeCluster {
             uid: Some(target.uid.clone()),
             resource_version: None,
         });
-        match within(&described, api.delete(&target.name, &params)).await {
-            Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
-                self.took(target.kind, &object);
-                Ok(())
-            }
-            Ok(_) | Err(ClusterError::NotFound { .. }) => {
+        let answer = within(&described, api.delete(&target.name, &params)).await;
+        let leaving = match answer {
+            Ok(answer) => answer.left().filter(|object| object.meta().deletion_timestamp.is_some()),
+            Err(ClusterError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        match leaving {
+            Some(object) => drop(self.took(target.kind, &object)),
+            None => {
                 let key = Key::new(&target.namespace, &target.name);
                 self.view.deleted(target.kind, &key, &target.uid);
-                Ok(())
             }
-            Err(error) => Err(error),
         }
+        Ok(())
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{CHILD_CHANGED, FleetScope, NodeScope, node_scope::spec_of};
 use crate::cluster::observed::ObservedNode;
@@ -111,9 +110,10 @@ pub async fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Resu
     }
     let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
     let (name, namespace) = (&node.meta.name, &node.meta.namespace);
-    let asked = match url_for(template, name, namespace, sidecar.port, Some(&pod.ip)) {
+    let port = u16::try_from(sidecar.port).unwrap_or(7777);
+    let asked = match url_for(template, name, namespace, port, Some(&pod.ip)) {
         Ok(url) => ask(scope, &url, task_id).await.map_err(|e| e.to_string()),
-        Err(sentence) => Err(sentence),
+        Err(error) => Err(error.to_string()),
     };
     match asked {
         Ok(ready) => {
@@ -131,7 +131,7 @@ async fn ask(scope: &NodeScope, url: &str, task_id: &str) -> Result<bool, crate:
     if scope.sidecars.status(url).await?.ready {
         return Ok(true);
     }
-    let request = TaskRequest { id: task_id.to_owned(), type_: TaskType::MarkReady, params: json!({}) };
+    let request = TaskRequest { id: task_id.to_owned(), kind: TaskType::MarkReady, params: serde_json::Map::new() };
     scope.sidecars.submit(url, &request, None).await?;
     Ok(scope.sidecars.status(url).await?.ready)
 }

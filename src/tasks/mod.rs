@@ -11,7 +11,7 @@ mod observe_image;
 mod replace_pod;
 mod update_node_specs;
 
-pub use apply_service::ApplyService;
+pub use apply_service::{ApplyService, apply as apply_service};
 pub use apply_stateful_set::ApplyStatefulSet;
 pub use await_spec_update::AwaitSpecUpdate;
 pub use fleet_scope::FleetScope;
