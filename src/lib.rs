@@ -6,3 +6,4 @@
 //! `ARCHITECTURE.md` has the map.
 
 pub mod clock;
+pub mod sidecar;
