@@ -8,6 +8,7 @@
 pub mod api;
 pub mod clock;
 pub mod cluster;
+pub mod controller;
 pub mod engine;
 pub mod planner;
 pub mod render;
