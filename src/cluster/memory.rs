@@ -71,6 +71,8 @@ pub struct Memory {
     pub unsaved_since: Remembered<String, Instant>,
     /// By an object's UID: when its status was last written.
     pub saved_at: Remembered<String, Instant>,
+    /// By an object's key: how often in a row its reconcile failed.
+    pub failures: Remembered<String, u32>,
     /// By cause: what an event was already sent for.
     pub told: Remembered<String, ()>,
 }

@@ -45,7 +45,9 @@ impl ReconcileError {
 
     fn cluster(&self) -> Option<&ClusterError> {
         match self {
-            Self::Observe(e) | Self::Check(e) | Self::Revision(e) | Self::Children(e) | Self::Persist(e) => Some(e),
+            Self::Observe(e) | Self::Check(e) | Self::Revision(e) | Self::Children(e) | Self::Persist(e) => {
+                Some(e)
+            }
             Self::Plan(_) => None,
         }
     }

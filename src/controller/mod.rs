@@ -7,6 +7,7 @@ pub mod events;
 mod fleet;
 mod fleet_children;
 mod fleet_objects;
+pub mod metrics;
 mod node;
 mod node_objects;
 mod save;
@@ -56,7 +57,8 @@ impl Next {
     /// How long to wait; the safety poll is spread by `key`, so that not all objects are looked at at once.
     #[must_use]
     pub fn delay(self, key: &str) -> Duration {
-        let spread = key.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))) % 120;
+        let spread =
+            key.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))) % 120;
         let poll = SAFETY_POLL + Duration::from_secs(spread);
         self.0.map_or(poll, |after| after.min(poll))
     }

@@ -62,7 +62,8 @@ impl Reconcile<'_> {
         }
 
         // Plan.
-        let decision = if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
+        let decision =
+            if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
         if self.moves_to_unchecked_template(&facts, &decision)
             && let Err(sentence) = node_objects::verdict(&self.scope, &self.node, spec).await?
         {
@@ -106,7 +107,8 @@ impl Reconcile<'_> {
     /// Skips the task that the annotation names. Answers whether the plan changed.
     fn skip(&self, plan: &mut Plan) -> bool {
         let Some(task_id) = self.node.meta.annotation(ANNOTATION_SKIP) else { return false };
-        let is_skipped = |plan: &Plan| plan.tasks.iter().any(|t| t.id == task_id && t.state == TaskState::Skipped);
+        let is_skipped =
+            |plan: &Plan| plan.tasks.iter().any(|t| t.id == task_id && t.state == TaskState::Skipped);
         if is_skipped(plan) {
             return false;
         }
@@ -158,7 +160,8 @@ impl Reconcile<'_> {
                     attempt,
                     disambiguator: &before,
                 };
-                let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
+                let recipe =
+                    self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
                 Some(recipe.plan(seed))
             }
             None => plan.map(|mut old| {
@@ -211,7 +214,9 @@ impl Reconcile<'_> {
         let entry = self.entry(&plan, outcome, &reason);
         let next = self.persist(Some(&plan), &[entry], None, Urgency::Now).await?;
         match outcome {
-            "Complete" => self.tell(Tone::Normal, "PlanComplete", &plan.id, &format!("{} is complete", plan.recipe)),
+            "Complete" => {
+                self.tell(Tone::Normal, "PlanComplete", &plan.id, &format!("{} is complete", plan.recipe))
+            }
             "Failed" => {
                 self.tell(Tone::Warning, "PlanFailed", &plan.id, &plan.failure);
                 if let Some(task) = plan.tasks.iter().find(|t| t.state == TaskState::Failed) {
@@ -244,11 +249,17 @@ impl Reconcile<'_> {
         let next = self.compute(Some(plan), &[], None);
         let before = &self.node.status;
         let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
-        let urgent = failed(&next) != failed(before) || next.observed_generation != before.observed_generation;
+        let urgent =
+            failed(&next) != failed(before) || next.observed_generation != before.observed_generation;
         if urgent { Urgency::Now } else { Urgency::Progress }
     }
 
-    fn compute(&self, plan: Option<&Plan>, entries: &[HistoryEntry], invalid: Option<&str>) -> StatefulNodeStatus {
+    fn compute(
+        &self,
+        plan: Option<&Plan>,
+        entries: &[HistoryEntry],
+        invalid: Option<&str>,
+    ) -> StatefulNodeStatus {
         // Read anew: what this reconcile itself did is already known.
         let facts = self.scope.facts(&self.node);
         let mut previous = (*self.node.status).clone();

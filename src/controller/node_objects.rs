@@ -30,13 +30,14 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         let template = render::stateful_set_template(&scope.identity(node), &rendered.template);
         let ops = vec![PatchOp::set("/spec/template", template)];
         match scope.cluster.try_patch(set_target(&set), ops).await {
-            Ok(answer) => (Meta::read(&answer).generation == set.meta.generation).then(|| rendered.hash.clone()),
+            Ok(answer) => {
+                (Meta::read(&answer).generation == set.meta.generation).then(|| rendered.hash.clone())
+            }
             Err(error) if error.refusal().is_some() => None,
             Err(error) => return Err(ReconcileError::Observe(error)),
         }
     };
-    let checked =
-        CheckedTemplate { generation: set.meta.generation, hash, compared_with: rendered.hash };
+    let checked = CheckedTemplate { generation: set.meta.generation, hash, compared_with: rendered.hash };
     scope.memory.templates.put(set.meta.uid.clone(), checked);
     Ok(())
 }
@@ -138,7 +139,9 @@ async fn apply_to_claims(
                     PatchOp::set("/metadata/ownerReferences/-", owner)
                 }
             }
-            (ClaimRetention::Retain, Some(index)) => PatchOp::remove(format!("/metadata/ownerReferences/{index}")),
+            (ClaimRetention::Retain, Some(index)) => {
+                PatchOp::remove(format!("/metadata/ownerReferences/{index}"))
+            }
             (ClaimRetention::Delete, Some(_)) | (ClaimRetention::Retain, None) => continue,
         };
         let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);

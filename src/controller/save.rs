@@ -61,7 +61,12 @@ fn wait(cx: &Context, kind: Kind, meta: &Meta) -> Option<Duration> {
     delay.checked_sub(now.duration_since(since)).filter(|rest| !rest.is_zero())
 }
 
-async fn write<S: Serialize>(cx: &Context, kind: Kind, meta: &Meta, status: &S) -> Result<(), ReconcileError> {
+async fn write<S: Serialize>(
+    cx: &Context,
+    kind: Kind,
+    meta: &Meta,
+    status: &S,
+) -> Result<(), ReconcileError> {
     let value = json!(status);
     let bytes = value.to_string().len();
     if bytes > MAX_STATUS_BYTES {
@@ -72,10 +77,7 @@ async fn write<S: Serialize>(cx: &Context, kind: Kind, meta: &Meta, status: &S) 
         )));
     }
     let ops = vec![PatchOp::set("/status", value)];
-    cx.cluster
-        .patch(Target::of(kind, meta), Part::Status, ops)
-        .await
-        .map_err(ReconcileError::Persist)?;
+    cx.cluster.patch(Target::of(kind, meta), Part::Status, ops).await.map_err(ReconcileError::Persist)?;
     cx.memory.unsaved_since.take(&meta.uid);
     cx.memory.saved_at.put(meta.uid.clone(), monotonic());
     Ok(())

@@ -40,13 +40,15 @@ impl Task for ApplyStatefulSet {
         let identity = scope.identity(&node);
         let rendered = scope.rendered(&node).map_err(TaskError::terminal)?;
         if facts.set == SetFact::Missing {
-            let manifest = render::stateful_set(&identity, spec_of(&node)?, &rendered.template, &rendered.hash);
+            let manifest =
+                render::stateful_set(&identity, spec_of(&node)?, &rendered.template, &rendered.hash);
             return match scope.cluster.create(Kind::StatefulSet, manifest).await {
                 Ok(created) => {
                     scope.wrote_template(&created, &rendered.hash);
                     Ok(Outcome::Done)
                 }
-                Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::StatefulSet, &node).await? {
+                Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::StatefulSet, &node).await?
+                {
                     Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence)),
                     _ => Err(TaskError::transient("waiting to see the StatefulSet that exists already")),
                 },

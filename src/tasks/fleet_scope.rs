@@ -156,8 +156,8 @@ impl FleetScope {
         let spec = node.spec.as_ref();
         let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
         let ready_since = ready.map(|c| c.last_transition_time);
-        let long_enough =
-            ready_since.is_some_and(|since| since + TimeDelta::seconds(self.spec.min_ready_seconds) <= self.now);
+        let long_enough = ready_since
+            .is_some_and(|since| since + TimeDelta::seconds(self.spec.min_ready_seconds) <= self.now);
         let own_restart = effective_restart(node);
         let plan = status.plan.as_ref().map(|p| p.parse());
         let rolling = match &plan {
@@ -233,7 +233,8 @@ impl FleetScope {
     /// meantime is left for the next reconcile, which its change brings about.
     pub async fn grant(&self, grant: &Grant, plan_id: &str) -> Result<(), ClusterError> {
         let key = crate::cluster::Key::new(&self.fleet.meta.namespace, &grant.name);
-        let (Some(node), Some(mut spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
+        let (Some(node), Some(mut spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision))
+        else {
             return Ok(());
         };
         spec.granted_hash.clone_from(&grant.hash);

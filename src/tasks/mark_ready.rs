@@ -100,7 +100,8 @@ pub async fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Resu
         return Ok(true);
     };
     let facts = scope.facts(node);
-    let Some(pod) = scope.pod().filter(|_| facts.staying_pod().is_some() && facts.set != SetFact::Missing) else {
+    let Some(pod) = scope.pod().filter(|_| facts.staying_pod().is_some() && facts.set != SetFact::Missing)
+    else {
         return Ok(false);
     };
     // Before it runs there is nothing to ask; a time-out would only hold up the reconcile.
@@ -131,7 +132,8 @@ async fn ask(scope: &NodeScope, url: &str, task_id: &str) -> Result<bool, crate:
     if scope.sidecars.status(url).await?.ready {
         return Ok(true);
     }
-    let request = TaskRequest { id: task_id.to_owned(), kind: TaskType::MarkReady, params: serde_json::Map::new() };
+    let request =
+        TaskRequest { id: task_id.to_owned(), kind: TaskType::MarkReady, params: serde_json::Map::new() };
     scope.sidecars.submit(url, &request, None).await?;
     Ok(scope.sidecars.status(url).await?.ready)
 }

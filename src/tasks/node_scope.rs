@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::api::names::{
-    ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name,
-};
+use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
 use crate::api::{StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
@@ -108,9 +106,9 @@ impl NodeScope {
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
         let main = node.spec.as_ref().map(|s| s.main_container.clone()).unwrap_or_default();
-        let pod = self.pod().map(|pod| {
-            pod_facts(&pod, &main, set_uid, status.problem.as_ref(), &status.pod_uid, self.now)
-        });
+        let pod = self
+            .pod()
+            .map(|pod| pod_facts(&pod, &main, set_uid, status.problem.as_ref(), &status.pod_uid, self.now));
         let spec = node.spec.as_ref();
         NodeFacts {
             wanted: self.rendered(node).map(|r| Wanted { hash: r.hash, image: r.image }),
@@ -317,7 +315,8 @@ fn ports(list: &Value) -> Vec<BTreeMap<&'static str, Value>> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     let with_defaults = |port: &Value| {
         let number = port["port"].clone();
-        let or = |field: &str, default: Value| if port[field].is_null() { default } else { port[field].clone() };
+        let or =
+            |field: &str, default: Value| if port[field].is_null() { default } else { port[field].clone() };
         BTreeMap::from([
             ("name", or("name", Value::String(String::new()))),
             ("targetPort", or("targetPort", number.clone())),

@@ -23,7 +23,10 @@ impl Task for ReplacePod {
             return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet is gone"));
         };
         if !facts.template_is_granted() {
-            return Ok(Outcome::invalidated(CHILD_CHANGED, "the StatefulSet's template is not the granted one"));
+            return Ok(Outcome::invalidated(
+                CHILD_CHANGED,
+                "the StatefulSet's template is not the granted one",
+            ));
         }
         // A pod deleted before the controller has seen the new template would come back at the old one.
         if !set.observed {

@@ -179,7 +179,11 @@ impl FleetFacts {
     #[must_use]
     pub fn is_known(&self, revision: &str) -> bool {
         !revision.is_empty()
-            && self.renderings.range((revision.to_owned(), String::new())..).next().is_some_and(|(k, _)| k.0 == revision)
+            && self
+                .renderings
+                .range((revision.to_owned(), String::new())..)
+                .next()
+                .is_some_and(|(k, _)| k.0 == revision)
     }
 
     /// Ordinals below this keep the current revision; none do before there is one.
@@ -242,7 +246,9 @@ impl FleetFacts {
     pub fn is_updated(&self, child: &ChildFacts, scope: &Scope) -> bool {
         self.is_granted(child, scope)
             && !child.behind
-            && self.target_for(child, scope).is_some_and(|t| t.hash == child.running && t.image == child.running_image)
+            && self
+                .target_for(child, scope)
+                .is_some_and(|t| t.hash == child.running && t.image == child.running_image)
     }
 
     /// How many nodes are disrupted, those missing and those being scaled away included. A name that

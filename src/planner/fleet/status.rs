@@ -94,13 +94,7 @@ pub fn begin(
 
 /// Puts the end of a plan into the history. The rollout stays in the status until the caller replaces or
 /// removes it.
-pub fn end(
-    status: &mut NodeDeploymentStatus,
-    plan: &Plan,
-    ending: Ending,
-    reason: &str,
-    now: DateTime<Utc>,
-) {
+pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reason: &str, now: DateTime<Utc>) {
     remember(
         &mut status.history,
         HistoryEntry {
@@ -183,8 +177,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     if status.active_set.is_empty() {
         FIRST_SET.clone_into(&mut status.active_set);
     }
-    status.selector =
-        format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
     settle(status, facts);
 
     let steady = Scope::Target(facts.steady_revision().to_owned());
@@ -196,7 +189,9 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     let requested = Scope::Target(facts.requested.clone());
     status.updated_replicas = facts
         .wanted()
-        .filter(|c| c.held == facts.requested && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running))
+        .filter(|c| {
+            c.held == facts.requested && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running)
+        })
         .count() as i32;
     refresh_rollout(status, facts, &scope, input);
     let stalled = is_stalled(status, facts, now);
@@ -231,7 +226,8 @@ fn refresh_rollout(
     input: &RefreshInput<'_>,
 ) {
     let was_stopped = status.phase == "Paused"
-        || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS).is_some_and(|c| c.reason == "PartitionHeld");
+        || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS)
+            .is_some_and(|c| c.reason == "PartitionHeld");
     let stopped = facts.paused || progress::is_held_by_partition(facts, scope);
     let Some(rollout) = status.rollout.as_mut() else { return };
     let score = progress::score(facts, scope);
@@ -293,7 +289,8 @@ fn refresh_conditions(
     let stands = conditions::is_true(&status.conditions, STALLED);
     let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
     let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
-    let busy = !stands && (status.rollout.is_some() || filling || !all_ready || !facts.children.iter().all(|c| !c.surplus));
+    let busy = !stands
+        && (status.rollout.is_some() || filling || !all_ready || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, "", input.generation, input.now);
 }
@@ -306,7 +303,9 @@ fn verdict(truth: Truth, reason: &str, message: impl Into<String>) -> Verdict {
 
 fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
     let failed: Vec<&str> = facts.wanted().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
-    let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count() + facts.missing().len() + facts.conflicts.len();
+    let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
+        + facts.missing().len()
+        + facts.conflicts.len();
     if facts.replicas == 0 {
         verdict(Truth::False, "NotStarted", "replicas is 0")
     } else if unready == 0 {
@@ -318,7 +317,11 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
         verdict(Truth::False, "NotStarted", "no node exists yet")
     } else if status.last_completed_rollout_hash.is_empty() {
-        verdict(Truth::False, "NodesInitializing", format!("{unready} of {} nodes are not ready", facts.replicas))
+        verdict(
+            Truth::False,
+            "NodesInitializing",
+            format!("{unready} of {} nodes are not ready", facts.replicas),
+        )
     } else {
         verdict(Truth::False, "NodesNotReady", format!("{unready} of {} nodes are not ready", facts.replicas))
     }
@@ -372,12 +375,7 @@ fn up_to_date(
     verdict(Truth::Unknown, "Applying", "the nodes are being created")
 }
 
-fn in_progress(
-    status: &NodeDeploymentStatus,
-    facts: &FleetFacts,
-    stalled: bool,
-    scope: &Scope,
-) -> Verdict {
+fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool, scope: &Scope) -> Verdict {
     if let Some(rollout) = &status.rollout {
         let reason = if facts.paused {
             "Paused"
@@ -415,7 +413,11 @@ fn standing_still(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bo
             "RolledBack" => "RolledBack",
             _ => "PlanFailed",
         };
-        return verdict(Truth::True, reason, format!("plan {} ended; the target is not tried again", rejected.plan_id));
+        return verdict(
+            Truth::True,
+            reason,
+            format!("plan {} ended; the target is not tried again", rejected.plan_id),
+        );
     }
     verdict(Truth::False, "Progressing", "")
 }
