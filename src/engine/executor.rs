@@ -183,10 +183,9 @@ fn check_shape(plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// How much of the current task's backoff is left. More than there can ever be was written by a clock
-/// that has since been set back, and does not count.
+/// How much of the current task's backoff is left. More than there can ever be was written by a clock that
+/// has since been set back, and does not count.
 fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
-    plan.current_task().filter(|task| task.attempts > 0)?;
     let left = (plan.retry_at? - now).to_std().ok()?;
     (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)
 }

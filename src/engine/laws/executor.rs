@@ -51,6 +51,17 @@ async fn a_wait_that_goes_on_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_done_no_longer_says_what_it_waited_for() {
+    let (_, env) = world();
+    let registry = Registry::new();
+    let mut plan = plan_of(vec![step("test-put", json!({"key": "a", "waits": 1}))]);
+    let _ = advance(&mut plan, &registry, &env, at(0), 600).await;
+    assert_eq!(plan.tasks[0].message, "waiting for another turn");
+    assert_eq!(advance(&mut plan, &registry, &env, at(1), 600).await, Advance::Ended);
+    assert_eq!((plan.tasks[0].state, plan.tasks[0].message.as_str()), (TaskState::Complete, ""));
+}
+
+#[tokio::test]
 async fn a_task_that_finds_an_earlier_result_gone_ends_the_plan_as_superseded() {
     let mut plan = plan_of(vec![say(Answer::Invalidate, "the pod is another one"), nothing()]);
     let (reason, message) = ("TestChanged".to_owned(), "the pod is another one".to_owned());
@@ -101,9 +112,12 @@ fn events_do_not_shorten_a_backoff() {
 
 #[tokio::test]
 async fn the_other_side_may_lengthen_a_backoff_up_to_ten_minutes_and_never_shorten_it() {
-    for (asked, least, most) in [(0, 500, 1_000), (30, 30_000, 30_000), (86_400, 600_000, 600_000)] {
+    for (attempts, asked, least, most) in
+        [(0, 0, 500, 999), (0, 30, 30_000, 30_000), (0, 86_400, 600_000, 600_000), (9, 1, 30_000, 59_999)]
+    {
         let params = json!({"answer": "Retry", "retryAfterSeconds": asked});
         let mut plan = plan_of(vec![step("test-say", params)]);
+        plan.tasks[0].attempts = attempts;
         let Advance::Waiting { recheck_after: Some(wait) } = advance_at(&mut plan, 0).await else {
             panic!("it does not wait");
         };
@@ -118,6 +132,30 @@ async fn a_plan_without_tasks_fails_and_says_so() {
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Ended);
     assert_eq!(plan.state, PlanState::Failed);
     assert!(plan.failure.contains("has no tasks"), "{}", plan.failure);
+}
+
+#[tokio::test]
+async fn a_plan_whose_tasks_are_out_of_turn_fails_and_none_of_them_acts() {
+    use TaskState::{Complete, Failed, Pending, Running, Skipped};
+    for (found, in_order) in [
+        ([Complete, Skipped, Running, Pending], true),
+        ([Running, Skipped, Pending, Skipped], true),
+        ([Pending, Complete, Pending, Pending], false),
+        ([Complete, Running, Complete, Pending], false),
+        ([Pending, Running, Pending, Pending], false),
+        ([Running, Running, Pending, Pending], false),
+        ([Complete, Failed, Pending, Pending], false),
+    ] {
+        let mut plan = plan_of(vec![put_key("a"), put_key("b"), put_key("c"), put_key("d")]);
+        for (task, state) in plan.tasks.iter_mut().zip(found) {
+            task.state = state;
+        }
+        let (world, env) = world();
+        let _ = advance(&mut plan, &Registry::new(), &env, at(0), 600).await;
+        assert_eq!(plan.is_active(), in_order, "{found:?}");
+        assert_eq!(world.runs().len(), usize::from(in_order), "{found:?}");
+        assert_eq!(plan.failure.contains("out of its turn"), !in_order);
+    }
 }
 
 #[tokio::test]

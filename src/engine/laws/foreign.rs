@@ -186,6 +186,13 @@ proptest! {
     }
 }
 
+#[test]
+fn what_is_said_of_a_plan_that_cannot_be_read_is_bounded() {
+    let mut stored = plan_of(vec![put(&Put::default())]).to_value();
+    stored["state"] = json!("x".repeat(100_000));
+    assert!(Plan::from_value(&stored).unwrap_err().len() <= MAX_FAILURE_BYTES);
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

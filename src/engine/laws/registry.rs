@@ -156,8 +156,8 @@ prop_compose! {
         uid in "[ab]{0,3}",
         target in "[ab]{0,3}",
         micros in 0_i64..3,
-        attempt in 0_u32..3,
-        before in "[ab]{0,2}",
+        attempt in 0_u32..20,
+        before in "[01]{0,2}",
     ) -> Seed {
         Seed { uid, target, micros, attempt, before }
     }
