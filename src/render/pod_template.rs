@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api::names::{ANNOTATION_RESTARTED_AT, OWN_PREFIX};
 use crate::api::{Sidecar, StatefulNodeSpec};
@@ -79,14 +79,12 @@ pub fn pod_template(
         granted_hash: _,
         grant_id: _,
     } = spec;
+    check_shape(pod_template)?;
     let mut template = pod_template.clone();
-    check_containers(&template)?;
     remove_own_keys(&mut template);
 
-    let main = main_container(asked, pod_template).ok_or_else(|| RenderError::Malformed {
-        field: "podTemplate.spec.containers[0].name".to_owned(),
-        expected: "a name",
-    })?;
+    let main = main_container(asked, pod_template)
+        .ok_or_else(|| malformed("podTemplate.spec.containers[0].name", "a name"))?;
     if !containers(&template, "containers").any(|c| name(c) == Some(main)) {
         return Err(RenderError::NoMainContainer { name: main.to_owned() });
     }
@@ -96,25 +94,40 @@ pub fn pod_template(
     if let Some(sidecar) = sidecar {
         inject(&mut template, sidecar)?;
     }
-    annotate(&mut template, restarted_at, options)?;
+    annotate(&mut template, restarted_at, options);
     Ok(template)
 }
 
-fn check_containers(template: &Value) -> Result<(), RenderError> {
-    let malformed = |field: &str, expected| RenderError::Malformed { field: field.to_owned(), expected };
-    let template = template.as_object().ok_or_else(|| malformed("podTemplate", "an object"))?;
-    let spec = template
-        .get("spec")
-        .and_then(Value::as_object)
-        .ok_or_else(|| malformed("podTemplate.spec", "an object"))?;
-    match spec.get("containers") {
-        None | Some(Value::Null) => Err(RenderError::NoContainers),
-        Some(Value::Array(containers)) if containers.is_empty() => Err(RenderError::NoContainers),
-        Some(Value::Array(containers)) => match containers.iter().position(|c| !c.is_object()) {
-            Some(index) => Err(malformed(&format!("podTemplate.spec.containers[{index}]"), "an object")),
-            None => Ok(()),
-        },
-        Some(_) => Err(malformed("podTemplate.spec.containers", "a list")),
+fn malformed(field: &str, expected: &'static str) -> RenderError {
+    RenderError::Malformed { field: field.to_owned(), expected }
+}
+
+/// The parts that rendering goes into. The API server judges all others.
+fn check_shape(template: &Value) -> Result<(), RenderError> {
+    if !template.is_object() {
+        return Err(malformed("podTemplate", "an object"));
+    }
+    if !template["spec"].is_object() {
+        return Err(malformed("podTemplate.spec", "an object"));
+    }
+    for field in ["metadata", "metadata.labels", "metadata.annotations"] {
+        let value = template.pointer(&format!("/{}", field.replace('.', "/")));
+        if value.is_some_and(|value| !value.is_null() && !value.is_object()) {
+            return Err(malformed(&format!("podTemplate.{field}"), "an object"));
+        }
+    }
+    for field in ["containers", "initContainers"] {
+        let list = &template["spec"][field];
+        if !list.is_null() && !list.is_array() {
+            return Err(malformed(&format!("podTemplate.spec.{field}"), "a list"));
+        }
+        if let Some(index) = containers(template, field).position(|c| !c.is_object()) {
+            return Err(malformed(&format!("podTemplate.spec.{field}[{index}]"), "an object"));
+        }
+    }
+    match containers(template, "containers").next() {
+        Some(_) => Ok(()),
+        None => Err(RenderError::NoContainers),
     }
 }
 
@@ -132,17 +145,11 @@ fn inject(template: &mut Value, sidecar: &Sidecar) -> Result<(), RenderError> {
             return Err(RenderError::SidecarNameTaken { field });
         }
     }
-    let list = &mut template["spec"]["initContainers"];
-    if list.is_null() {
-        *list = json!([]);
-    }
-    let list = list.as_array_mut().ok_or_else(|| RenderError::Malformed {
-        field: "podTemplate.spec.initContainers".to_owned(),
-        expected: "a list",
-    })?;
     // First, for init containers start in order: it answers while the user's own still run, which may take
     // hours (a restore), and ends after them all.
-    list.insert(0, sidecar_container(sidecar));
+    let mut all = vec![sidecar_container(sidecar)];
+    all.extend(containers(template, "initContainers").cloned());
+    template["spec"]["initContainers"] = Value::Array(all);
     Ok(())
 }
 
@@ -169,36 +176,13 @@ fn sidecar_container(sidecar: &Sidecar) -> Value {
     container
 }
 
-fn annotate(
-    template: &mut Value,
-    restarted_at: Option<&str>,
-    options: &RenderOptions,
-) -> Result<(), RenderError> {
+fn annotate(template: &mut Value, restarted_at: Option<&str>, options: &RenderOptions) {
     let RenderOptions { pod_annotations } = options;
-    let added = pod_annotations
-        .iter()
-        .filter(|(key, _)| !key.starts_with(OWN_PREFIX))
-        .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
-        .chain(restarted_at.map(|time| (ANNOTATION_RESTARTED_AT.to_owned(), time.into())));
-    let mut added = added.peekable();
-    if added.peek().is_some() {
-        metadata_map(template, "annotations")?.extend(added);
+    let added = pod_annotations.iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));
+    for (key, value) in added {
+        template["metadata"]["annotations"][key] = value.as_str().into();
     }
-    Ok(())
-}
-
-/// The map at `metadata.<field>` of a pod template, made where it is not there.
-fn metadata_map<'a>(template: &'a mut Value, field: &str) -> Result<&'a mut Map<String, Value>, RenderError> {
-    let malformed = |field: String| RenderError::Malformed { field, expected: "an object" };
-    let mut at = template;
-    let mut path = "podTemplate".to_owned();
-    for key in ["metadata", field] {
-        let fields = at.as_object_mut().ok_or_else(|| malformed(path.clone()))?;
-        path = format!("{path}.{key}");
-        at = fields.entry(key).or_insert(Value::Null);
-        if at.is_null() {
-            *at = json!({});
-        }
+    if let Some(time) = restarted_at {
+        template["metadata"]["annotations"][ANNOTATION_RESTARTED_AT] = time.into();
     }
-    at.as_object_mut().ok_or_else(|| malformed(path))
 }

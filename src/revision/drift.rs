@@ -1,6 +1,7 @@
 //! The difference between two templates as data: which fields, from what, to what. Bounded, since it ends
 //! up in messages and on terminals.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -80,10 +81,8 @@ impl Found {
         match (from, to) {
             (from, to) if from == to => {}
             (Some(Value::Object(from)), Some(Value::Object(to))) => self.compare_fields(path, from, to),
-            (Some(Value::Array(from)), Some(Value::Array(to))) => match (names(from), names(to)) {
-                (Some(from_names), Some(to_names)) => {
-                    self.compare_named(path, (from, &from_names), (to, &to_names));
-                }
+            (Some(Value::Array(from)), Some(Value::Array(to))) => match (named(from), named(to)) {
+                (Some(from), Some(to)) => self.compare_named(path, &from, &to),
                 _ => self.compare_indexed(path, from, to),
             },
             (from, to) => self.push(path, from.map(text), to.map(text)),
@@ -99,26 +98,25 @@ impl Found {
         }
     }
 
-    fn compare_named(&mut self, path: &str, from: (&[Value], &[&str]), to: (&[Value], &[&str])) {
-        let at = |(elements, names): (&[Value], &[&str]), name: &str| {
-            names.iter().position(|n| *n == name).map(|index| elements[index].clone())
-        };
-        let shared = |of: &[&str], other: &[&str]| -> Vec<String> {
-            of.iter().filter(|name| other.contains(name)).map(|name| (*name).to_owned()).collect()
-        };
-        let added = to.1.iter().filter(|name| !from.1.contains(name));
-        for name in from.1.iter().chain(added) {
-            let (before, after) = (at(from, name), at(to, name));
-            self.compare(&format!("{path}[name={name}]"), before.as_ref(), after.as_ref());
+    fn compare_named(&mut self, path: &str, from: &[(&str, &Value)], to: &[(&str, &Value)]) {
+        let find = |name: &str, in_list: &[(&str, &Value)]| in_list.iter().position(|(n, _)| *n == name);
+        let mut before = Vec::new();
+        for (name, value) in from {
+            let counterpart = find(name, to).map(|index| to[index].1);
+            self.compare(&format!("{path}[name={name}]"), Some(value), counterpart);
+            before.extend(counterpart.map(|_| *name));
+        }
+        let mut after = Vec::new();
+        for (name, value) in to {
+            match find(name, from) {
+                Some(_) => after.push(*name),
+                None => self.compare(&format!("{path}[name={name}]"), None, Some(value)),
+            }
         }
         // Order counts: init containers run in it, and a later variable may use an earlier one.
-        let (before, after) = (shared(from.1, to.1), shared(to.1, from.1));
         if before != after {
-            self.push(
-                &format!("{path} (order)"),
-                Some(cut(&before.join(", "))),
-                Some(cut(&after.join(", "))),
-            );
+            let path = format!("{path} (order)");
+            self.push(&path, Some(cut(&before.join(", "))), Some(cut(&after.join(", "))));
         }
     }
 
@@ -129,13 +127,12 @@ impl Found {
     }
 }
 
-/// The elements' names, where each has one of its own.
-fn names(elements: &[Value]) -> Option<Vec<&str>> {
-    let names: Vec<&str> = elements.iter().map(|e| e.get("name")?.as_str()).collect::<Option<_>>()?;
-    let mut unique = names.clone();
-    unique.sort_unstable();
-    unique.dedup();
-    (unique.len() == names.len()).then_some(names)
+/// The elements with their names, where each has one of its own.
+fn named(elements: &[Value]) -> Option<Vec<(&str, &Value)>> {
+    let named: Vec<(&str, &Value)> =
+        elements.iter().map(|e| Some((e.get("name")?.as_str()?, e))).collect::<Option<_>>()?;
+    let unique: BTreeSet<&str> = named.iter().map(|(name, _)| *name).collect();
+    (unique.len() == named.len()).then_some(named)
 }
 
 fn child(path: &str, key: &str) -> String {
