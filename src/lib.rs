@@ -10,3 +10,4 @@ pub mod clock;
 pub mod engine;
 pub mod render;
 pub mod revision;
+pub mod sim;

@@ -41,7 +41,7 @@ impl JsonSchema for RawPlan {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let time = || serde_json::json!({"type": "string", "format": "date-time"});
+        let time = |description: &str| serde_json::json!({"type": "string", "format": "date-time", "description": description});
         json_schema!({
             "type": "object",
             "description": "What is being done, or was last done, to this object: an ordered list of tasks.",
@@ -51,25 +51,26 @@ impl JsonSchema for RawPlan {
                 "recipe": {"type": "string", "description": "The recipe that the plan was made from."},
                 "targetHash": {"type": "string", "description": "The hash that the plan goes to."},
                 "state": {"type": "string", "description": "Active, Complete, Failed, Superseded or Aborted."},
-                "startedAt": time(),
-                "finishedAt": time(),
+                "startedAt": time("When it was made."),
+                "finishedAt": time("When it ended."),
                 "attempt": {"type": "integer", "format": "int32", "description": "How many plans to this target failed before this one."},
-                "retryAt": time(),
+                "retryAt": time("When it is tried again, if it failed and is."),
                 "failure": {"type": "string", "description": "Why the plan failed, in a sentence."},
                 "tasks": {
                     "type": "array",
+                    "description": "The plan's steps, in order.",
                     "items": {
                         "type": "object",
                         "x-kubernetes-preserve-unknown-fields": true,
                         "properties": {
                             "id": {"type": "string", "description": "The plan's ID, a dash, and the task's index."},
                             "type": {"type": "string", "description": "The task's type, in kebab case."},
-                            "params": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                            "params": {"type": "object", "description": "What the task is to do it with.", "x-kubernetes-preserve-unknown-fields": true},
                             "state": {"type": "string", "description": "Pending, Running, Complete, Failed or Skipped."},
                             "attempts": {"type": "integer", "format": "int32", "description": "How often it failed in passing."},
-                            "startedAt": time(),
-                            "finishedAt": time(),
-                            "deadline": time(),
+                            "startedAt": time("When it first ran."),
+                            "finishedAt": time("When it was over."),
+                            "deadline": time("After this it counts as stalled."),
                             "message": {"type": "string", "description": "What it waits for, in a sentence."}
                         }
                     }

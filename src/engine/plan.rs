@@ -57,7 +57,7 @@ pub struct TaskRecord {
     pub params: Value,
     /// Where it stands.
     pub state: TaskState,
-    /// How often it failed in passing.
+    /// How often in a row it failed in passing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
     /// When it first ran.
