@@ -1,5 +1,7 @@
 //! What holds for every pod template: noise does not move its hash, and any change does.
 
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
 #[path = "golden/generator.rs"]
 mod generator;
 
@@ -28,7 +30,7 @@ const SPEAKING: [&str; 11] = [
 fn with_noise(value: &Value, under: &str, dice: &mut Dice) -> Value {
     match value {
         Value::Object(fields) => {
-            let mut noisy: Map<String, Value> =
+            let mut content: Map<String, Value> =
                 fields.iter().map(|(key, value)| (key.clone(), with_noise(value, key, dice))).collect();
             let mut noise = vec![json!(null), json!([])];
             if !SPEAKING.contains(&under) {
@@ -36,9 +38,9 @@ fn with_noise(value: &Value, under: &str, dice: &mut Dice) -> Value {
             }
             for index in 0..dice.below(3) {
                 let chosen = noise[dice.below(noise.len() as u64) as usize].clone();
-                noisy.insert(format!("noise{index}"), chosen);
+                content.insert(format!("noise{index}"), chosen);
             }
-            Value::Object(noisy)
+            Value::Object(content)
         }
         Value::Array(elements) => elements.iter().map(|element| with_noise(element, under, dice)).collect(),
         other => other.clone(),

@@ -186,3 +186,186 @@ fn annotate(template: &mut Value, restarted_at: Option<&str>, options: &RenderOp
         template["metadata"]["annotations"][ANNOTATION_RESTARTED_AT] = time.into();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+    use crate::revision::pod_template_hash;
+
+    fn spec(value: Value) -> StatefulNodeSpec {
+        from_value(value).unwrap()
+    }
+
+    fn render(value: Value) -> Value {
+        pod_template(&spec(value), None, &RenderOptions::default()).unwrap()
+    }
+
+    fn refusal(value: Value) -> String {
+        pod_template(&spec(value), Some("now"), &RenderOptions::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_template_passes_through_untouched() {
+        let template = json!({
+            "metadata": {"creationTimestamp": null, "labels": {"a": ""}},
+            "spec": {"containers": [{"name": "db", "futureField": {"x": null}}], "futureField": [{}], "initContainers": []},
+        });
+        assert_eq!(render(json!({"podTemplate": template})), template);
+    }
+
+    #[test]
+    fn the_image_goes_to_the_main_container() {
+        let containers = json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]);
+        let template = json!({"spec": {"containers": containers}});
+        let first = render(json!({"image": "x:2", "podTemplate": template}));
+        assert_eq!(
+            first["spec"]["containers"],
+            json!([{"name": "db", "image": "x:2"}, {"name": "log", "image": "log:1"}])
+        );
+        let named = render(json!({"image": "x:2", "mainContainer": "log", "podTemplate": template}));
+        assert_eq!(
+            named["spec"]["containers"],
+            json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "x:2"}])
+        );
+    }
+
+    #[test]
+    fn the_sidecar_is_a_native_one_and_starts_first() {
+        let rendered = render(json!({
+            "podTemplate": {"spec": {"containers": [{"name": "db"}], "initContainers": [{"name": "restore"}]}},
+            "sidecar": {"image": "w:1", "port": 7780, "resources": {"limits": {"cpu": "50m"}}, "url": "http://x", "tokenSecret": "t"},
+        }));
+        let sidecar = json!({
+            "name": "windlass-sidecar",
+            "image": "w:1",
+            "restartPolicy": "Always",
+            "args": ["sidecar", "--bind", "0.0.0.0:7780"],
+            "ports": [{"name": "windlass", "containerPort": 7780, "protocol": "TCP"}],
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": 7780}, "periodSeconds": 2},
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+            "resources": {"limits": {"cpu": "50m"}},
+        });
+        assert_eq!(rendered["spec"]["initContainers"], json!([sidecar, {"name": "restore"}]));
+        assert_eq!(rendered["spec"]["containers"], json!([{"name": "db"}]));
+    }
+
+    #[test]
+    fn how_the_sidecar_is_reached_is_not_in_the_pod() {
+        let template = json!({"spec": {"containers": [{"name": "db"}], "initContainers": null}});
+        let bare = render(json!({"podTemplate": template, "sidecar": {"image": "w:1"}}));
+        let reached = json!({"image": "w:1", "port": 7777, "url": "http://x", "tokenSecret": "t"});
+        assert_eq!(render(json!({"podTemplate": template, "sidecar": reached})), bare);
+        assert_eq!(bare["spec"]["initContainers"][0].get("resources"), None);
+    }
+
+    #[test]
+    fn a_restart_and_a_platforms_annotations_move_the_hash() {
+        let spec = spec(json!({"podTemplate": {
+            "metadata": {"annotations": {"a": "user"}}, "spec": {"containers": [{"name": "db"}]}}}));
+        let none = RenderOptions::default();
+        let platform = RenderOptions {
+            pod_annotations: [("a", "platform"), ("b", ""), ("windlass.dev/x", "y")]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .into(),
+        };
+        let plain = pod_template(&spec, None, &none).unwrap();
+        let restarted = pod_template(&spec, Some("2026-01-01T00:00:00Z"), &none).unwrap();
+        let added = pod_template(&spec, None, &platform).unwrap();
+        assert_eq!(
+            restarted["metadata"]["annotations"],
+            json!({"a": "user", "windlass.dev/restartedAt": "2026-01-01T00:00:00Z"})
+        );
+        assert_eq!(added["metadata"]["annotations"], json!({"a": "platform", "b": ""}));
+        let hashes = [&plain, &restarted, &added].map(pod_template_hash);
+        assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+    }
+
+    #[test]
+    fn a_restart_is_noted_where_there_is_no_metadata_yet() {
+        for metadata in [json!(null), json!({}), json!({"annotations": null})] {
+            let template = json!({"metadata": metadata, "spec": {"containers": [{"name": "db"}]}});
+            let spec = spec(json!({"podTemplate": template}));
+            let rendered = pod_template(&spec, Some("now"), &RenderOptions::default()).unwrap();
+            assert_eq!(rendered["metadata"]["annotations"], json!({"windlass.dev/restartedAt": "now"}));
+        }
+    }
+
+    #[test]
+    fn keys_of_windlass_in_a_users_template_are_left_out() {
+        let rendered = render(json!({"podTemplate": {
+            "metadata": {"labels": {"windlass.dev/set": "x", "a": "b"}, "annotations": {"windlass.dev/abort": "x"}},
+            "spec": {"containers": [{"name": "db"}]}}}));
+        assert_eq!(rendered["metadata"], json!({"labels": {"a": "b"}, "annotations": {}}));
+    }
+
+    #[test]
+    fn what_cannot_be_rendered_is_named() {
+        let with_spec = |spec: Value| json!({"podTemplate": {"spec": spec}});
+        let with_metadata = |metadata: Value| json!({"podTemplate": {"metadata": metadata, "spec": {"containers": [{"name": "db"}]}}});
+        for (value, sentence) in [
+            (json!({"podTemplate": []}), "podTemplate has to be an object"),
+            (json!({"podTemplate": {}}), "podTemplate.spec has to be an object"),
+            (with_spec(json!("x")), "podTemplate.spec has to be an object"),
+            (with_spec(json!({})), "podTemplate.spec.containers is empty; a node needs a main container"),
+            (
+                with_spec(json!({"containers": null})),
+                "podTemplate.spec.containers is empty; a node needs a main container",
+            ),
+            (
+                with_spec(json!({"containers": []})),
+                "podTemplate.spec.containers is empty; a node needs a main container",
+            ),
+            (with_spec(json!({"containers": {}})), "podTemplate.spec.containers has to be a list"),
+            (
+                with_spec(json!({"containers": [{"name": "a"}, "b"]})),
+                "podTemplate.spec.containers[1] has to be an object",
+            ),
+            (with_spec(json!({"containers": [{}]})), "podTemplate.spec.containers[0].name has to be a name"),
+            (
+                with_spec(json!({"containers": [{"name": "a"}], "initContainers": {}})),
+                "podTemplate.spec.initContainers has to be a list",
+            ),
+            (
+                with_spec(json!({"containers": [{"name": "a"}], "initContainers": [1]})),
+                "podTemplate.spec.initContainers[0] has to be an object",
+            ),
+            (with_metadata(json!("x")), "podTemplate.metadata has to be an object"),
+            (with_metadata(json!({"labels": []})), "podTemplate.metadata.labels has to be an object"),
+            (
+                with_metadata(json!({"annotations": 1})),
+                "podTemplate.metadata.annotations has to be an object",
+            ),
+        ] {
+            assert_eq!(refusal(value), sentence);
+        }
+    }
+
+    #[test]
+    fn a_main_container_has_to_exist_with_or_without_an_image() {
+        for image in ["", "x:1"] {
+            let value = json!({"image": image, "mainContainer": "nope", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+            assert_eq!(
+                refusal(value),
+                "mainContainer is \"nope\", but podTemplate.spec.containers has no container of that name"
+            );
+        }
+    }
+
+    #[test]
+    fn the_sidecars_name_is_taken_only_where_there_is_a_sidecar() {
+        for field in ["containers", "initContainers"] {
+            let mut value = json!({"podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+            let list = json!([{"name": SIDECAR_CONTAINER}]);
+            value["podTemplate"]["spec"][field] = list;
+            render(value.clone());
+            value["sidecar"] = json!({"image": "w:1"});
+            let sentence = refusal(value);
+            assert!(
+                sentence.starts_with(&format!("podTemplate.spec.{field} has a container named")),
+                "{sentence}"
+            );
+        }
+    }
+}

@@ -154,3 +154,106 @@ fn cut(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sentences(from: &Value, to: &Value) -> Vec<String> {
+        diff(from, to).iter().map(ToString::to_string).collect()
+    }
+
+    fn containers(list: Value) -> Value {
+        json!({"spec": {"containers": list}})
+    }
+
+    #[test]
+    fn a_container_is_called_by_its_name() {
+        let from = containers(json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]));
+        let to = containers(json!([{"name": "log", "image": "log:1"}, {"name": "db", "image": "db:2"}]));
+        assert_eq!(
+            sentences(&from, &to),
+            [
+                "spec.containers[name=db].image changes from \"db:1\" to \"db:2\"",
+                "spec.containers (order) changes from db, log to log, db",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_says_so() {
+        let from = containers(json!([{"name": "a"}, {"name": "b", "args": ["x"]}]));
+        let to = containers(json!([{"name": "c"}, {"name": "b", "tty": true}]));
+        assert_eq!(
+            sentences(&from, &to),
+            [
+                "spec.containers[name=a] is removed: {\"name\":\"a\"}",
+                "spec.containers[name=b].args is removed: [\"x\"]",
+                "spec.containers[name=b].tty is added: true",
+                "spec.containers[name=c] is added: {\"name\":\"c\"}",
+            ]
+        );
+    }
+
+    #[test]
+    fn elements_without_names_of_their_own_are_called_by_their_place() {
+        let mounts = |path: &str| {
+            containers(json!([{"name": "a", "volumeMounts": [
+                {"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": path}]}]))
+        };
+        assert_eq!(
+            sentences(&mounts("/b"), &mounts("/c")),
+            ["spec.containers[name=a].volumeMounts[1].mountPath changes from \"/b\" to \"/c\""]
+        );
+        let args = |args: Value| containers(json!([{"name": "a", "args": args}]));
+        assert_eq!(
+            sentences(&args(json!(["x", "y"])), &args(json!(["x"]))),
+            ["spec.containers[name=a].args[1] is removed: \"y\""]
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_no_word_stands_in_brackets() {
+        let checksum = |sum: &str| json!({"metadata": {"annotations": {"checksum/config": sum}}});
+        assert_eq!(
+            sentences(&checksum("a"), &checksum("b")),
+            ["metadata.annotations[checksum/config] changes from \"a\" to \"b\""]
+        );
+    }
+
+    #[test]
+    fn what_is_not_in_the_hash_is_no_difference() {
+        let from = json!({"metadata": {"labels": {"windlass.dev/node": "a"}}, "spec": {"nodeName": ""}});
+        assert_eq!(diff(&from, &json!({})), vec![]);
+    }
+
+    #[test]
+    fn a_text_and_a_number_are_told_apart() {
+        assert_eq!(
+            sentences(&json!({"port": "80"}), &json!({"port": 80})),
+            ["port changes from \"80\" to 80"]
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_characters() {
+        let long = "é".repeat(200);
+        let found = diff(&json!({}), &json!({"x": long}));
+        let text = found[0].to.as_deref().unwrap();
+        assert_eq!(text.chars().count(), MAX_VALUE_CHARS + 1);
+        assert!(text.starts_with("\"é") && text.ends_with("é…"), "{text}");
+    }
+
+    #[test]
+    fn no_more_than_a_bounded_number_is_listed() {
+        let many: Map<String, Value> = (0..200).map(|n| (format!("f{n:03}"), json!(n))).collect();
+        let found = diff(&json!({}), &Value::Object(many));
+        assert_eq!(found.len(), MAX_DIFFERENCES);
+        assert_eq!(summary(&found, 1), "f000 is added: 0; and at least 49 more");
+        assert_eq!(summary(&found[..3], 2), "f000 is added: 0; f001 is added: 1; and 1 more");
+        assert_eq!(summary(&found[..2], 2), "f000 is added: 0; f001 is added: 1");
+        assert_eq!(summary(&[], 2), "");
+    }
+}

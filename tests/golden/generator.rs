@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The pod template of this number.
 pub fn pod_template(seed: u64) -> Value {
     let mut dice = Dice(seed);
-    let mut template = json!({"spec": {"containers": dice.list(1, 3, |dice, n| dice.container(n))}});
+    let mut template = json!({"spec": {"containers": dice.list(1, 3, Dice::container)}});
     if dice.one_in(2) {
         template["metadata"] = json!({"labels": dice.words(), "annotations": dice.words()});
     }
