@@ -165,14 +165,14 @@ mod tests {
         diff(from, to).iter().map(ToString::to_string).collect()
     }
 
-    fn containers(list: Value) -> Value {
+    fn containers(list: &Value) -> Value {
         json!({"spec": {"containers": list}})
     }
 
     #[test]
     fn a_container_is_called_by_its_name() {
-        let from = containers(json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]));
-        let to = containers(json!([{"name": "log", "image": "log:1"}, {"name": "db", "image": "db:2"}]));
+        let from = containers(&json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]));
+        let to = containers(&json!([{"name": "log", "image": "log:1"}, {"name": "db", "image": "db:2"}]));
         assert_eq!(
             sentences(&from, &to),
             [
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn what_comes_and_goes_says_so() {
-        let from = containers(json!([{"name": "a"}, {"name": "b", "args": ["x"]}]));
-        let to = containers(json!([{"name": "c"}, {"name": "b", "tty": true}]));
+        let from = containers(&json!([{"name": "a"}, {"name": "b", "args": ["x"]}]));
+        let to = containers(&json!([{"name": "c"}, {"name": "b", "tty": true}]));
         assert_eq!(
             sentences(&from, &to),
             [
@@ -200,14 +200,14 @@ mod tests {
     #[test]
     fn elements_without_names_of_their_own_are_called_by_their_place() {
         let mounts = |path: &str| {
-            containers(json!([{"name": "a", "volumeMounts": [
+            containers(&json!([{"name": "a", "volumeMounts": [
                 {"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": path}]}]))
         };
         assert_eq!(
             sentences(&mounts("/b"), &mounts("/c")),
             ["spec.containers[name=a].volumeMounts[1].mountPath changes from \"/b\" to \"/c\""]
         );
-        let args = |args: Value| containers(json!([{"name": "a", "args": args}]));
+        let args = |args: Value| containers(&json!([{"name": "a", "args": args}]));
         assert_eq!(
             sentences(&args(json!(["x", "y"])), &args(json!(["x"]))),
             ["spec.containers[name=a].args[1] is removed: \"y\""]
