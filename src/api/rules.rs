@@ -24,13 +24,12 @@ pub(super) struct Rule {
     pub optional_old_self: bool,
 }
 
-/// The classes of errors that the API knows.
+/// The classes of errors that the API knows, less Duplicate, with which the API server drops the sentence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reason {
     Invalid,
     Required,
     Forbidden,
-    Duplicate,
 }
 
 impl Rule {
@@ -60,7 +59,6 @@ impl Rule {
             Reason::Invalid => None,
             Reason::Required => Some("FieldValueRequired"),
             Reason::Forbidden => Some("FieldValueForbidden"),
-            Reason::Duplicate => Some("FieldValueDuplicate"),
         };
         ValidationRule {
             rule: self.check.to_owned(),
@@ -141,7 +139,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new("spec.service.ports", "size(self) > 0", "service.ports is empty: name at least one port, or leave service out")
         .class(Reason::Required),
     Rule::new("spec.service.ports", PORTS_ARE_NAMED, "service.ports has several ports: give each a name").class(Reason::Required),
-    Rule::new("spec.service.ports", PORT_NAMES_DIFFER, "service.ports has two ports of one name: rename one").class(Reason::Duplicate),
+    Rule::new("spec.service.ports", PORT_NAMES_DIFFER, "service.ports has two ports of one name: rename one"),
     Rule::new("spec.service.ports[].targetPort", IS_PORT, "targetPort has to be a number from 1 to 65535, or the name of a container's port"),
     Rule::new("spec.template.spec", "!has(self.grantedHash)", "grantedHash is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec")
         .on("grantedHash")
@@ -207,10 +205,9 @@ pub(super) const NODE_SPEC: &[Rule] = &[
         "volumeClaimTemplates",
         "self.all(a, self.exists_one(b, a.metadata.name == b.metadata.name))",
         "volumeClaimTemplates has two claims of one name: rename one metadata.name",
-    )
-    .class(Reason::Duplicate),
+    ),
     Rule::new("ports", PORTS_ARE_NAMED, "ports has several ports: give each a name").class(Reason::Required),
-    Rule::new("ports", PORT_NAMES_DIFFER, "ports has two ports of one name: rename one").class(Reason::Duplicate),
+    Rule::new("ports", PORT_NAMES_DIFFER, "ports has two ports of one name: rename one"),
     Rule::new("ports[].targetPort", IS_PORT, "targetPort has to be a number from 1 to 65535, or the name of a container's port"),
 ];
 

@@ -261,13 +261,14 @@ fn fleet_fields() -> Vec<Case> {
             0,
             "should be greater than or equal to 0",
         ),
-        number(
+        Case::new(
             "revisionHistoryLimit beyond 32 bits",
-            "spec.revisionHistoryLimit",
-            2_147_483_648,
-            2_147_483_647,
-            "",
-        ),
+            with("spec.revisionHistoryLimit", 2_147_483_648_i64.into()),
+            with("spec.revisionHistoryLimit", 2_147_483_647.into()),
+            "<nil>",
+            "must be of type integer with format int32 in spec.revisionHistoryLimit",
+        )
+        .by_schema(),
         Case::new(
             "an unknown deletion policy",
             with("spec.deletionPolicy", "Keep".into()),
