@@ -58,9 +58,9 @@ async fn each_bad_object_is_refused_with_a_sentence_on_its_field_and_each_good_t
         let old = stored_before(&client, &ns, case, number).await;
         let causes_of_bad = causes(answer(&api, old.as_ref(), &case.bad).await, case.name);
         if !causes_of_bad.iter().any(|(field, says)| field == case.field && says.contains(case.says)) {
+            let Case { name, field, says, by, .. } = case;
             wrong.push(format!(
-                "{}: not on {} with {:?}: {causes_of_bad:#?}",
-                case.name, case.field, case.says
+                "{name}: {field} is not refused by the {by:?} with {says:?}: {causes_of_bad:#?}"
             ));
         }
         let causes_of_good = causes(answer(&api, old.as_ref(), &case.good).await, case.name);
