@@ -2,9 +2,9 @@
 //! sentence that a person reads. Bounds and types are in the schema; what a later version allows is in `not_yet`.
 //!
 //! An object that became invalid after it was stored, by a newer CRD, has to stay one that can be scaled, finished and
-//! given a status. So a rule sits as deep in the schema as its inputs allow: the API server forgives a rule that fails
-//! on a value which did not change. One that sits higher sees to it itself. And no rule may err, on a required
-//! field that is missing for example: an error is never forgiven.
+//! given a status. So a rule sits as deep in the schema as its inputs allow: the API server forgives one that fails on
+//! a value which did not change. One that sits higher, or reads `oldSelf`, sees to it itself. And no rule may err,
+//! on a required field that is missing for example: neither an error nor a rule with `oldSelf` is ever forgiven.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 

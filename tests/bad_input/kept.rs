@@ -87,6 +87,24 @@ async fn applying_the_same_file_again_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_server_side_apply_of_the_same_again_changes_nothing() {
+    let cp = control_plane().await;
+    let (client, ns) = (cp.client().await, cp.namespace("apply").await);
+    for object in with_odd_pod_templates() {
+        let api = api_of(&client, &ns, &object);
+        let apply =
+            async || api.patch("db", &PatchParams::apply("test"), &Patch::Apply(&object)).await.unwrap();
+        let first = apply().await;
+        assert_eq!(
+            apply().await.metadata.resource_version,
+            first.metadata.resource_version,
+            "{}",
+            object["kind"]
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_a_rust_client_writes_is_what_it_reads() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("typed").await);

@@ -2,6 +2,7 @@
 
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, Error};
+use serde_json::{Value, json};
 
 use super::cases::{self, Case};
 use super::{api_of, control_plane, dynamic, named};
@@ -39,7 +40,7 @@ async fn stored_before(
 async fn answer(
     api: &Api<DynamicObject>,
     old: Option<&DynamicObject>,
-    object: &serde_json::Value,
+    object: &Value,
 ) -> Result<DynamicObject, Error> {
     let mut object = dynamic(object);
     let Some(old) = old else { return api.create(&DRY_RUN, &object).await };
@@ -96,4 +97,32 @@ async fn kubectl_prints_the_sentence() {
     let line = "The NodeDeployment \"db\" is invalid: spec.template.spec.mainContainer: Invalid value: mainContainer is not \
                 one of podTemplate.spec.containers: give the name of one of them, or leave it out for the first";
     assert_eq!(said.stderr.trim(), line);
+}
+
+#[tokio::test]
+async fn the_largest_objects_within_the_bounds_are_checked_within_the_servers_budget() {
+    let cp = control_plane().await;
+    let (client, ns) = (cp.client().await, cp.namespace("largest").await);
+    let name = |n: usize| format!("{}{n:02}", "n".repeat(61));
+    let containers: Value = (0..64).map(|n| json!({"name": name(n), "image": "x:1"})).collect();
+    let ports: Value = (0..64).map(|n| json!({"name": name(n), "port": n + 1, "protocol": "UDP"})).collect();
+    let filler = "f".repeat(8_000);
+    let claims: Value = (0..16)
+        .map(|n| json!({"metadata": {"name": name(n), "annotations": {"filler": filler}}, "spec": {}}))
+        .collect();
+    let of_node = cases::node(&[
+        ("spec.podTemplate.spec", json!({"containers": containers, "initContainers": containers})),
+        ("spec.mainContainer", name(63).into()),
+        ("spec.ports", ports.clone()),
+        ("spec.volumeClaimTemplates", claims),
+    ]);
+    let of_fleet =
+        cases::fleet(&[("spec.template.spec", of_node["spec"].clone()), ("spec.service.ports", ports)]);
+    for object in [of_node, of_fleet] {
+        let api = api_of(&client, &ns, &object);
+        let mut stored = api.create(&PostParams::default(), &dynamic(&object)).await.unwrap();
+        stored.data["spec"]["paused"] = true.into();
+        stored.data["spec"]["suspend"] = true.into();
+        api.replace("db", &PostParams::default(), &stored).await.unwrap();
+    }
 }

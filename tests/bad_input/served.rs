@@ -1,5 +1,7 @@
 //! What a person does with the kinds through kubectl.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -28,6 +30,16 @@ async fn the_server_finds_nothing_to_complain_of_in_the_definitions() {
             assert!(!bad.contains(&condition["type"].as_str().unwrap()), "{name}: {condition}");
             assert_eq!(condition["status"], "True", "{name}: {condition}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_stored_schema_is_the_one_that_was_meant() {
+    let cp = control_plane().await;
+    let api: Api<CustomResourceDefinition> = Api::all(cp.client().await);
+    for meant in windlass::api::crds() {
+        let stored = api.get(meant.metadata.name.as_deref().unwrap()).await.unwrap();
+        assert_eq!(stored.spec.versions, meant.spec.versions);
     }
 }
 

@@ -7,6 +7,7 @@ use kube::core::cel::{
 };
 
 use super::*;
+use crate::api::names::SIDECAR_CONTAINER;
 
 #[path = "../../../tests/bad_input/cases.rs"]
 #[allow(dead_code, reason = "the field that an error is reported on is the API server's to say")]
@@ -189,6 +190,12 @@ fn claims_may_change_where_new_nodes_are_made_and_not_under_a_build_id_that_stay
 }
 
 #[test]
+fn the_reserved_container_name_is_the_one_that_is_used() {
+    let rules = rules::NODE_SPEC.iter().filter(|rule| rule.check.contains(&format!("'{SIDECAR_CONTAINER}'")));
+    assert_eq!(rules.count(), 2);
+}
+
+#[test]
 fn every_field_is_explained() {
     every_schema(|path, schema| {
         let by_kubernetes = path.ends_with(".metadata") || path.ends_with(".metadata.name");
@@ -322,6 +329,12 @@ fn deploy_holds_one_file_for_each_crd_which_together_are_what_is_printed() {
         together.push_str(&text);
     }
     assert_eq!(crds_yaml(), together);
+}
+
+#[test]
+fn what_is_printed_reads_back_as_what_was_meant() {
+    let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&crds_yaml()).unwrap();
+    assert_eq!(read, crds());
 }
 
 #[test]
