@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -50,7 +53,11 @@ impl World {
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(if std::env::var_os("WINDLASS_TEST_LOG").is_some() { Stdio::inherit() } else { Stdio::null() })
+            .stderr(if std::env::var_os("WINDLASS_TEST_LOG").is_some() {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
+            })
             .kill_on_drop(true)
             .spawn()
             .expect("the operator starts");
@@ -123,7 +130,9 @@ impl World {
     }
 
     pub async fn delete(&self, api: &Api<DynamicObject>, name: &str) {
-        api.delete(name, &DeleteParams::default()).await.unwrap_or_else(|e| panic!("{name} is not deleted: {e}"));
+        api.delete(name, &DeleteParams::default())
+            .await
+            .unwrap_or_else(|e| panic!("{name} is not deleted: {e}"));
     }
 
     /// An object as JSON; null when it does not exist.
@@ -144,7 +153,13 @@ impl World {
     }
 
     /// Waits until something holds for an object; panics with what was seen last.
-    pub async fn until(&self, api: &Api<DynamicObject>, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    pub async fn until(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        what: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Value {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
             let seen = self.get(api, name).await;
@@ -152,7 +167,10 @@ impl World {
                 return seen;
             }
             if tokio::time::Instant::now() > until {
-                panic!("waited in vain until {what}; last seen of {name}:\n{}", serde_json::to_string_pretty(&seen).unwrap());
+                panic!(
+                    "waited in vain until {what}; last seen of {name}:\n{}",
+                    serde_json::to_string_pretty(&seen).unwrap()
+                );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -172,7 +190,9 @@ impl World {
     pub async fn images(&self) -> Vec<String> {
         let mut pods = self.list(&self.pods()).await;
         pods.sort_by_key(|p| p["metadata"]["name"].to_string());
-        pods.iter().map(|p| p["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned()).collect()
+        pods.iter()
+            .map(|p| p["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// The UIDs of the nodes' pods, by pod name.

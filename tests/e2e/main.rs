@@ -4,6 +4,7 @@
 
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
+#[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
 
 mod rollout;
