@@ -1,6 +1,6 @@
 //! What is known of a fleet and its nodes, in the words of BEHAVIOUR §4.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
@@ -75,10 +75,10 @@ impl ChildFacts {
         !self.is_drifted() && (self.behind || self.granted != self.running || self.rolling)
     }
 
-    /// In flight, terminating or not available.
+    /// In flight, terminating or not available. What drifted serves, unless its sidecar cannot be reached.
     #[must_use]
     pub fn is_disrupted(&self) -> bool {
-        !self.is_drifted() && (self.is_in_flight() || self.terminating || !self.is_serving())
+        self.is_in_flight() || !self.is_serving()
     }
 
     /// Available, and not leaving. A node whose sidecar cannot be reached counts as down.
@@ -169,10 +169,9 @@ impl FleetFacts {
     /// The ordinals that are wanted, do not exist and whose name is free.
     #[must_use]
     pub fn missing(&self) -> Vec<i32> {
-        (0..self.replicas)
-            .filter(|o| !self.children.iter().any(|c| c.ordinal == *o))
-            .filter(|o| !self.conflicts.iter().any(|c| c.ordinal == *o))
-            .collect()
+        let children = self.children.iter().map(|c| c.ordinal);
+        let taken: BTreeSet<i32> = children.chain(self.conflicts.iter().map(|c| c.ordinal)).collect();
+        (0..self.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
     }
 
     /// Whether a revision with this rollout hash is kept.
