@@ -39,7 +39,8 @@ fn trace_3_a_node_that_lost_its_pod_under_a_spent_grant_is_not_free_while_anothe
 
 #[test]
 fn trace_4_a_broken_node_gets_the_fix_although_another_that_died_fills_the_wave() {
-    let facts = fleet(2).but(0, |c| c.granted("v2").seen().without_pod().failed()).but(1, ChildFacts::without_pod);
+    let facts =
+        fleet(2).but(0, |c| c.granted("v2").seen().without_pod().failed()).but(1, ChildFacts::without_pod);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
     let spent = facts.but(0, |c| ChildFacts { spent_id: c.grant_id.clone(), ..c });
     assert_eq!(may_grant(&spent, 0, &hash("v1")), Some(Clause::Failed));
