@@ -14,19 +14,38 @@ use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
 use crate::api::names::MANAGER;
 
 /// How long a request may take before it counts as lost.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port on a real API server. Answers of writes go into the view at once.
 pub struct KubeCluster {
     client: Client,
     view: Arc<View>,
+    may_write: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl KubeCluster {
     /// A port that writes through this client and tells this view.
     #[must_use]
     pub fn new(client: Client, view: Arc<View>) -> Self {
-        Self { client, view }
+        Self { client, view, may_write: Box::new(|| true) }
+    }
+
+    /// Refuses writes, before they are sent, while this answers no: the replica does not lead.
+    #[must_use]
+    pub fn fenced(mut self, may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.may_write = Box::new(may_write);
+        self
+    }
+
+    fn check_fence(&self, object: &str) -> Result<(), ClusterError> {
+        if (self.may_write)() {
+            return Ok(());
+        }
+        Err(ClusterError::Transient {
+            object: object.to_owned(),
+            message: "not written: this replica does not lead any more".to_owned(),
+            retry_after: None,
+        })
     }
 
     fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
@@ -44,6 +63,7 @@ impl KubeCluster {
 impl Cluster for KubeCluster {
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         let (api, object, described) = self.parse(kind, manifest)?;
+        self.check_fence(&described)?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         // Strictly: a field that the server does not know would be dropped without a word.
         let created = strict(&api, &params, &object, &self.client);
@@ -63,6 +83,7 @@ impl Cluster for KubeCluster {
     }
 
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
+        self.check_fence(&target.describe())?;
         let stored = self.send_patch(&target, part, &ops, false).await?;
         Ok(self.took(target.kind, &stored))
     }
@@ -74,6 +95,7 @@ impl Cluster for KubeCluster {
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
         let described = target.describe();
+        self.check_fence(&described)?;
         let api = self.api(target.kind, &target.namespace);
         let params = DeleteParams::background()
             .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: None });

@@ -7,4 +7,5 @@ mod controlplane;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
 
+mod leader;
 mod rollout;
