@@ -140,3 +140,133 @@ fn changes(target: &Texts, before: &BTreeSet<String>, live: &Texts) -> BTreeMap<
         .map(|key| (key.clone(), None));
     set.chain(removed).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(pairs: &[(&str, &str)]) -> Texts {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn meta(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> TemplateMeta {
+        TemplateMeta { labels: texts(labels), annotations: texts(annotations) }
+    }
+
+    fn own() -> TemplateMeta {
+        meta(&[("windlass.dev/node", "db-0")], &[])
+    }
+
+    /// A child after this change.
+    fn apply(mut child: TemplateMeta, change: &MetadataChange) -> TemplateMeta {
+        let MetadataChange { labels, annotations } = change;
+        for (live, changes) in [(&mut child.labels, labels), (&mut child.annotations, annotations)] {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => live.insert(key.clone(), value.clone()),
+                    None => live.remove(key),
+                };
+            }
+        }
+        child
+    }
+
+    fn change(wanted: &TemplateMeta, child: &TemplateMeta) -> MetadataChange {
+        metadata_change(wanted, &own(), &child.labels, &child.annotations)
+    }
+
+    #[test]
+    fn a_new_child_needs_no_change() {
+        for wanted in [meta(&[], &[]), meta(&[("a", "b")], &[]), meta(&[("a", "b")], &[("c", "")])] {
+            let child = new_child_metadata(&wanted, &own());
+            assert!(change(&wanted, &child).is_empty(), "{wanted:?}");
+            assert_eq!(applied_metadata(&child.labels, &child.annotations), wanted);
+        }
+    }
+
+    #[test]
+    fn a_child_records_which_keys_came_from_the_template() {
+        let child = new_child_metadata(&meta(&[("b", "1"), ("a", "2")], &[("c", "3")]), &own());
+        assert_eq!(
+            child.annotations[ANNOTATION_APPLIED_METADATA],
+            r#"{"annotations":["c"],"labels":["a","b"]}"#
+        );
+        let bare = new_child_metadata(&meta(&[], &[]), &own());
+        assert_eq!(bare, own());
+    }
+
+    #[test]
+    fn a_label_removed_from_the_template_goes_and_a_strangers_stays() {
+        let mut child = new_child_metadata(&meta(&[("a", "1"), ("b", "2")], &[("c", "3")]), &own());
+        child.labels.insert("stranger".to_owned(), "x".to_owned());
+        child.annotations.insert("stranger".to_owned(), "x".to_owned());
+
+        let wanted = meta(&[("b", "4")], &[]);
+        let found = change(&wanted, &child);
+        let expected = json!({
+            "labels": {"a": null, "b": "4"},
+            "annotations": {"c": null, "windlass.dev/applied-metadata": r#"{"annotations":[],"labels":["b"]}"#},
+        });
+        assert_eq!(found.to_merge_patch(), expected);
+        let child = apply(child, &found);
+        assert_eq!(child.labels["stranger"], "x");
+        assert_eq!(child.annotations["stranger"], "x");
+
+        let child = apply(child.clone(), &change(&meta(&[], &[]), &child));
+        let left = meta(&[("windlass.dev/node", "db-0"), ("stranger", "x")], &[("stranger", "x")]);
+        assert_eq!(child, left);
+        assert!(change(&meta(&[], &[]), &child).is_empty());
+    }
+
+    #[test]
+    fn a_key_that_somebody_removed_already_is_not_removed_again() {
+        let mut child = new_child_metadata(&meta(&[("a", "1"), ("b", "2")], &[]), &own());
+        child.labels.remove("a");
+        assert_eq!(change(&meta(&[("b", "2")], &[]), &child).labels, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_strangers_key_that_the_template_wants_becomes_the_templates() {
+        let mut child = new_child_metadata(&meta(&[], &[]), &own());
+        child.labels.insert("a".to_owned(), "stranger".to_owned());
+        let child = apply(child.clone(), &change(&meta(&[("a", "ours")], &[]), &child));
+        assert_eq!(child.labels["a"], "ours");
+        let child = apply(child.clone(), &change(&meta(&[], &[]), &child));
+        assert_eq!(child.labels.get("a"), None);
+    }
+
+    #[test]
+    fn windlasss_own_keys_are_restored_and_never_come_from_a_template() {
+        let wanted = meta(
+            &[("windlass.dev/node", "other"), ("app.kubernetes.io/managed-by", "Helm"), ("a", "b")],
+            &[("windlass.dev/abort", "x"), ("windlass.dev/applied-metadata", "{}")],
+        );
+        let child = new_child_metadata(&wanted, &own());
+        assert_eq!(child.labels, texts(&[("windlass.dev/node", "db-0"), ("a", "b")]));
+        assert_eq!(child.annotations.keys().collect::<Vec<_>>(), [ANNOTATION_APPLIED_METADATA]);
+        assert_eq!(
+            change(&meta(&[], &[]), &meta(&[], &[])).labels["windlass.dev/node"].as_deref(),
+            Some("db-0")
+        );
+    }
+
+    #[test]
+    fn a_record_that_was_tampered_with_removes_nothing_of_windlass_and_nothing_of_a_strangers() {
+        for record in
+            [r#"{"labels":["windlass.dev/set"],"annotations":["windlass.dev/owner-uid"]}"#, "nonsense", "[]"]
+        {
+            let child = meta(
+                &[("windlass.dev/node", "db-0"), ("windlass.dev/set", "first"), ("stranger", "x")],
+                &[("windlass.dev/owner-uid", "u"), (ANNOTATION_APPLIED_METADATA, record)],
+            );
+            let found = change(&meta(&[], &[]), &child);
+            assert_eq!(found.labels, BTreeMap::new(), "{record}");
+            assert_eq!(
+                found.annotations.keys().collect::<Vec<_>>(),
+                [ANNOTATION_APPLIED_METADATA],
+                "{record}"
+            );
+            assert_eq!(applied_metadata(&child.labels, &child.annotations), meta(&[], &[]), "{record}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The difference between two templates as data: which fields, from what, to what. Bounded, since it ends
 //! up in messages and on terminals.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -80,10 +81,8 @@ impl Found {
         match (from, to) {
             (from, to) if from == to => {}
             (Some(Value::Object(from)), Some(Value::Object(to))) => self.compare_fields(path, from, to),
-            (Some(Value::Array(from)), Some(Value::Array(to))) => match (names(from), names(to)) {
-                (Some(from_names), Some(to_names)) => {
-                    self.compare_named(path, (from, &from_names), (to, &to_names));
-                }
+            (Some(Value::Array(from)), Some(Value::Array(to))) => match (named(from), named(to)) {
+                (Some(from), Some(to)) => self.compare_named(path, &from, &to),
                 _ => self.compare_indexed(path, from, to),
             },
             (from, to) => self.push(path, from.map(text), to.map(text)),
@@ -99,26 +98,25 @@ impl Found {
         }
     }
 
-    fn compare_named(&mut self, path: &str, from: (&[Value], &[&str]), to: (&[Value], &[&str])) {
-        let at = |(elements, names): (&[Value], &[&str]), name: &str| {
-            names.iter().position(|n| *n == name).map(|index| elements[index].clone())
-        };
-        let shared = |of: &[&str], other: &[&str]| -> Vec<String> {
-            of.iter().filter(|name| other.contains(name)).map(|name| (*name).to_owned()).collect()
-        };
-        let added = to.1.iter().filter(|name| !from.1.contains(name));
-        for name in from.1.iter().chain(added) {
-            let (before, after) = (at(from, name), at(to, name));
-            self.compare(&format!("{path}[name={name}]"), before.as_ref(), after.as_ref());
+    fn compare_named(&mut self, path: &str, from: &[(&str, &Value)], to: &[(&str, &Value)]) {
+        let find = |name: &str, in_list: &[(&str, &Value)]| in_list.iter().position(|(n, _)| *n == name);
+        let mut before = Vec::new();
+        for (name, value) in from {
+            let counterpart = find(name, to).map(|index| to[index].1);
+            self.compare(&format!("{path}[name={name}]"), Some(value), counterpart);
+            before.extend(counterpart.map(|_| *name));
+        }
+        let mut after = Vec::new();
+        for (name, value) in to {
+            match find(name, from) {
+                Some(_) => after.push(*name),
+                None => self.compare(&format!("{path}[name={name}]"), None, Some(value)),
+            }
         }
         // Order counts: init containers run in it, and a later variable may use an earlier one.
-        let (before, after) = (shared(from.1, to.1), shared(to.1, from.1));
         if before != after {
-            self.push(
-                &format!("{path} (order)"),
-                Some(cut(&before.join(", "))),
-                Some(cut(&after.join(", "))),
-            );
+            let path = format!("{path} (order)");
+            self.push(&path, Some(cut(&before.join(", "))), Some(cut(&after.join(", "))));
         }
     }
 
@@ -129,13 +127,12 @@ impl Found {
     }
 }
 
-/// The elements' names, where each has one of its own.
-fn names(elements: &[Value]) -> Option<Vec<&str>> {
-    let names: Vec<&str> = elements.iter().map(|e| e.get("name")?.as_str()).collect::<Option<_>>()?;
-    let mut unique = names.clone();
-    unique.sort_unstable();
-    unique.dedup();
-    (unique.len() == names.len()).then_some(names)
+/// The elements with their names, where each has one of its own.
+fn named(elements: &[Value]) -> Option<Vec<(&str, &Value)>> {
+    let named: Vec<(&str, &Value)> =
+        elements.iter().map(|e| Some((e.get("name")?.as_str()?, e))).collect::<Option<_>>()?;
+    let unique: BTreeSet<&str> = named.iter().map(|(name, _)| *name).collect();
+    (unique.len() == named.len()).then_some(named)
 }
 
 fn child(path: &str, key: &str) -> String {
@@ -155,5 +152,108 @@ fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sentences(from: &Value, to: &Value) -> Vec<String> {
+        diff(from, to).iter().map(ToString::to_string).collect()
+    }
+
+    fn containers(list: &Value) -> Value {
+        json!({"spec": {"containers": list}})
+    }
+
+    #[test]
+    fn a_container_is_called_by_its_name() {
+        let from = containers(&json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]));
+        let to = containers(&json!([{"name": "log", "image": "log:1"}, {"name": "db", "image": "db:2"}]));
+        assert_eq!(
+            sentences(&from, &to),
+            [
+                "spec.containers[name=db].image changes from \"db:1\" to \"db:2\"",
+                "spec.containers (order) changes from db, log to log, db",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_says_so() {
+        let from = containers(&json!([{"name": "a"}, {"name": "b", "args": ["x"]}]));
+        let to = containers(&json!([{"name": "c"}, {"name": "b", "tty": true}]));
+        assert_eq!(
+            sentences(&from, &to),
+            [
+                "spec.containers[name=a] is removed: {\"name\":\"a\"}",
+                "spec.containers[name=b].args is removed: [\"x\"]",
+                "spec.containers[name=b].tty is added: true",
+                "spec.containers[name=c] is added: {\"name\":\"c\"}",
+            ]
+        );
+    }
+
+    #[test]
+    fn elements_without_names_of_their_own_are_called_by_their_place() {
+        let mounts = |path: &str| {
+            containers(&json!([{"name": "a", "volumeMounts": [
+                {"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": path}]}]))
+        };
+        assert_eq!(
+            sentences(&mounts("/b"), &mounts("/c")),
+            ["spec.containers[name=a].volumeMounts[1].mountPath changes from \"/b\" to \"/c\""]
+        );
+        let args = |args: Value| containers(&json!([{"name": "a", "args": args}]));
+        assert_eq!(
+            sentences(&args(json!(["x", "y"])), &args(json!(["x"]))),
+            ["spec.containers[name=a].args[1] is removed: \"y\""]
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_no_word_stands_in_brackets() {
+        let checksum = |sum: &str| json!({"metadata": {"annotations": {"checksum/config": sum}}});
+        assert_eq!(
+            sentences(&checksum("a"), &checksum("b")),
+            ["metadata.annotations[checksum/config] changes from \"a\" to \"b\""]
+        );
+    }
+
+    #[test]
+    fn what_is_not_in_the_hash_is_no_difference() {
+        let from = json!({"metadata": {"labels": {"windlass.dev/node": "a"}}, "spec": {"nodeName": ""}});
+        assert_eq!(diff(&from, &json!({})), vec![]);
+    }
+
+    #[test]
+    fn a_text_and_a_number_are_told_apart() {
+        assert_eq!(
+            sentences(&json!({"port": "80"}), &json!({"port": 80})),
+            ["port changes from \"80\" to 80"]
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_characters() {
+        let long = "é".repeat(200);
+        let found = diff(&json!({}), &json!({"x": long}));
+        let text = found[0].to.as_deref().unwrap();
+        assert_eq!(text.chars().count(), MAX_VALUE_CHARS + 1);
+        assert!(text.starts_with("\"é") && text.ends_with("é…"), "{text}");
+    }
+
+    #[test]
+    fn no_more_than_a_bounded_number_is_listed() {
+        let many: Map<String, Value> = (0..200).map(|n| (format!("f{n:03}"), json!(n))).collect();
+        let found = diff(&json!({}), &Value::Object(many));
+        assert_eq!(found.len(), MAX_DIFFERENCES);
+        assert_eq!(summary(&found, 1), "f000 is added: 0; and at least 49 more");
+        assert_eq!(summary(&found[..3], 2), "f000 is added: 0; f001 is added: 1; and 1 more");
+        assert_eq!(summary(&found[..2], 2), "f000 is added: 0; f001 is added: 1");
+        assert_eq!(summary(&[], 2), "");
     }
 }

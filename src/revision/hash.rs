@@ -118,3 +118,53 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template() -> Value {
+        json!({"spec": {"containers": [{"name": "db", "image": "db:1"}]}})
+    }
+
+    #[test]
+    fn the_two_kinds_of_hash_differ_over_the_same_content() {
+        assert_ne!(v1("pod-template", &template()), v1("rollout", &template()));
+    }
+
+    #[test]
+    fn a_hash_says_which_algorithm_made_it() {
+        let hash = pod_template_hash(&template());
+        assert_eq!(HashVersion::of(&hash), Some(HashVersion::V1));
+        for other in
+            ["", "v1:", "v2:", &hash[3..], &hash[..66], &hash.to_uppercase(), &hash.replace("v1", "v2")]
+        {
+            assert_eq!(HashVersion::of(other), None, "{other}");
+        }
+        assert_eq!(HashVersion::of(&format!("{hash}0")), None);
+        assert_eq!(HashVersion::of(&format!("v1:{}", "g".repeat(64))), None);
+    }
+
+    #[test]
+    fn a_recorded_hash_is_compared_under_its_own_algorithm_or_not_at_all() {
+        let spec = StatefulNodeSpec { pod_template: template(), ..StatefulNodeSpec::default() };
+        let recorded = pod_template_hash(&template());
+        assert_eq!(same_pod_template(&recorded, &template()), Some(true));
+        assert_eq!(same_pod_template(&recorded, &json!({})), Some(false));
+        assert_eq!(same_pod_template("", &template()), None);
+        assert_eq!(same_pod_template("v9:abc", &template()), None);
+        assert_eq!(same_rollout(&rollout_hash(&spec, "id"), &spec, "id"), Some(true));
+        assert_eq!(same_rollout(&rollout_hash(&spec, "id"), &spec, ""), Some(false));
+        assert_eq!(same_rollout(&recorded, &spec, ""), Some(false));
+        assert_eq!(same_rollout("v9:abc", &spec, ""), None);
+    }
+
+    #[test]
+    fn a_hash_reads_as_its_version_and_64_lower_case_digits() {
+        let hash = pod_template_hash(&template());
+        assert_eq!(hash.len(), 67);
+        assert_eq!(hex(&[0x00, 0x9f, 0xa0, 0xff]), "009fa0ff");
+    }
+}

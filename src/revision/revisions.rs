@@ -146,8 +146,17 @@ impl RevisionData {
 
     /// What a ControllerRevision stores in `data`, or a sentence that says why it cannot be read.
     pub fn from_value(data: &Value) -> Result<Self, String> {
-        Self::deserialize(data).map_err(|error| {
-            format!("the revision's data cannot be read: {error}; it was edited, or written by another version of Windlass")
+        let read = Self::deserialize(data).map_err(|error| error.to_string()).and_then(|read| {
+            if read.pod_template.is_object() {
+                Ok(read)
+            } else {
+                Err("podTemplate is not an object".to_owned())
+            }
+        });
+        read.map_err(|error| {
+            format!(
+                "the revision cannot be read: {error}; it was edited, or written by another version of Windlass"
+            )
         })
     }
 }
@@ -178,4 +187,137 @@ pub fn to_prune(revisions: &[StoredRevision], referenced: &BTreeSet<String>, lim
     spare.sort_by(|a, b| (a.revision, &a.name).cmp(&(b.revision, &b.name)));
     let surplus = spare.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     spare[..surplus].iter().map(|r| r.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+
+    fn read<T: DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn full() -> Value {
+        json!({
+            "image": "db:2", "mainContainer": "db",
+            "podTemplate": {"spec": {"containers": [{"name": "db", "futureField": null}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+            "sidecar": {"image": "w:1", "port": 7778, "resources": {"limits": {"cpu": 1}}},
+        })
+    }
+
+    fn live() -> StatefulNodeSpec {
+        read(json!({
+            "image": "db:3", "mainContainer": "other",
+            "podTemplate": {"spec": {"containers": []}},
+            "volumeClaimTemplates": [],
+            "volumeClaimRetention": "Delete",
+            "ports": [{"port": 80}],
+            "serviceAnnotations": {"a": "b"},
+            "sidecar": {"image": "w:9", "port": 1, "url": "http://x", "tokenSecret": "t"},
+            "progressDeadlineSeconds": 5,
+            "suspend": true, "grantedHash": "v1:x", "grantID": "g",
+        }))
+    }
+
+    #[test]
+    fn a_revision_is_stored_and_read_as_it_was_written() {
+        let data = RevisionData::from_value(&full()).unwrap();
+        assert_eq!(data.to_value(), full());
+        assert_eq!(RevisionData::of(&data.apply_to(&live())), data);
+    }
+
+    #[test]
+    fn the_smallest_revision_stores_only_its_template() {
+        let smallest = json!({"podTemplate": {"spec": {}}});
+        assert_eq!(RevisionData::from_value(&smallest).unwrap().to_value(), smallest);
+    }
+
+    #[test]
+    fn a_revision_that_cannot_be_read_says_why() {
+        for (data, part) in [
+            (json!(null), "invalid type"),
+            (json!({}), "podTemplate"),
+            (json!({"podTemplate": null}), "podTemplate is not an object"),
+            (json!({"podTemplate": {}, "futureInput": 1}), "futureInput"),
+            (
+                json!({"podTemplate": {}, "sidecar": {"image": "w", "port": 1, "futureInput": 1}}),
+                "futureInput",
+            ),
+            (json!({"podTemplate": {}, "sidecar": {"image": "w"}}), "port"),
+        ] {
+            let error = RevisionData::from_value(&data).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_nodes_spec_is_its_revision_plus_what_applies_at_once() {
+        let spec = RevisionData::from_value(&full()).unwrap().apply_to(&live());
+        let mut expected = full();
+        expected["volumeClaimRetention"] = json!("Delete");
+        expected["ports"] = json!([{"port": 80}]);
+        expected["serviceAnnotations"] = json!({"a": "b"});
+        expected["sidecar"]["url"] = json!("http://x");
+        expected["sidecar"]["tokenSecret"] = json!("t");
+        expected["progressDeadlineSeconds"] = json!(5);
+        assert_eq!(spec, read(expected));
+    }
+
+    #[test]
+    fn a_revision_decides_whether_there_is_a_sidecar() {
+        let without = RevisionData::from_value(&json!({"podTemplate": {}})).unwrap();
+        assert_eq!(without.apply_to(&live()).sidecar, None);
+        let at_once = StatefulNodeSpec { sidecar: None, ..live() };
+        let sidecar = RevisionData::from_value(&full()).unwrap().apply_to(&at_once).sidecar.unwrap();
+        assert_eq!((sidecar.image.as_str(), sidecar.url.as_str()), ("w:1", ""));
+    }
+
+    #[test]
+    fn two_revisions_differ_where_their_rollout_hashes_do() {
+        let one = RevisionData::from_value(&full()).unwrap();
+        let mut other = one.clone();
+        other.image.clear();
+        other.pod_template["spec"]["containers"][0]["image"] = json!("db:2");
+        assert_eq!(one.diff(&other), vec![]);
+        other.volume_claim_templates =
+            vec![json!({"metadata": {"name": "data"}, "spec": {"volumeName": "x"}})];
+        let differences: Vec<String> = one.diff(&other).iter().map(|d| d.path.clone()).collect();
+        assert_eq!(differences, ["volumeClaimTemplates[0].spec"]);
+    }
+
+    #[test]
+    fn a_revisions_name_is_that_of_its_fleet_and_its_hash() {
+        let name = revision_name("db", "uid", "v1:abc");
+        assert_eq!(name, "db-021aa0bca2");
+        assert_ne!(name, revision_name("db", "uid2", "v1:abc"));
+        assert_ne!(name, revision_name("db", "uid", "v1:abd"));
+    }
+
+    fn stored(names: &[(&str, i64)]) -> Vec<StoredRevision> {
+        names
+            .iter()
+            .map(|(name, revision)| StoredRevision { name: (*name).to_owned(), revision: *revision })
+            .collect()
+    }
+
+    #[test]
+    fn the_oldest_revisions_go_that_nothing_refers_to() {
+        let all = stored(&[("d", 4), ("a", 1), ("c", 3), ("b", 2), ("e", 5)]);
+        let referenced = BTreeSet::from(["a".to_owned(), "d".to_owned()]);
+        assert_eq!(to_prune(&all, &referenced, 1), ["b", "c"]);
+        assert_eq!(to_prune(&all, &referenced, 3), [""; 0]);
+        assert_eq!(to_prune(&all, &referenced, 0), ["b", "c", "e"]);
+        assert_eq!(to_prune(&all, &referenced, -1), ["b", "c", "e"]);
+    }
+
+    #[test]
+    fn of_two_revisions_of_one_number_the_choice_is_always_the_same() {
+        let none = BTreeSet::new();
+        assert_eq!(to_prune(&stored(&[("b", 1), ("a", 1)]), &none, 1), ["a"]);
+        assert_eq!(to_prune(&stored(&[("a", 1), ("b", 1)]), &none, 1), ["a"]);
+    }
 }

@@ -75,3 +75,66 @@ fn containers(pod_template: &Value) -> Option<&Vec<Value>> {
 fn is_named(container: &Value, name: &str) -> bool {
     container.get("name").and_then(Value::as_str) == Some(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(image: &str, main_container: &str, pod_template: Value) -> StatefulNodeSpec {
+        StatefulNodeSpec {
+            image: image.to_owned(),
+            main_container: main_container.to_owned(),
+            pod_template,
+            ..StatefulNodeSpec::default()
+        }
+    }
+
+    fn two() -> Value {
+        json!({"spec": {"containers": [{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]}})
+    }
+
+    #[test]
+    fn the_main_container_is_the_first_unless_another_is_asked_for() {
+        assert_eq!(main_container("", &two()), Some("db"));
+        assert_eq!(main_container("log", &two()), Some("log"));
+        assert_eq!(main_container("", &json!({"spec": {"containers": []}})), None);
+        assert_eq!(main_container("", &json!({"spec": {"containers": [{"name": ""}]}})), None);
+        assert_eq!(main_container("", &json!({})), None);
+    }
+
+    #[test]
+    fn the_main_image_is_the_override_or_the_main_containers() {
+        assert_eq!(main_image(&spec("", "", two())), Some("db:1"));
+        assert_eq!(main_image(&spec("", "log", two())), Some("log:1"));
+        assert_eq!(main_image(&spec("db:2", "", two())), Some("db:2"));
+        assert_eq!(main_image(&spec("", "nope", two())), None);
+        assert_eq!(main_image(&spec("", "", json!({"spec": {"containers": [{"name": "db"}]}}))), None);
+    }
+
+    #[test]
+    fn only_the_named_container_gets_the_image() {
+        let mut template = two();
+        assert!(set_image(&mut template, "log", "log:2"));
+        assert_eq!(image_of(&template, "log"), Some("log:2"));
+        assert_eq!(image_of(&template, "db"), Some("db:1"));
+        assert!(!set_image(&mut template, "nope", "x"));
+    }
+
+    #[test]
+    fn keys_of_windlass_go_but_for_the_restart() {
+        let mut template = json!({"metadata": {
+            "labels": {"windlass.dev/node": "x", "app.kubernetes.io/managed-by": "Helm", "windlass.development/a": "b"},
+            "annotations": {
+                "windlass.dev/restartedAt": "now", "windlass.dev/x": "y", "app.kubernetes.io/managed-by": "Helm", "a": "b"
+            }
+        }});
+        remove_own_keys(&mut template);
+        let left = json!({"metadata": {
+            "labels": {"windlass.development/a": "b"},
+            "annotations": {"windlass.dev/restartedAt": "now", "app.kubernetes.io/managed-by": "Helm", "a": "b"}
+        }});
+        assert_eq!(template, left);
+    }
+}

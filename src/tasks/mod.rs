@@ -11,6 +11,9 @@ mod observe_image;
 mod replace_pod;
 mod update_node_specs;
 
+use crate::cluster::ClusterError;
+use crate::engine::{Outcome, TaskError};
+
 pub use apply_service::{ApplyService, apply as apply_service};
 pub use apply_stateful_set::ApplyStatefulSet;
 pub use await_spec_update::AwaitSpecUpdate;
@@ -23,3 +26,15 @@ pub use update_node_specs::UpdateNodeSpecs;
 
 /// The word in history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";
+
+/// What a task makes of a write: its answer; `Err(Ok(…))` where what it was decided on is no longer so, which
+/// is no failure: the change that came between announces itself, and the task is run again.
+fn written<T>(result: Result<T, ClusterError>) -> Result<T, Result<Outcome, TaskError>> {
+    result.map_err(|error| {
+        if error.is_conflict() {
+            Ok(Outcome::waiting("waiting to see what changed in the meantime"))
+        } else {
+            Err(error.into())
+        }
+    })
+}

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{CHILD_CHANGED, node_scope::NodeScope};
+use super::{CHILD_CHANGED, node_scope::NodeScope, written};
 use crate::cluster::{Kind, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -47,7 +47,9 @@ impl Task for ReplacePod {
         let Some(live) = scope.pod().filter(|p| p.meta.uid == pod.uid && pod.owned) else {
             return Ok(Outcome::waiting("waiting for the pod of this name, which is not the StatefulSet's"));
         };
-        scope.cluster.delete(Target::of(Kind::Pod, &live.meta)).await?;
+        if let Err(outcome) = written(scope.cluster.delete(Target::of(Kind::Pod, &live.meta)).await) {
+            return outcome;
+        }
         Ok(Outcome::waiting("waiting for the old pod to terminate"))
     }
 

@@ -243,6 +243,9 @@ fn refresh_rollout(
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
     rollout.message = match input.plan.and_then(Plan::current_task) {
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
+        _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
+            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
+        }),
         Some(task) => task.message.clone(),
         None => String::new(),
     };
