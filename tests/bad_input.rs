@@ -4,7 +4,7 @@
 
 mod controlplane;
 
-#[path = "bad_input/cases.rs"]
+#[path = "bad_input/cases/mod.rs"]
 mod cases;
 #[path = "bad_input/kept.rs"]
 mod kept;
