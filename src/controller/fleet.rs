@@ -86,6 +86,9 @@ impl Reconcile<'_> {
             return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
         }
         let active = plan.as_ref().is_some_and(Plan::is_active);
+        if let Some(sentence) = fleet_objects::apply_service(&self.scope).await? {
+            self.scope.invalid.get_or_insert(sentence);
+        }
         fleet_children::apply_at_once(&self.scope).await?;
         fleet_children::scale_down(self.cx, &self.scope, &self.scope.facts()).await?;
         let facts = self.scope.facts();
@@ -122,9 +125,6 @@ impl Reconcile<'_> {
         match fleet_objects::ensure_revision(&self.scope).await? {
             Ok(revision) => self.revision = revision,
             Err(sentence) => self.scope.invalid = Some(sentence),
-        }
-        if let Some(sentence) = fleet_objects::apply_service(&self.scope).await? {
-            self.scope.invalid.get_or_insert(sentence);
         }
         Ok(())
     }
