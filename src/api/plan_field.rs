@@ -5,7 +5,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::Plan;
+use chrono::{DateTime, Utc};
+
+use crate::engine::{Plan, PlanState};
 
 /// A persisted plan in its raw form.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -28,6 +30,34 @@ impl RawPlan {
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.0.get("id").and_then(Value::as_str)
+    }
+}
+
+impl RawPlan {
+    /// Whether what is stored says that the plan is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let state = self.0.get("state").and_then(Value::as_str);
+        matches!(state, Some("Complete" | "Failed" | "Superseded" | "Aborted"))
+    }
+
+    /// The plan that takes the place of one that cannot be read: failed, and as much of it as is known.
+    #[must_use]
+    pub fn failed(&self, sentence: &str, now: DateTime<Utc>) -> Plan {
+        let text = |field: &str| self.0.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = text("id");
+        Plan {
+            id: if id.is_empty() { "unreadable".to_owned() } else { id },
+            recipe: text("recipe"),
+            target_hash: text("targetHash"),
+            state: PlanState::Failed,
+            started_at: now,
+            finished_at: Some(now),
+            attempt: 0,
+            retry_at: None,
+            tasks: Vec::new(),
+            failure: sentence.to_owned(),
+        }
     }
 }
 

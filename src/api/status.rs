@@ -103,6 +103,9 @@ pub struct Rollout {
     /// Why it was started: a reason of the condition `RolloutInProgress`.
     #[serde(default)]
     pub cause: String,
+    /// Whether each node is rolled at the revision that it holds, because it drifted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_revisions: bool,
     /// When it began; begins again with a new target.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,

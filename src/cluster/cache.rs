@@ -142,7 +142,8 @@ impl<T: Observed> Cache<T> {
     pub fn end_relist(&self) -> Vec<Key> {
         let mut inner = self.write();
         let relist = inner.relist.take().unwrap_or_default();
-        let lost: Vec<Key> = inner.objects.keys().filter(|key| !relist.keys.contains(*key)).cloned().collect();
+        let lost: Vec<Key> =
+            inner.objects.keys().filter(|key| !relist.keys.contains(*key)).cloned().collect();
         for key in &lost {
             inner.objects.remove(key);
         }

@@ -73,7 +73,9 @@ impl ClusterError {
                 Self::Conflict { object, message }
             }
             400 | 413 | 422 => Self::Refused { object, message },
-            500 if message.contains("failed to create typed patch object") => Self::Refused { object, message },
+            500 if message.contains("failed to create typed patch object") => {
+                Self::Refused { object, message }
+            }
             _ => Self::Transient { object, message, retry_after },
         }
     }

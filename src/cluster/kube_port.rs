@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::Either;
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
@@ -76,22 +75,22 @@ impl Cluster for KubeCluster {
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
         let described = target.describe();
         let api = self.api(target.kind, &target.namespace);
-        let params = DeleteParams::background().preconditions(Preconditions {
-            uid: Some(target.uid.clone()),
-            resource_version: None,
-        });
-        match within(&described, api.delete(&target.name, &params)).await {
-            Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
-                self.took(target.kind, &object);
-                Ok(())
-            }
-            Ok(_) | Err(ClusterError::NotFound { .. }) => {
+        let params = DeleteParams::background()
+            .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: None });
+        let answer = within(&described, api.delete(&target.name, &params)).await;
+        let leaving = match answer {
+            Ok(answer) => answer.left().filter(|object| object.meta().deletion_timestamp.is_some()),
+            Err(ClusterError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        match leaving {
+            Some(object) => drop(self.took(target.kind, &object)),
+            None => {
                 let key = Key::new(&target.namespace, &target.name);
                 self.view.deleted(target.kind, &key, &target.uid);
-                Ok(())
             }
-            Err(error) => Err(error),
         }
+        Ok(())
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
@@ -161,17 +160,21 @@ async fn strict(
     let request = kube::core::Request::new(api.resource_url());
     let mut request = request.create(params, body).map_err(kube::Error::BuildRequest)?;
     let uri = request.uri().to_string();
-    let joint = if uri.ends_with('?') || uri.ends_with('&') { "" } else if uri.contains('?') { "&" } else { "?" };
-    *request.uri_mut() = format!("{uri}{joint}fieldValidation=Strict")
-        .parse()
-        .map_err(|e: http::uri::InvalidUri| kube::Error::BuildRequest(kube::core::request::Error::BuildRequest(e.into())))?;
+    let joint = if uri.ends_with('?') || uri.ends_with('&') {
+        ""
+    } else if uri.contains('?') {
+        "&"
+    } else {
+        "?"
+    };
+    *request.uri_mut() =
+        format!("{uri}{joint}fieldValidation=Strict").parse().map_err(|e: http::uri::InvalidUri| {
+            kube::Error::BuildRequest(kube::core::request::Error::BuildRequest(e.into()))
+        })?;
     client.request(request).await
 }
 
-async fn within<T>(
-    described: &str,
-    call: impl Future<Output = kube::Result<T>>,
-) -> Result<T, ClusterError> {
+async fn within<T>(described: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
     match tokio::time::timeout(REQUEST_TIMEOUT, call).await {
         Ok(answer) => answer.map_err(|e| ClusterError::from_kube(described.to_owned(), e)),
         Err(_) => Err(ClusterError::Transient {

@@ -50,6 +50,10 @@ pub struct Meta {
     pub labels: BTreeMap<String, String>,
     /// Annotations, without `kubectl`'s copy of the whole object.
     pub annotations: BTreeMap<String, String>,
+    /// Whether the object has a map of labels, so that a key of it can be patched.
+    pub has_labels: bool,
+    /// Whether the object has a map of annotations.
+    pub has_annotations: bool,
     /// Owners.
     pub owners: Vec<Owner>,
     /// Whether it is being deleted.
@@ -76,6 +80,8 @@ impl Meta {
             generation: meta["generation"].as_i64().unwrap_or_default(),
             labels: string_map(&meta["labels"]),
             annotations,
+            has_labels: meta["labels"].is_object(),
+            has_annotations: meta["annotations"].is_object(),
             owners: owners
                 .iter()
                 .map(|o| Owner {

@@ -1,20 +1,23 @@
 //! Feeds the caches from watches, and says which objects a change is about.
 
 use std::future;
+use std::sync::Arc;
 
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{StreamExt, stream::BoxStream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::DynamicObject,
     runtime::{
         WatchStreamExt,
+        reflector::store::Writer,
         watcher::{self, Event},
     },
 };
 use serde_json::Value;
 use tracing::warn;
 
-use super::{Cache, Kind, observed::Observed};
+use super::{Cache, Key, Kind, View, observed::Observed};
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,57 +40,82 @@ impl Scope {
 }
 
 /// Watches a kind and keeps its cache. Yields each object that changed, was found again by a relist,
-/// or went; the cache has already taken the change in.
+/// or went; the cache has already taken the change in. Of an object that a relist did not find any more
+/// only the name is known.
 pub fn watch<T: Observed>(
     api: Api<DynamicObject>,
     selector: Option<&str>,
     kind: Kind,
-    cache: impl AsRef<Cache<T>> + Send + 'static,
+    view: Arc<View>,
+    cache: fn(&View) -> &Cache<T>,
+    mut names: Option<Writer<DynamicObject>>,
 ) -> BoxStream<'static, DynamicObject> {
     let mut config = watcher::Config::default();
     if let Some(selector) = selector {
         config = config.labels(selector);
     }
-    let events = watcher::watcher(api, config).default_backoff();
-    keep(events, kind, cache).boxed()
-}
-
-fn keep<T: Observed>(
-    events: impl Stream<Item = watcher::Result<Event<DynamicObject>>> + Send + 'static,
-    kind: Kind,
-    cache: impl AsRef<Cache<T>> + Send + 'static,
-) -> impl Stream<Item = DynamicObject> + Send + 'static {
-    events
+    watcher::watcher(api, config)
+        .default_backoff()
         .filter_map(move |event| {
-            let cache = cache.as_ref();
-            let touched = match event {
-                Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                    cache.observe(T::read(&json(&object)));
-                    vec![object]
-                }
-                Ok(Event::Delete(object)) => {
-                    let known = T::read(&json(&object));
-                    cache.forget(&known.meta().key(), &known.meta().uid);
-                    vec![object]
-                }
-                Ok(Event::Init) => {
-                    cache.begin_relist();
-                    Vec::new()
-                }
-                Ok(Event::InitDone) => {
-                    let lost = cache.end_relist();
-                    lost.iter()
-                        .map(|key| DynamicObject::new(&key.name, &kind.resource()).within(&key.namespace))
-                        .collect()
+            let taken = match event {
+                Ok(event) => {
+                    if let Some(names) = names.as_mut() {
+                        names.apply_watcher_event(&named(&event));
+                    }
+                    take(cache(&view), kind, event)
                 }
                 Err(error) => {
                     warn!(kind = kind.name(), %error, "a watch failed and is tried again");
                     Vec::new()
                 }
             };
-            future::ready(Some(futures::stream::iter(touched)))
+            future::ready(Some(futures::stream::iter(taken)))
         })
         .flatten()
+        .boxed()
+}
+
+fn take<T: Observed>(cache: &Cache<T>, kind: Kind, event: Event<DynamicObject>) -> Vec<DynamicObject> {
+    match event {
+        Event::Apply(object) | Event::InitApply(object) => {
+            cache.observe(T::read(&json(&object)));
+            vec![object]
+        }
+        Event::Delete(object) => {
+            let known = T::read(&json(&object));
+            cache.forget(&known.meta().key(), &known.meta().uid);
+            vec![object]
+        }
+        Event::Init => {
+            cache.begin_relist();
+            Vec::new()
+        }
+        Event::InitDone => {
+            let gone = |key: &Key| DynamicObject::new(&key.name, &kind.resource()).within(&key.namespace);
+            cache.end_relist().iter().map(gone).collect()
+        }
+    }
+}
+
+/// The event with nothing of the object but its name: all that kube-rs' controller needs.
+fn named(event: &Event<DynamicObject>) -> Event<DynamicObject> {
+    let bare = |object: &DynamicObject| {
+        let mut bare = object.clone();
+        bare.data = Value::Null;
+        bare.metadata = ObjectMeta {
+            name: object.metadata.name.clone(),
+            namespace: object.metadata.namespace.clone(),
+            ..ObjectMeta::default()
+        };
+        bare
+    };
+    match event {
+        Event::Apply(object) => Event::Apply(bare(object)),
+        Event::InitApply(object) => Event::InitApply(bare(object)),
+        Event::Delete(object) => Event::Delete(bare(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 fn json(object: &DynamicObject) -> Value {

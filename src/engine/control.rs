@@ -24,6 +24,7 @@ fn end(plan: &mut Plan, state: PlanState, now: DateTime<Utc>) -> bool {
         return false;
     }
     plan.state = state;
+    plan.retry_at = None;
     plan.finished_at = Some(now);
     true
 }
@@ -77,6 +78,7 @@ pub fn skip(
     now: DateTime<Utc>,
 ) -> Result<(), SkipRefused> {
     let plan_state = plan.state;
+    let current = plan.current_task().is_some_and(|task| task.id == task_id);
     let Some(record) = plan.tasks.iter_mut().find(|task| task.id == task_id) else {
         return Err(SkipRefused::NoSuchTask { task_id: task_id.to_owned(), plan_id: plan.id.clone() });
     };
@@ -96,6 +98,9 @@ pub fn skip(
     record.state = TaskState::Skipped;
     record.finished_at = Some(now);
     record.message.clear();
+    if current {
+        plan.retry_at = None;
+    }
     Ok(())
 }
 

@@ -16,8 +16,8 @@ use super::task::{Outcome, TaskContext, TaskError};
 const BACKOFF_MIN_MS: u64 = 500;
 /// The backoff stays below this, in milliseconds.
 const BACKOFF_MAX_MS: u64 = 60_000;
-/// However long the other side asks us to wait, we look again after this.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(10);
+/// However long the other side asks us to wait, we try again after this, in milliseconds.
+const RETRY_AFTER_MAX_MS: u64 = 600_000;
 /// The longest deadline, ten years in seconds: a time that every reader of the status can still read.
 const DEADLINE_MAX_SECONDS: i64 = 315_360_000;
 
@@ -45,9 +45,11 @@ pub enum Advance {
 }
 
 /// Runs an active plan's tasks, from the first that is not over, until one has to wait, must be persisted,
-/// or the plan ends. A plan that is not active is left as it is.
+/// or the plan ends. A plan that is not active is left as it is, and so is one whose current task failed in
+/// passing and backs off: events come at any time, and must not turn a backoff into a hot loop.
 ///
-/// `default_deadline_seconds` is after how long a task that does not say so itself counts as stalled.
+/// `default_deadline_seconds` is after how long a task that does not say so itself counts as stalled; a
+/// change of it counts at once.
 pub async fn advance(
     plan: &mut Plan,
     registry: &Registry,
@@ -60,6 +62,9 @@ pub async fn advance(
     }
     if let Err(why) = check_shape(plan) {
         return end_failed(plan, now, &why);
+    }
+    if let Some(left) = backing_off(plan, now) {
+        return Advance::Waiting { recheck_after: Some(left) };
     }
     for index in 0..plan.tasks.len() {
         if plan.tasks[index].state.is_over() {
@@ -96,6 +101,7 @@ async fn step(
         Ok(task) => task,
         Err(why) => return Step::Stop(end_task_failed(plan, index, now, &why.to_string())),
     };
+    plan.retry_at = None;
     begin(&mut plan.tasks[index], now, task.deadline_seconds().unwrap_or(default_deadline_seconds));
     let answer = task.run(&TaskContext::new(env, now, plan, &plan.tasks[index])).await;
     let record = &mut plan.tasks[index];
@@ -123,8 +129,9 @@ async fn step(
         Err(TaskError::Transient { message, retry_after }) => {
             record.attempts = record.attempts.saturating_add(1);
             say(record, &message);
-            let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
+            let asked = retry_after.unwrap_or_default().min(Duration::from_millis(RETRY_AFTER_MAX_MS));
             let wait = backoff(&record.id, record.attempts).max(asked);
+            plan.retry_at = now.checked_add_signed(TimeDelta::milliseconds(wait.as_millis() as i64));
             Step::Stop(Advance::Waiting { recheck_after: Some(wait) })
         }
     }
@@ -176,22 +183,29 @@ fn check_shape(plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: i64) {
-    record.state = TaskState::Running;
-    record.started_at.get_or_insert(now);
-    let allowed = TimeDelta::seconds(deadline_seconds.clamp(0, DEADLINE_MAX_SECONDS));
-    record.deadline = record.deadline.or_else(|| now.checked_add_signed(allowed));
+/// How much of the current task's backoff is left. More than there can ever be was written by a clock that
+/// has since been set back, and does not count.
+fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
+    let left = (plan.retry_at? - now).to_std().ok()?;
+    (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)
 }
 
-/// Writes only what is new: an unchanged message is no reason to persist the plan.
+fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: i64) {
+    record.state = TaskState::Running;
+    // A start in the future was written by a clock that has since been set back; the deadline would be
+    // late by as much.
+    let start = record.started_at.map_or(now, |start| start.min(now));
+    record.started_at = Some(start);
+    let allowed = TimeDelta::seconds(deadline_seconds.clamp(0, DEADLINE_MAX_SECONDS));
+    record.deadline = start.checked_add_signed(allowed);
+}
+
 fn say(record: &mut TaskRecord, message: &str) {
-    let message = cut(message, MAX_MESSAGE_BYTES);
-    if record.message != message {
-        record.message = message;
-    }
+    record.message = cut(message, MAX_MESSAGE_BYTES);
 }
 
 fn end_task_failed(plan: &mut Plan, index: usize, now: DateTime<Utc>, why: &str) -> Advance {
+    plan.retry_at = None;
     let record = &mut plan.tasks[index];
     record.state = TaskState::Failed;
     record.finished_at = Some(now);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::plan::TaskRecord;
 use super::recipe::{Recipe, RecipeError};
@@ -126,19 +126,22 @@ impl Default for Registry {
 }
 
 fn read(type_: &str, params: &Value) -> Result<Box<dyn Task>, String> {
-    let read_as = |params: &Value| <Box<dyn Task>>::deserialize(json!({"type": type_, "params": params}));
-    match params {
-        // An empty object may vanish on its way through the API server, and a task type may be a unit
-        // struct, which serde reads from null only: all of these are the absence of params.
-        Value::Null => read_as(&json!({})).or_else(|e| read_as(&Value::Null).map_err(|_| e)),
-        Value::Object(fields) if fields.is_empty() => {
-            read_as(params).or_else(|e| read_as(&Value::Null).map_err(|_| e))
-        }
-        Value::Object(_) => read_as(params),
+    // The type comes first, so that the params are read as the JSON that they are; the other way round
+    // `typetag` would keep them in a form of its own.
+    let read_as = |params: Value| {
+        let fields = [("type", Value::from(type_)), ("params", params)];
+        <Box<dyn Task>>::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields.into_iter()))
+    };
+    // An empty object may vanish on its way through the API server, and a task type may be a unit struct,
+    // which serde reads from null only: both are the absence of params.
+    let absent = params.is_null() || params.as_object().is_some_and(Map::is_empty);
+    let task = match params {
+        _ if absent => read_as(json!({})).or_else(|e| read_as(Value::Null).map_err(|_| e)),
+        Value::Object(_) => read_as(params.clone()),
         // Serde would read a struct from a list, too.
         _ => return Err("they are not an object".to_owned()),
-    }
-    .map_err(|e| e.to_string())
+    };
+    task.map_err(|e| e.to_string())
 }
 
 /// The types that `typetag` knows. It keeps its registry to itself, but hands the names to the error for

@@ -8,17 +8,20 @@
 
 mod claims;
 mod conditions;
+mod events;
 mod image;
 mod player;
+mod pod;
+mod probe;
 mod status;
 mod steering;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
-use futures::future::BoxFuture;
 use kube::Client;
 
 pub use claims::Claims;
+pub use probe::Probe;
 pub use steering::{Fare, STEER_LABEL};
 
 use crate::clock::SharedClock;
@@ -31,9 +34,6 @@ pub const SIDECAR_URL: &str = "windlass.test/sidecar-url";
 /// Annotation of a pod: the IP it is to get. Without it a pod with a native sidecar gets one of 127.64.0.0/10, so
 /// that whoever asks its sidecar stays on this machine, and others one of 10.64.0.0/10.
 pub const POD_IP: &str = "windlass.test/pod-ip";
-
-/// Asks a URL; true is an answer of 200.
-pub type Probe = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// A kubelet for all nodes of a cluster.
 pub struct Kubelet {
@@ -55,7 +55,7 @@ impl Kubelet {
             clock,
             claims: Claims::default(),
             storage_class: None,
-            probe: http_probe(),
+            probe: probe::over_http(),
             probe_interval: Duration::from_millis(200),
         }
     }
@@ -85,15 +85,4 @@ impl Kubelet {
     pub async fn run(self) -> Infallible {
         player::Player::new(self).run().await
     }
-}
-
-fn http_probe() -> Probe {
-    let client = reqwest::Client::builder().timeout(Duration::from_secs(1)).no_proxy().build();
-    Arc::new(move |url| {
-        let client = client.as_ref().ok().cloned();
-        Box::pin(async move {
-            let Some(client) = client else { return false };
-            client.get(url).send().await.is_ok_and(|answer| answer.status() == 200)
-        })
-    })
 }

@@ -43,16 +43,13 @@ impl Case {
 
 /// A good fleet with fields set; `null` removes one. A path is field names with dots.
 pub fn fleet(edits: &[(&str, Value)]) -> Value {
-    edited(
-        "NodeDeployment",
-        json!({"template": {"spec": node_spec()}, "updateStrategy": {"type": "InPlace"}}),
-        edits,
-    )
+    let spec = json!({"template": {"spec": node_spec()}, "updateStrategy": {"type": "InPlace"}});
+    edited("NodeDeployment", &spec, edits)
 }
 
 /// A good node with fields set.
 pub fn node(edits: &[(&str, Value)]) -> Value {
-    edited("StatefulNode", node_spec(), edits)
+    edited("StatefulNode", &node_spec(), edits)
 }
 
 fn node_spec() -> Value {
@@ -62,7 +59,7 @@ fn node_spec() -> Value {
     ]}}})
 }
 
-fn edited(kind: &str, spec: Value, edits: &[(&str, Value)]) -> Value {
+fn edited(kind: &str, spec: &Value, edits: &[(&str, Value)]) -> Value {
     let mut object = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": kind, "metadata": {"name": "db"}, "spec": spec});
     for (path, value) in edits {
         let pointer = format!("/{}", path.replace('.', "/"));
@@ -84,10 +81,45 @@ pub fn claim(name: &str, size: &str) -> Value {
     })
 }
 
+/// A good fleet and a good node with every optional part that this version takes.
+pub fn rich() -> [Value; 2] {
+    let ports = json!([
+        {"name": "rpc", "port": 80, "targetPort": "rpc"},
+        {"name": "p2p", "port": 81, "targetPort": 30_303, "protocol": "UDP"},
+    ]);
+    let mut of_node = node(&[
+        ("spec.mainContainer", "main".into()),
+        ("spec.image", "app:2".into()),
+        ("spec.ports", ports.clone()),
+        ("spec.serviceAnnotations", json!({"a": "b"})),
+        ("spec.sidecar", json!({"image": "s:1", "resources": {"limits": {"cpu": 0.5}}})),
+        ("spec.volumeClaimTemplates", json!([claim("data", "1Gi"), claim("wal", "1Gi")])),
+    ]);
+    let of_fleet = fleet(&[
+        ("spec.template.spec", of_node["spec"].clone()),
+        ("spec.template.metadata", json!({"labels": {"team": "a"}, "annotations": {"b": "c"}})),
+        ("spec.service", json!({"ports": ports})),
+        ("spec.updateStrategy.inPlace", json!({"maxUnavailable": "50%"})),
+    ]);
+    of_node["spec"]["grantedHash"] = "v1:00".into();
+    of_node["spec"]["grantID"] = "1".into();
+    [of_fleet, of_node]
+}
+
 /// All cases.
 pub fn all() -> Vec<Case> {
-    [names(), strategy(), fleet_fields(), node_fields(), template_fields(), ports(), claims(), not_yet()]
-        .concat()
+    [
+        names(),
+        strategy(),
+        in_place(),
+        fleet_fields(),
+        node_fields(),
+        template_fields(),
+        ports(),
+        claims(),
+        not_yet(),
+    ]
+    .concat()
 }
 
 fn names() -> Vec<Case> {
@@ -123,7 +155,7 @@ fn names() -> Vec<Case> {
     ]
 }
 
-fn strategy() -> Vec<Case> {
+fn in_place() -> Vec<Case> {
     let max = |value: Value| fleet(&[("spec.updateStrategy.inPlace.maxUnavailable", value)]);
     let max_field = "spec.updateStrategy.inPlace.maxUnavailable";
     let max_says = "inPlace.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%";
@@ -165,6 +197,12 @@ fn strategy() -> Vec<Case> {
             "should be greater than or equal to 1",
         )
         .by_schema(),
+    ]
+}
+
+fn strategy() -> Vec<Case> {
+    let with = |path: &str, value: Value| fleet(&[(path, value)]);
+    vec![
         Case::new(
             "no strategy",
             with("spec.updateStrategy", Value::Null),
@@ -261,13 +299,14 @@ fn fleet_fields() -> Vec<Case> {
             0,
             "should be greater than or equal to 0",
         ),
-        number(
+        Case::new(
             "revisionHistoryLimit beyond 32 bits",
-            "spec.revisionHistoryLimit",
-            2_147_483_648,
-            2_147_483_647,
-            "",
-        ),
+            with("spec.revisionHistoryLimit", 2_147_483_648_i64.into()),
+            with("spec.revisionHistoryLimit", 2_147_483_647.into()),
+            "<nil>",
+            "must be of type integer with format int32 in spec.revisionHistoryLimit",
+        )
+        .by_schema(),
         Case::new(
             "an unknown deletion policy",
             with("spec.deletionPolicy", "Keep".into()),
@@ -489,10 +528,31 @@ fn ports() -> Vec<Case> {
         ),
         Case::new(
             "a node's target port that is no name",
-            headless(target("Web Port".into())),
-            headless(target("web".into())),
+            headless(target("web--rpc".into())),
+            headless(target("web-rpc".into())),
             "spec.ports[0].targetPort",
             target_says,
+        ),
+        Case::new(
+            "one port and protocol twice in a Service",
+            service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "TCP"}])),
+            service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}])),
+            "spec.service.ports",
+            "service.ports has one port and protocol twice",
+        ),
+        Case::new(
+            "one port and protocol twice in a node",
+            headless(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "TCP"}])),
+            headless(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}])),
+            "spec.ports",
+            "ports has one port and protocol twice",
+        ),
+        Case::new(
+            "a port's name with an underscore",
+            headless(two("a_1", "b")),
+            headless(two("a-1", "b")),
+            "spec.ports[0].name",
+            "the port's name has to be lowercase letters, digits and dashes",
         ),
         Case::new(
             "port 0",
@@ -569,6 +629,28 @@ fn claims() -> Vec<Case> {
         )
         .by_schema(),
     ];
+    let emptied = of_node(json!([]));
+    cases.push(
+        Case::new(
+            "a first claim after an empty list",
+            of_node(one()),
+            of_node(Value::Null),
+            node_field,
+            node_says,
+        )
+        .after(emptied),
+    );
+    let emptied = of_fleet(json!([]));
+    cases.push(
+        Case::new(
+            "a first claim after an empty list",
+            of_fleet(one()),
+            of_fleet(Value::Null),
+            fleet_field,
+            fleet_says,
+        )
+        .after(emptied),
+    );
     for (name, before, after) in changes {
         let unchanged = |mut object: Value| {
             object["metadata"]["labels"] = json!({"touched": "yes"});

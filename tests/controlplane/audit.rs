@@ -87,12 +87,12 @@ impl Audit {
             // The last line may be half written.
             let Ok(entry) = serde_json::from_str::<Entry>(&line?) else { continue };
             // A watch is logged when it begins and when it ends.
-            match last_stage.get(&entry.audit_id) {
-                Some(&at) => entries[at] = entry,
-                None => {
-                    last_stage.insert(entry.audit_id.clone(), entries.len());
-                    entries.push(entry);
-                }
+            let next = entries.len();
+            let at = *last_stage.entry(entry.audit_id.clone()).or_insert(next);
+            if at == next {
+                entries.push(entry);
+            } else {
+                entries[at] = entry;
             }
         }
         Ok(Self { entries })

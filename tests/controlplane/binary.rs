@@ -56,7 +56,7 @@ fn key(source: &Path) -> Result<String, Error> {
         format!("Go 1.26 or later builds the control plane, and cannot be run here: {error}")
     })?;
     hash.update(go.stdout);
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hash.finalize().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")))
 }
 
 fn build(source: &Path, binary: &Path) -> Result<(), Error> {

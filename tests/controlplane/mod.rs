@@ -11,6 +11,7 @@
 //! ```
 //!
 //! The processes end with the one that started them, even by SIGKILL: see `go/supervise.go`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, unused_imports, reason = "each test and example uses its own part of this")]
 
 mod access;

@@ -2,9 +2,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use kube::core::cel::{Validator, apply_defaults};
+use kube::core::cel::{
+    CompiledSchema, ErrorKind, ValidationError, Validator, apply_defaults, compile_schema,
+};
 
 use super::*;
+use crate::api::names::SIDECAR_CONTAINER;
 
 #[path = "../../../tests/bad_input/cases.rs"]
 #[allow(dead_code, reason = "the field that an error is reported on is the API server's to say")]
@@ -20,12 +23,15 @@ fn schema_of(crd: &CustomResourceDefinition) -> &JSONSchemaProps {
 }
 
 fn schema_json(kind: &str) -> &'static Value {
-    static SCHEMAS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
-        let schema = |crd: &CustomResourceDefinition| serde_json::to_value(schema_of(crd)).unwrap();
-        crds().iter().map(|crd| (crd.spec.names.kind.clone(), schema(crd))).collect()
-    });
-    &SCHEMAS[kind]
+    &SCHEMAS[kind].0
 }
+
+/// Each kind's schema, and its rules compiled.
+static SCHEMAS: LazyLock<BTreeMap<String, (Value, CompiledSchema)>> = LazyLock::new(|| {
+    let schema = |crd: &CustomResourceDefinition| serde_json::to_value(schema_of(crd)).unwrap();
+    let compiled = |schema: Value| (schema.clone(), compile_schema(&schema));
+    crds().iter().map(|crd| (crd.spec.names.kind.clone(), compiled(schema(crd)))).collect()
+});
 
 /// Every schema below this one, with its path.
 fn walk(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
@@ -46,16 +52,19 @@ fn every_schema(mut visit: impl FnMut(&str, &Value)) {
     }
 }
 
-/// The sentences with which the rules refuse an object. kube-cel knows neither `type()` nor an optional `oldSelf`:
-/// such rules are left to `tests/bad_input.rs`.
-fn complaints(object: &Value, old: Option<&Value>) -> Vec<String> {
-    let schema = schema_json(object["kind"].as_str().unwrap());
+/// What the rules say of an object. kube-cel knows neither `type()` nor an optional `oldSelf`: such rules are left
+/// to `tests/bad_input.rs`.
+fn errors(object: &Value, old: Option<&Value>) -> Vec<ValidationError> {
+    let (schema, compiled) = &SCHEMAS[object["kind"].as_str().unwrap()];
     let old = old.map(|old| apply_defaults(schema, old));
-    let Err(errors) = Validator::new().validate(schema, &apply_defaults(schema, object), old.as_ref()) else {
-        return Vec::new();
-    };
-    let errors = errors.into_vec().into_iter().filter(|error| !is_beyond_kube_cel(&error.rule));
-    errors.map(|error| error.message).collect()
+    match Validator::new().validate_compiled(compiled, &apply_defaults(schema, object), old.as_ref()) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.into_iter().filter(|error| !is_beyond_kube_cel(&error.rule)).collect(),
+    }
+}
+
+fn complaints(object: &Value, old: Option<&Value>) -> Vec<String> {
+    errors(object, old).into_iter().map(|error| error.message).collect()
 }
 
 fn is_beyond_kube_cel(rule: &str) -> bool {
@@ -98,6 +107,53 @@ fn each_rule_has_a_bad_object_that_only_it_explains() {
     });
 }
 
+/// Every copy of a value that lacks one field, at any depth.
+fn less_one_field(value: &Value) -> Vec<Value> {
+    let mut copies = Vec::new();
+    let mut change_below = |step: &dyn Fn(&mut Value) -> &mut Value, below: &Value| {
+        copies.extend(less_one_field(below).into_iter().map(|changed| {
+            let mut copy = value.clone();
+            *step(&mut copy) = changed;
+            copy
+        }));
+    };
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| change_below(&|copy| &mut copy[index], item));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| change_below(&|copy| &mut copy[name], field));
+            for name in fields.keys() {
+                let mut fields = fields.clone();
+                fields.remove(name);
+                copies.push(Value::Object(fields));
+            }
+        }
+        _ => {}
+    }
+    copies
+}
+
+#[test]
+fn no_rule_errs_on_a_missing_field_since_an_error_would_hold_up_a_stored_object() {
+    let [of_fleet, of_node] = cases::rich();
+    let mut of_forking_fleet = of_fleet.clone();
+    of_forking_fleet["spec"]["updateStrategy"] =
+        serde_json::json!({"type": "HardFork", "hardFork": {"haltHeight": 7}});
+    of_forking_fleet["spec"]["unsafeCustomBuildID"] = "id".into();
+    for whole in [of_fleet, of_forking_fleet, of_node] {
+        for spec in less_one_field(&whole["spec"]) {
+            let mut lesser = whole.clone();
+            lesser["spec"] = spec;
+            for (object, old) in [(&lesser, &lesser), (&lesser, &whole), (&whole, &lesser)] {
+                let errors = errors(object, Some(old));
+                let failed = errors.iter().find(|error| error.kind != ErrorKind::ValidationFailure);
+                assert!(failed.is_none(), "{failed:?}: {object}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_rule_is_attached() {
     let lists = [
@@ -131,6 +187,12 @@ fn claims_may_change_where_new_nodes_are_made_and_not_under_a_build_id_that_stay
     assert!(!refused(&fleet("BlueGreen", "a", "1Gi"), &fleet("BlueGreen", "b", "2Gi")));
     assert!(!refused(&fleet("BlueGreen", "", "1Gi"), &fleet("BlueGreen", "", "2Gi")));
     assert!(!refused(&fleet("InPlace", "", "1Gi"), &fleet("HardFork", "", "2Gi")));
+}
+
+#[test]
+fn the_reserved_container_name_is_the_one_that_is_used() {
+    let rules = rules::NODE_SPEC.iter().filter(|rule| rule.check.contains(&format!("'{SIDECAR_CONTAINER}'")));
+    assert_eq!(rules.count(), 2);
 }
 
 #[test]
@@ -267,6 +329,12 @@ fn deploy_holds_one_file_for_each_crd_which_together_are_what_is_printed() {
         together.push_str(&text);
     }
     assert_eq!(crds_yaml(), together);
+}
+
+#[test]
+fn what_is_printed_reads_back_as_what_was_meant() {
+    let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&crds_yaml()).unwrap();
+    assert_eq!(read, crds());
 }
 
 #[test]

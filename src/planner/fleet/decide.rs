@@ -88,13 +88,16 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     let moved = match scope {
         Scope::Target(target) => target != goal,
         // What drifted is put right first only as long as nothing else is wanted.
-        Scope::Own => facts.rejected.is_none() && goal != facts.last_completed && !facts.last_completed.is_empty(),
+        Scope::Own => {
+            facts.rejected.is_none() && goal != facts.last_completed && !facts.last_completed.is_empty()
+        }
     };
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(to(goal, Cause::Superseded));
     }
     if facts.restart_request.is_some() {
-        let start = Start { scope: scope.clone(), target: plan.target_hash.clone(), cause: Cause::RestartRequested };
+        let start =
+            Start { scope: scope.clone(), target: plan.target_hash.clone(), cause: Cause::RestartRequested };
         return FleetDecision::Supersede(start);
     }
     if stalled
@@ -161,10 +164,12 @@ fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
     if !facts.is_known(&child.held) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
-    if child.restart != child.obeyed_restart {
+    let before_restart = facts.rendering(&child.held, &facts.restarted_at);
+    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| r.hash == child.granted) {
         return Some(Cause::RestartRequested);
     }
-    let was_granted_by_us = !child.granted.is_empty() && (child.granted == child.running || child.running.is_empty());
+    let was_granted_by_us =
+        !child.granted.is_empty() && (child.granted == child.running || child.running.is_empty());
     Some(if was_granted_by_us { Cause::OperatorDrift } else { Cause::ChildDrift })
 }
 

@@ -29,8 +29,6 @@ pub struct ChildFacts {
     pub spent_id: String,
     /// The latest restart that it obeys (RFC 3339); empty for none.
     pub restart: String,
-    /// The latest restart that its status says it obeyed.
-    pub obeyed_restart: String,
     /// `status.podTemplateHash`: what its pod was observed to run.
     pub running: String,
     /// `status.currentImage`.
@@ -181,7 +179,11 @@ impl FleetFacts {
     #[must_use]
     pub fn is_known(&self, revision: &str) -> bool {
         !revision.is_empty()
-            && self.renderings.range((revision.to_owned(), String::new())..).next().is_some_and(|(k, _)| k.0 == revision)
+            && self
+                .renderings
+                .range((revision.to_owned(), String::new())..)
+                .next()
+                .is_some_and(|(k, _)| k.0 == revision)
     }
 
     /// Ordinals below this keep the current revision; none do before there is one.
@@ -244,7 +246,9 @@ impl FleetFacts {
     pub fn is_updated(&self, child: &ChildFacts, scope: &Scope) -> bool {
         self.is_granted(child, scope)
             && !child.behind
-            && self.target_for(child, scope).is_some_and(|t| t.hash == child.running && t.image == child.running_image)
+            && self
+                .target_for(child, scope)
+                .is_some_and(|t| t.hash == child.running && t.image == child.running_image)
     }
 
     /// How many nodes are disrupted, those missing and those being scaled away included. A name that
@@ -253,6 +257,12 @@ impl FleetFacts {
     pub fn disrupted(&self) -> i32 {
         let existing = self.children.iter().filter(|c| c.is_disrupted()).count();
         (existing + self.missing().len()) as i32
+    }
+
+    /// Whether the partition keeps nodes from where the rollout goes.
+    #[must_use]
+    pub fn revision_differs_below_partition(&self, scope: &Scope) -> bool {
+        matches!(scope, Scope::Target(target) if *target != self.last_completed) && self.held_below() > 0
     }
 
     /// Whether every wanted node exists, is at what it is to run, and serves, and nothing else is left.

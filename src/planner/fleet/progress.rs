@@ -32,9 +32,7 @@ pub fn score(facts: &FleetFacts, scope: &Scope) -> i32 {
 /// Whether every node that the partition lets go has converged, and only the partition is left.
 #[must_use]
 pub fn is_held_by_partition(facts: &FleetFacts, scope: &Scope) -> bool {
-    matches!(scope, Scope::Target(target) if *target != facts.last_completed)
-        && facts.held_below() > 0
-        && facts.is_converged(scope)
+    facts.revision_differs_below_partition(scope) && facts.is_converged(scope)
 }
 
 /// The nodes that have not converged, the worst first, at most 20. `before` keeps the times.
@@ -74,13 +72,20 @@ pub fn unconverged(
             add(5, &child.name, "NotReady", message.to_owned());
         }
     }
-    found.sort_by(|(left_rank, left), (right_rank, right)| (left_rank, &left.name).cmp(&(right_rank, &right.name)));
+    found.sort_by(|(left_rank, left), (right_rank, right)| {
+        (left_rank, &left.name).cmp(&(right_rank, &right.name))
+    });
     found.into_iter().take(UNCONVERGED_LIMIT).map(|(_, u)| u).collect()
 }
 
 /// As [`unconverged`], with the ordinals that have no node at all named first.
 #[must_use]
-pub fn missing(facts: &FleetFacts, deployment: &str, before: &[Unconverged], now: DateTime<Utc>) -> Vec<Unconverged> {
+pub fn missing(
+    facts: &FleetFacts,
+    deployment: &str,
+    before: &[Unconverged],
+    now: DateTime<Utc>,
+) -> Vec<Unconverged> {
     let name = |ordinal| crate::api::names::node_name(deployment, ordinal);
     let entry = |ordinal| {
         let name = name(ordinal);

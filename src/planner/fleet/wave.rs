@@ -1,7 +1,7 @@
 //! Who may be granted a new template. The clauses are those of BEHAVIOUR §4; each was shown to be needed
 //! by the model in `shared/model`.
 
-use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::facts::{ChildFacts, FleetFacts, Rendering, Scope};
 
 /// The clause under which a grant is given.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -33,32 +33,48 @@ pub struct Grant {
     pub clause: Clause,
 }
 
+/// How much of the wave is used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Used {
+    disrupted: i32,
+    in_flight: i32,
+}
+
+impl Used {
+    fn of(facts: &FleetFacts) -> Self {
+        let in_flight = facts.children.iter().filter(|c| c.is_in_flight()).count() as i32;
+        Self { disrupted: facts.disrupted(), in_flight }
+    }
+}
+
 /// The clause under which the node at `index` may now be granted `target`, if there is one.
 #[must_use]
 pub fn may_grant(facts: &FleetFacts, index: usize, target: &str) -> Option<Clause> {
-    let child = facts.children.get(index)?;
+    clause(facts, facts.children.get(index)?, target, Used::of(facts))
+}
+
+fn clause(facts: &FleetFacts, child: &ChildFacts, target: &str, used: Used) -> Option<Clause> {
     if child.running == target {
         return Some(Clause::RunsTarget);
     }
     if facts.last_completed.is_empty() && !child.ever_ready {
         return Some(Clause::NeverReady);
     }
-    let others = || facts.children.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, c)| c);
-    if child.is_in_flight() && !child.is_spent() {
+    let in_flight = child.is_in_flight();
+    if in_flight && !child.is_spent() {
         return Some(Clause::InFlightUnspent);
     }
-    if !child.unreachable || child.is_in_flight() {
-        let down = child.is_in_flight() || !child.is_serving();
-        if down && !child.is_drifted() {
-            if child.failed {
-                return Some(Clause::Failed);
-            }
-            let in_flight = others().filter(|c| c.is_in_flight()).count() as i32;
-            return (in_flight < facts.max_unavailable).then_some(Clause::Down);
-        }
+    // One whose sidecar cannot be reached may well serve: it counts as down, and is not free to take.
+    let down = in_flight || (child.is_disrupted() && !child.unreachable);
+    if down && child.failed {
+        return Some(Clause::Failed);
     }
-    let others_disrupted = facts.disrupted() - i32::from(child.is_disrupted());
-    (others_disrupted < facts.max_unavailable).then_some(Clause::Serving)
+    if down {
+        let others = used.in_flight - i32::from(in_flight);
+        return (others < facts.max_unavailable).then_some(Clause::Down);
+    }
+    let others = used.disrupted - i32::from(child.is_disrupted());
+    (others < facts.max_unavailable).then_some(Clause::Serving)
 }
 
 /// Every grant that may be given now, in the order in which to give them: nodes that already run the
@@ -66,6 +82,9 @@ pub fn may_grant(facts: &FleetFacts, index: usize, target: &str) -> Option<Claus
 /// counted before the next is looked for.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
+    if facts.wanted().all(|c| facts.is_granted(c, scope)) {
+        return Vec::new();
+    }
     let mut facts = facts.clone();
     let mut grants = Vec::new();
     while let Some((index, grant)) = next_grant(&facts, scope) {
@@ -81,32 +100,34 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
 }
 
 fn next_grant(facts: &FleetFacts, scope: &Scope) -> Option<(usize, Grant)> {
-    let candidates = || {
-        let all = facts.children.iter().enumerate().rev();
-        all.filter(|(_, c)| !c.surplus && !c.terminating && !facts.is_granted(c, scope))
-    };
+    let used = Used::of(facts);
+    let candidates: Vec<(usize, &ChildFacts, &str, &Rendering)> = facts
+        .children
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, c)| !c.surplus && !c.terminating && !facts.is_granted(c, scope))
+        .filter_map(|(index, child)| {
+            Some((index, child, facts.revision_for(child, scope), facts.target_for(child, scope)?))
+        })
+        .collect();
     let passes: [fn(&ChildFacts, &str) -> bool; 3] = [
         |child, target| child.running == target,
         |child, _| child.is_disrupted(),
         |child, _| !child.is_disrupted(),
     ];
-    for pass in passes {
-        for (index, child) in candidates() {
-            let revision = facts.revision_for(child, scope);
-            let Some(rendering) = facts.target_for(child, scope) else { continue };
-            if !pass(child, &rendering.hash) {
-                continue;
-            }
-            if let Some(clause) = may_grant(facts, index, &rendering.hash) {
+    passes.iter().find_map(|pass| {
+        candidates.iter().filter(|(_, child, _, target)| pass(child, &target.hash)).find_map(
+            |(index, child, revision, target)| {
+                let clause = clause(facts, child, &target.hash, used)?;
                 let grant = Grant {
                     name: child.name.clone(),
-                    revision: revision.to_owned(),
-                    hash: rendering.hash.clone(),
+                    revision: (*revision).to_owned(),
+                    hash: target.hash.clone(),
                     clause,
                 };
-                return Some((index, grant));
-            }
-        }
-    }
-    None
+                Some((*index, grant))
+            },
+        )
+    })
 }

@@ -108,8 +108,7 @@ fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Opti
 
 /// A person said of this very pod that it need not be marked ready.
 fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
-    let skipped = plan.is_some_and(|p| {
-        p.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Skipped)
-    });
+    let skipped = plan
+        .is_some_and(|p| p.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Skipped));
     skipped && facts.pod.as_ref().is_some_and(|p| p.uid == facts.previous.pod_uid)
 }

@@ -4,9 +4,6 @@ use chrono::{DateTime, Utc};
 
 use crate::api::Problem;
 
-/// The name of the injected sidecar's container.
-pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
-
 /// Which pod template a StatefulSet was observed to hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Template {
@@ -225,8 +222,7 @@ impl NodeFacts {
     /// Whether a Ready pod that is not at the grant stays, because the grant is spent.
     #[must_use]
     pub fn is_kept_by_spent_grant(&self) -> bool {
-        self.is_spent()
-            && self.staying_pod().is_some_and(|p| p.ready && self.pod_hash(p) != self.grant())
+        self.is_spent() && self.staying_pod().is_some_and(|p| p.ready && self.pod_hash(p) != self.grant())
     }
 
     /// Whether the template is at the grant and observed, and the pod at it and Ready.
@@ -246,9 +242,11 @@ impl NodeFacts {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if self.set == SetFact::Missing && self.grant().is_some() && !self.can_render() {
-            return Some("its StatefulSet is gone, and this version of Windlass renders another template \
+            return Some(
+                "its StatefulSet is gone, and this version of Windlass renders another template \
                          than the granted one; it needs a new grant"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         let pod = self.staying_pod().filter(|p| p.cannot_run)?;
         let at_grant = self.grant().is_some() && self.pod_hash(pod) == self.grant();

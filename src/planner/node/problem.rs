@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::facts::{PodFacts, SIDECAR_CONTAINER};
+use super::facts::PodFacts;
 use crate::api::Problem;
 use crate::cluster::observed::ObservedPod;
+use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
@@ -54,8 +55,11 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<(String, St
         (!reason.is_empty() && !PASSING.contains(&reason.as_str())).then(|| (&c.name, reason, message))
     }) {
         let (container, reason, message) = waiting;
-        let message =
-            if message.is_empty() { format!("container {container} waits: {reason}") } else { message.clone() };
+        let message = if message.is_empty() {
+            format!("container {container} waits: {reason}")
+        } else {
+            message.clone()
+        };
         return Some((reason.clone(), message, true));
     }
     if let Some(scheduled) = pod.scheduled.as_ref().filter(|c| !c.holds) {
@@ -74,7 +78,9 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<(String, St
         return Some((before.reason.clone(), before.message.clone(), true));
     }
     let message = match pod.containers.iter().find(|c| !c.ready) {
-        Some(c) if c.running => format!("container {} of pod {} runs and is not ready", c.name, pod.meta.name),
+        Some(c) if c.running => {
+            format!("container {} of pod {} runs and is not ready", c.name, pod.meta.name)
+        }
         Some(c) => format!("container {} of pod {} does not run yet", c.name, pod.meta.name),
         None => format!("pod {} is not ready", pod.meta.name),
     };

@@ -6,7 +6,9 @@ use super::{
     decide::is_rolling,
     facts::{NodeFacts, SetFact, Template},
 };
-use crate::api::conditions::{self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth};
+use crate::api::conditions::{
+    self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
+};
 use crate::api::{Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
 use crate::engine::{self, Plan, PlanState};
 
@@ -93,7 +95,8 @@ fn set_ref(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<StatefulSetRef>
 fn failure(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<String> {
     facts.failure().or_else(|| {
         let plan = input.plan.filter(|p| p.state == PlanState::Failed)?;
-        (Some(plan.target_hash.as_str()) == facts.grant() && !facts.is_converged()).then(|| plan.failure.clone())
+        (Some(plan.target_hash.as_str()) == facts.grant() && !facts.is_converged())
+            .then(|| plan.failure.clone())
     })
 }
 
@@ -112,7 +115,9 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
         return Some(named("SidecarUnreachable", why.clone()));
     }
     match &facts.pod {
-        Some(pod) => pod.problem.clone().or_else(|| Some(named("NotReady", "its pod is not ready".to_owned()))),
+        Some(pod) => {
+            pod.problem.clone().or_else(|| Some(named("NotReady", "its pod is not ready".to_owned())))
+        }
         None => Some(named("Missing", failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned()))),
     }
 }
@@ -209,7 +214,11 @@ fn set_conditions(
     }
 }
 
-fn sidecar_condition(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> (Truth, &'static str, String) {
+fn sidecar_condition(
+    facts: &NodeFacts,
+    input: &StatusInput<'_>,
+    ready: bool,
+) -> (Truth, &'static str, String) {
     match input.sidecar {
         SidecarAnswer::NotConfigured => (Truth::False, "NotConfigured", String::new()),
         SidecarAnswer::Ready => (Truth::True, "Ready", String::new()),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// How claims are bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claims {
-    /// With a PersistentVolume of their own: a real scheduler asks for it.
+    /// With a `PersistentVolume` of their own: a real scheduler asks for it.
     #[default]
     WithVolume,
     /// By name and status only: enough where nobody looks at volumes.
@@ -31,12 +31,12 @@ pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.uid().unwrap_or_default())
 }
 
-/// Binds a claim; done twice, the end is the same.
+/// Binds a claim, and gives it back as it is then; done twice, the end is the same.
 pub(super) async fn bind(
     client: &Client,
     claim: &PersistentVolumeClaim,
     how: Claims,
-) -> Result<(), kube::Error> {
+) -> Result<PersistentVolumeClaim, kube::Error> {
     let spec = claim.spec.clone().unwrap_or_default();
     let requests = spec.resources.and_then(|resources| resources.requests).unwrap_or_default();
     let capacity = json!({"storage": requests.get("storage")});
@@ -73,12 +73,12 @@ pub(super) async fn bind(
     patch_status(&claims, &claim.name_any(), &status).await
 }
 
-async fn patch_status<K>(api: &Api<K>, name: &str, status: &Value) -> Result<(), kube::Error>
+async fn patch_status<K>(api: &Api<K>, name: &str, status: &Value) -> Result<K, kube::Error>
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     let patch = Patch::Merge(json!({"status": status}));
-    api.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+    api.patch_status(name, &PatchParams::default(), &patch).await
 }
 
 /// Removes the volume of a claim that is gone.

@@ -32,8 +32,9 @@ pub(super) fn conditions(
     };
     let not_ready = || Some((reason, message.clone()));
     let containers = if unready.is_empty() { None } else { not_ready() };
-    let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
-    let shut: Vec<&str> = gates
+    let conditions_asked =
+        pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
+    let shut: Vec<&str> = conditions_asked
         .map(|gate| gate.condition_type.as_str())
         .filter(|gate| !present.iter().any(|c| c["type"] == *gate && c["status"] == "True"))
         .collect();

@@ -10,20 +10,17 @@ use std::{
 use futures::{
     StreamExt,
     future::{BoxFuture, FutureExt},
-    stream::{self, BoxStream, FuturesUnordered},
+    stream::FuturesUnordered,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-    runtime::watcher::{self, Event},
-};
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::{ResourceExt, runtime::watcher::Event};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    Kubelet, POD_IP, SIDECAR_URL, STEER_LABEL, claims,
-    status::{Life, Now, is_native_sidecar, probe_path},
+    Kubelet, POD_IP, claims,
+    events::{Seen, all},
+    pod::{Outcome, TrackedPod, Write, version},
+    status::{Life, Now, is_native_sidecar},
     steering::Steering,
 };
 use crate::clock::monotonic;
@@ -33,8 +30,6 @@ const WRITES: usize = 32;
 /// A write that failed is tried again after this, doubled with each failure up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
-/// A watch that failed is taken up again after this.
-const WATCH_RETRY: Duration = Duration::from_millis(500);
 
 /// What a decision is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,15 +40,6 @@ enum Key {
     Volume(String),
 }
 
-struct TrackedPod {
-    pod: Pod,
-    life: Life,
-    written: Option<Value>,
-    let_go: bool,
-    /// The URL that is being asked for its sidecar's readiness.
-    probing: Option<String>,
-}
-
 /// What is under way for a key.
 #[derive(Default)]
 struct Work {
@@ -61,11 +47,6 @@ struct Work {
     /// Something happened meanwhile.
     again: bool,
     failures: u32,
-}
-
-enum Outcome {
-    Patched(Box<Pod>),
-    Done,
 }
 
 struct Written {
@@ -79,12 +60,6 @@ struct Probed {
     uid: String,
     url: String,
     ready: bool,
-}
-
-enum Seen {
-    Pod(Event<Pod>),
-    Claim(Event<PersistentVolumeClaim>),
-    Steer(Event<ConfigMap>),
 }
 
 pub(super) struct Player {
@@ -120,7 +95,7 @@ impl Player {
     }
 
     pub(super) async fn run(mut self) -> Infallible {
-        let mut events = self.events();
+        let mut events = all(&self.kubelet.client);
         loop {
             let due = self.timers.first().map(|(at, _)| *at);
             let timer = due.map_or_else(|| future::pending().boxed(), |at| sleep_until(at).boxed());
@@ -136,16 +111,6 @@ impl Player {
         }
     }
 
-    fn events(&self) -> BoxStream<'static, Seen> {
-        let client = &self.kubelet.client;
-        let steers = watcher::Config::default().labels(&format!("{STEER_LABEL}=true"));
-        // The steering comes first, so that the pods of the first list are taken as they are meant.
-        let steers = watch(Api::all(client.clone()), steers).map(Seen::Steer);
-        let pods = watch(Api::all(client.clone()), watcher::Config::default()).map(Seen::Pod);
-        let claims = watch(Api::all(client.clone()), watcher::Config::default()).map(Seen::Claim);
-        stream::select_all([steers.boxed(), claims.boxed(), pods.boxed()]).boxed()
-    }
-
     fn seen(&mut self, seen: Seen) {
         match seen {
             Seen::Pod(Event::Apply(pod) | Event::InitApply(pod)) => self.pod_seen(pod),
@@ -155,7 +120,7 @@ impl Player {
             Seen::Claim(Event::Apply(claim) | Event::InitApply(claim)) => {
                 let key = claim_key(&claim);
                 self.unlisted.remove(&key);
-                self.claims.insert(key.clone(), claim);
+                self.claim_seen(key.clone(), claim);
                 self.touch(key);
             }
             Seen::Claim(Event::Delete(claim)) => self.claim_gone(&claim_key(&claim)),
@@ -167,11 +132,11 @@ impl Player {
             Seen::Steer(Event::Apply(map)) => {
                 let namespace = map.namespace();
                 self.steering.set(map);
-                self.steered(namespace);
+                self.steered(namespace.as_deref());
             }
             Seen::Steer(Event::Delete(map)) => {
                 self.steering.remove(&map);
-                self.steered(map.namespace());
+                self.steered(map.namespace().as_deref());
             }
         }
     }
@@ -192,32 +157,24 @@ impl Player {
     }
 
     /// Looks again at all that is steered in a namespace, or anywhere.
-    fn steered(&mut self, namespace: Option<String>) {
+    fn steered(&mut self, namespace: Option<&str>) {
         let keys: Vec<Key> = self.pods.keys().chain(self.claims.keys()).cloned().collect();
         for key in keys {
             let (Key::Pod(of, _) | Key::Claim(of, _) | Key::Volume(of)) = &key;
-            if namespace.as_ref().is_none_or(|namespace| namespace == of) {
+            if namespace.is_none_or(|namespace| namespace == of) {
                 self.touch(key);
             }
         }
     }
 
-    fn pod_seen(&mut self, mut pod: Pod) {
-        pod.metadata.managed_fields = None;
+    fn pod_seen(&mut self, pod: Pod) {
         let key = pod_key(&pod);
         self.unlisted.remove(&key);
         match self.pods.get_mut(&key) {
-            Some(known) if known.pod.uid() == pod.uid() => {
-                // The reply to our own write may have come before the watch's older news.
-                if version(&pod) < version(&known.pod) {
-                    return;
-                }
-                known.pod = pod;
-            }
+            Some(known) if known.pod.uid() == pod.uid() => known.update(pod),
             _ => {
                 let life = Life::adopt(&pod, self.address(&pod));
-                let tracked = TrackedPod { pod, life, written: None, let_go: false, probing: None };
-                self.pods.insert(key.clone(), tracked);
+                self.pods.insert(key.clone(), TrackedPod::new(pod, life));
             }
         }
         self.touch(key);
@@ -228,6 +185,14 @@ impl Player {
         if self.pods.get(key).is_some_and(of_this_pod) {
             self.pods.remove(key);
             self.timers.retain(|(_, of)| of != key);
+        }
+    }
+
+    fn claim_seen(&mut self, key: Key, claim: PersistentVolumeClaim) {
+        let newer =
+            |known: &PersistentVolumeClaim| known.uid() == claim.uid() && version(known) > version(&claim);
+        if !self.claims.get(&key).is_some_and(newer) {
+            self.claims.insert(key, claim);
         }
     }
 
@@ -294,7 +259,7 @@ impl Player {
         }
     }
 
-    fn claim_write(&self, key: &Key) -> Option<(String, BoxFuture<'static, Result<Outcome, kube::Error>>)> {
+    fn claim_write(&self, key: &Key) -> Option<(String, Write)> {
         let claim = self.claims.get(key)?;
         let namespace = claim.namespace().unwrap_or_default();
         let wanted = claims::is_unbound(claim, self.kubelet.storage_class.as_deref())
@@ -304,54 +269,30 @@ impl Player {
         }
         let (client, claim, how) = (self.kubelet.client.clone(), claim.clone(), self.kubelet.claims);
         let uid = claim.uid().unwrap_or_default();
-        Some((uid, async move { claims::bind(&client, &claim, how).await.map(|()| Outcome::Done) }.boxed()))
+        Some(
+            (
+                uid,
+                async move {
+                    claims::bind(&client, &claim, how).await.map(|claim| Outcome::Bound(Box::new(claim)))
+                }
+                .boxed(),
+            ),
+        )
     }
 
-    fn pod_write(&mut self, key: &Key) -> Option<(String, BoxFuture<'static, Result<Outcome, kube::Error>>)> {
+    fn pod_write(&mut self, key: &Key) -> Option<(String, Write)> {
         let now = Now { instant: monotonic(), wall: self.kubelet.clock.now() };
         let tracked = self.pods.get_mut(key)?;
-        let pod = &tracked.pod;
-        let (name, uid) = (pod.name_any(), pod.uid().unwrap_or_default());
-        let api: Api<Pod> =
-            Api::namespaced(self.kubelet.client.clone(), &pod.namespace().unwrap_or_default());
-        let orders = self.steering.orders(pod);
-        let terminating = pod.metadata.deletion_timestamp.is_some();
-        if terminating && !orders.hold {
-            if tracked.let_go || pod.metadata.deletion_grace_period_seconds == Some(0) {
-                return None;
-            }
-            let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-            let how = DeleteParams::default().grace_period(0).preconditions(preconditions);
-            return Some((uid, async move { api.delete(&name, &how).await.map(|_| Outcome::Done) }.boxed()));
-        }
-        let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        if !bound || matches!(phase, Some("Succeeded" | "Failed")) {
-            return None;
-        }
-        let outlook = tracked.life.outlook(pod, &orders, now)?;
-        if let Some(again) = outlook.again {
+        let orders = self.steering.orders(&tracked.pod);
+        let step = tracked.step(&self.kubelet.client, &orders, now);
+        let uid = tracked.pod.uid().unwrap_or_default();
+        if let Some(again) = step.again {
             self.timers.insert((again, key.clone()));
         }
-        let url = sidecar_url(pod, &tracked.life.ip);
-        if tracked.probing != url {
-            tracked.probing.clone_from(&url);
-            if let Some(url) = url {
-                let probe = probe(&self.kubelet, key.clone(), uid.clone(), url, Duration::ZERO);
-                self.probes.push(probe);
-            }
+        if let Some(url) = step.ask {
+            self.probes.push(probe(&self.kubelet, key.clone(), uid.clone(), url, Duration::ZERO));
         }
-        if tracked.written.as_ref() == Some(&outlook.status) {
-            return None;
-        }
-        let version = pod.resource_version();
-        let patch = json!({"metadata": {"resourceVersion": version}, "status": outlook.status});
-        tracked.written = Some(outlook.status);
-        let write = async move {
-            let patched = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-            Ok(Outcome::Patched(Box::new(patched)))
-        };
-        Some((uid, write.boxed()))
+        step.write.map(|write| (uid, write))
     }
 
     fn written(&mut self, written: Written) {
@@ -361,11 +302,15 @@ impl Player {
         let tracked = self.pods.get_mut(&key).filter(|tracked| tracked.pod.uid().as_deref() == Some(&uid));
         match result {
             Ok(Outcome::Patched(pod)) => {
-                if let Some(tracked) = tracked
-                    && version(&pod) > version(&tracked.pod)
-                {
-                    tracked.pod = *pod;
-                    tracked.pod.metadata.managed_fields = None;
+                if let Some(tracked) = tracked {
+                    tracked.update(*pod);
+                }
+                work.failures = 0;
+            }
+            Ok(Outcome::Bound(claim)) => {
+                // Not if it went meanwhile.
+                if self.claims.contains_key(&key) {
+                    self.claim_seen(key.clone(), *claim);
                 }
                 work.failures = 0;
             }
@@ -429,43 +374,10 @@ fn probe(
     .boxed()
 }
 
-fn sidecar_url(pod: &Pod, ip: &str) -> Option<String> {
-    let template = pod.annotations().get(SIDECAR_URL)?;
-    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let path = inits.into_iter().find_map(probe_path)?;
-    let url = template
-        .replace("{name}", &pod.name_any())
-        .replace("{namespace}", &pod.namespace().unwrap_or_default())
-        .replace("{podIP}", ip);
-    let base = url.trim_end_matches('/');
-    Some(if base.ends_with(path) { base.to_owned() } else { format!("{base}{path}") })
-}
-
-fn watch<K>(api: Api<K>, config: watcher::Config) -> impl futures::Stream<Item = Event<K>> + Send + 'static
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
-    K::DynamicType: Default,
-{
-    watcher::watcher(api, config).filter_map(|event| async move {
-        match event {
-            Ok(event) => Some(event),
-            Err(error) => {
-                tracing::debug!(%error, "the played kubelet watches again");
-                sleep(WATCH_RETRY).await;
-                None
-            }
-        }
-    })
-}
-
 fn pod_key(pod: &Pod) -> Key {
     Key::Pod(pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
 fn claim_key(claim: &PersistentVolumeClaim) -> Key {
     Key::Claim(claim.namespace().unwrap_or_default(), claim.name_any())
-}
-
-fn version(pod: &Pod) -> u64 {
-    pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or(u64::MAX)
 }

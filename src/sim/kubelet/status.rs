@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{
     conditions::{conditions, dead, phase},
     image,
+    probe::probe_path,
     steering::{Fare, Orders},
 };
 
@@ -18,7 +19,7 @@ use super::{
 const SLOW: Duration = Duration::from_secs(5);
 /// The kubelet's back-off between restarts of a crashing container doubles from the first to the last.
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
-const BACKOFF_LAST: Duration = Duration::from_secs(300);
+const BACKOFF_LAST: Duration = Duration::from_mins(5);
 
 /// A reading of both clocks: one to wait by, one to write down.
 #[derive(Clone, Copy)]
@@ -66,12 +67,6 @@ pub(super) struct Outlook {
 /// A native sidecar outlives the other init containers and starts before the main ones.
 pub(super) fn is_native_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
-}
-
-/// The path of a native sidecar's readiness probe, if that is an HTTP one that the player asks: `/readyz`.
-pub(super) fn probe_path(container: &Container) -> Option<&str> {
-    let path = container.readiness_probe.as_ref()?.http_get.as_ref()?.path.as_deref()?;
-    (is_native_sidecar(container) && path == "/readyz").then_some(path)
 }
 
 impl Life {
@@ -342,3 +337,7 @@ pub(super) fn text(at: DateTime<Utc>) -> String {
 fn text_of(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> String {
     serde_json::to_value(time).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
 use kube::ResourceExt;
 
-/// The label, with value `true`, of the ConfigMaps that steer the pods of their namespace.
+/// The label, with value `true`, of the config maps that steer the pods of their namespace.
 pub const STEER_LABEL: &str = "windlass.test/steer";
 
 /// What a container does.
@@ -56,7 +56,7 @@ fn tag(image: &str) -> &str {
     last.split_once(':').map_or("", |(_, tag)| tag)
 }
 
-/// What the tests have said, by namespace: the data of all its steering ConfigMaps.
+/// What the tests have said, by namespace: the data of all its steering config maps.
 ///
 /// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or
 /// `claim.<claim>`. A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`,
