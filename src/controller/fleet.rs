@@ -386,6 +386,13 @@ impl Reconcile<'_> {
         };
         refresh(&mut status, &facts, &input);
         let before = &*self.scope.fleet.status;
+        // What a condition newly says is told at once, and never by an event before the status says it.
+        let news = [conditions::UP_TO_DATE, conditions::ROLLOUT_IN_PROGRESS, conditions::STALLED];
+        let says = |status: &NodeDeploymentStatus, type_: &str| {
+            conditions::find(&status.conditions, type_).map(|c| (c.status.clone(), c.reason.clone()))
+        };
+        let is_news = news.iter().any(|type_| says(before, type_) != says(&status, type_));
+        let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
         if let Some(sentence) = &facts.invalid {
             self.tell(Tone::Warning, "InvalidSpec", &format!("{}/{sentence}", meta.generation), sentence);
