@@ -6,6 +6,13 @@
 mod controlplane;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod sampler;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod tools;
 
+mod killed;
 mod leader;
 mod rollout;
+mod stall;
+mod waves;
