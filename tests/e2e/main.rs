@@ -6,5 +6,16 @@
 mod controlplane;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod wave;
 
+mod change;
+mod children;
+mod edits;
+mod foreign;
+
+mod held;
+mod plans;
 mod rollout;
+mod supersede;
+
