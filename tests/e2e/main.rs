@@ -13,9 +13,11 @@ mod change;
 mod children;
 mod edits;
 mod foreign;
+mod grants;
 
 mod held;
 mod plans;
 mod rollout;
 mod supersede;
+mod traces;
 
