@@ -8,6 +8,7 @@ mod children;
 mod controlplane;
 mod edits;
 mod foreign;
+mod grants;
 mod held;
 mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
@@ -21,5 +22,6 @@ mod stall;
 mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
+mod traces;
 mod wave;
 mod waves;

@@ -88,7 +88,9 @@ fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
         let next = (wants || !facts.is_converged()).then(|| roll_recipe(facts));
         return NodeDecision::Supersede { reason: "NewTarget", next };
     }
-    if !wants && !facts.is_converged() && facts.is_kept_by_spent_grant() {
+    // While the StatefulSet controller's last word has not been seen it is not known what the pod is at.
+    let observed = facts.live().is_some_and(|set| set.observed);
+    if !wants && observed && !facts.is_converged() && facts.is_kept_by_spent_grant() {
         return NodeDecision::Supersede { reason: "GrantSpent", next: None };
     }
     NodeDecision::Keep
