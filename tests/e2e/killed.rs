@@ -77,13 +77,13 @@ async fn an_operator_that_is_started_over_steady_fleets_writes_nothing() {
     let mark = world.cp.audit_mark().await;
     world.fleet(fleet(3, "db:1")).await;
     world.until_applied().await;
-    assert!(world.operator_writes(mark).await.count() > 0, "its writes are found in the audit log");
+    assert!(world.operator_audit(mark).await.count() > 0, "its writes are found in the audit log");
     let before = world.pod_uids().await;
     world.kill_operator().await;
     let mark = world.cp.audit_mark().await;
     world.start_operator(&[]).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let written = world.operator_writes(mark).await;
+    let written = world.operator_audit(mark).await;
     assert_eq!(written.count(), 0, "{:#?}", written.entries());
     assert_eq!(world.pod_uids().await, before);
 }

@@ -38,7 +38,7 @@ async fn a_stall_is_told_once_with_node_and_cause_and_ends_by_itself_when_the_ca
     let note = world.told_once("db", "RolloutStalled").await;
     assert!(note.contains("db-2") && note.contains("ImagePullBackOff"), "{note}");
     world.throughout(Duration::from_secs(3), &world.fleets(), "db", "it stays stalled", is_stalled).await;
-    assert_eq!(world.notes("db", "RolloutStalled").await.len(), 1, "one stall is told once");
+    assert_eq!(world.notes_about("db", "RolloutStalled").await.len(), 1, "one stall is told once");
     assert_eq!(world.pod_uids().await[..2], before[..2], "the wave holds: the others stay");
 
     for pod in ["db-0-0", "db-1-0", "db-2-0"] {

@@ -10,11 +10,6 @@ use crate::controlplane::{Audit, Mark};
 use crate::kit::{PATIENCE, World};
 
 impl World {
-    /// Says how a pod (or container, or claim) is to fare from now on.
-    pub async fn steer(&self, key: &str, words: &str) {
-        self.cp.steer(&self.ns, key, words).await;
-    }
-
     /// Sets or (null) removes an annotation.
     pub async fn annotate(&self, api: &Api<DynamicObject>, name: &str, key: &str, value: Value) {
         self.patch(api, name, json!({"metadata": {"annotations": {key: value}}})).await;
@@ -26,7 +21,7 @@ impl World {
     }
 
     /// The notes of the events of a reason about objects of a name.
-    pub async fn notes(&self, about: &str, reason: &str) -> Vec<String> {
+    pub async fn notes_about(&self, about: &str, reason: &str) -> Vec<String> {
         let events = self.list(&self.api("events.k8s.io/v1", "Event")).await;
         let of = |e: &&Value| e["reason"] == reason && e["regarding"]["name"] == about;
         events.iter().filter(of).map(|e| e["note"].as_str().unwrap_or_default().to_owned()).collect()
@@ -35,11 +30,11 @@ impl World {
     /// Waits until an event of a reason tells about an object, and answers with its note; there must be one only.
     pub async fn told_once(&self, about: &str, reason: &str) -> String {
         let until = tokio::time::Instant::now() + PATIENCE;
-        while self.notes(about, reason).await.is_empty() {
+        while self.notes_about(about, reason).await.is_empty() {
             assert!(tokio::time::Instant::now() < until, "no event {reason} about {about}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let notes = self.notes(about, reason).await;
+        let notes = self.notes_about(about, reason).await;
         assert_eq!(notes.len(), 1, "{reason} about {about} is told more than once: {notes:#?}");
         notes[0].clone()
     }
@@ -75,7 +70,7 @@ impl World {
     }
 
     /// What the operator of this namespace wrote since a mark.
-    pub async fn operator_writes(&self, since: Mark) -> Audit {
+    pub async fn operator_audit(&self, since: Mark) -> Audit {
         let user = format!("system:serviceaccount:{}:windlass", &*self.ns);
         self.cp.audit_since(since).await.user(&user).namespace(&self.ns).write_attempts()
     }
@@ -84,7 +79,7 @@ impl World {
     pub async fn writes_nothing_for(&self, long: Duration) {
         let mark = self.cp.audit_mark().await;
         tokio::time::sleep(long).await;
-        let written = self.operator_writes(mark).await;
+        let written = self.operator_audit(mark).await;
         assert_eq!(written.count(), 0, "the operator writes: {:#?}", written.entries());
     }
 

@@ -242,6 +242,6 @@ async fn a_partition_holds_the_ordinals_below_it_stops_the_clock_and_lets_go_whe
     let done = world.until_applied().await;
     assert_eq!(plan_id(&done), plan_id(&held), "the same plan goes on");
     assert_eq!(world.images().await, ["db:2"; 4]);
-    assert!(world.notes("db", "RolloutStalled").await.is_empty());
+    assert!(world.notes_about("db", "RolloutStalled").await.is_empty());
     sampler.finish().await.at_most(1);
 }
