@@ -14,7 +14,7 @@ async fn rolled_with(max_unavailable: Value, replicas: usize, image: &str) -> Se
     fleet["spec"]["updateStrategy"]["inPlace"] = json!({"maxUnavailable": max_unavailable});
     world.fleet(fleet).await;
     let created = world.until_applied().await;
-    let started = world.notes("db", "RolloutStarted").await;
+    let started = world.notes_about("db", "RolloutStarted").await;
     assert!(created["status"]["plan"].is_null(), "the first creation is a rollout: {started:?}: {created:#}");
     let sampler = Sampler::start(&world, replicas).await;
     world.set_image(image).await;
