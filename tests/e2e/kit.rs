@@ -328,6 +328,58 @@ impl World {
         }
     }
 
+    /// Keeps the StatefulSet controller from saying what it has observed in this namespace, or lets it again.
+    pub async fn freeze_set_status(&self, frozen: bool) {
+        let group = "admissionregistration.k8s.io/v1";
+        let name = format!("freeze-{}", &*self.ns);
+        let all = |kind| {
+            let resource =
+                ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
+            Api::<DynamicObject>::all_with(self.client.clone(), &resource)
+        };
+        let (kind, binding_kind) = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding");
+        let (policies, bindings) = (all(kind), all(binding_kind));
+        if frozen {
+            let rule = json!({
+                "apiGroups": ["apps"], "apiVersions": ["v1"],
+                "operations": ["UPDATE"], "resources": ["statefulsets/status"],
+            });
+            let here = json!({"matchLabels": {"kubernetes.io/metadata.name": &*self.ns}});
+            let policy = json!({
+                "apiVersion": group, "kind": kind, "metadata": {"name": name},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {"namespaceSelector": here, "resourceRules": [rule]},
+                    "validations": [{"expression": "false", "message": "frozen by a test"}],
+                },
+            });
+            let binding = json!({
+                "apiVersion": group, "kind": binding_kind, "metadata": {"name": name},
+                "spec": {"policyName": name, "validationActions": ["Deny"]},
+            });
+            for (api, object) in [(&policies, policy), (&bindings, binding)] {
+                let object: DynamicObject = serde_json::from_value(object).expect("an object");
+                api.create(&PostParams::default(), &object).await.expect("it is created");
+            }
+        } else {
+            for api in [&bindings, &policies] {
+                api.delete(&name, &DeleteParams::default()).await.expect("it is deleted");
+            }
+        }
+        let sets = self.list(&self.sets()).await;
+        let set = sets[0]["metadata"]["name"].as_str().expect("a StatefulSet");
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let patch = Patch::Merge(json!({"status": {"collisionCount": 7}}));
+            if self.sets().patch_status(set, &params, &patch).await.is_err() == frozen {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < until, "the policy does not come into force");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Runs an operator of another version in this process, under the same account, until it is dropped.
     pub async fn other_operator(&self, change: impl FnOnce(Operator) -> Operator) -> OtherOperator {
         let file = kube::config::Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig");

@@ -8,6 +8,7 @@ mod children;
 mod controlplane;
 mod edits;
 mod foreign;
+mod grants;
 mod held;
 mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
@@ -23,5 +24,6 @@ mod verbs;
 mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
+mod traces;
 mod wave;
 mod waves;

@@ -128,12 +128,29 @@ async fn a_bigger_wave_is_used_and_not_exceeded() {
     let world = World::new("roll").await;
     let strategy = json!({"updateStrategy": {"inPlace": {"maxUnavailable": "50%"}}});
     world.settled_fleet(with(fleet(5, "db:1"), &json!({"spec": strategy}))).await;
-    for pod in 0..5 {
-        world.steer(&format!("db-{pod}-0"), "slow").await;
-    }
     let wave = Wave::watch(&world, 5).await;
-    world.set_image("db:2").await;
+    world.set_image("db:2-slow").await;
     world.until_applied().await;
     let seen = wave.at_most(&world, 2).await;
     assert_eq!(seen.worst, 2, "half of five, rounded down, are down at once:\n{}", seen.log.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_creation_is_no_rollout_however_the_news_of_it_arrive() {
+    let world = World::new("roll").await;
+    let names: Vec<String> = (0..10).map(|i| format!("db{i}")).collect();
+    for name in &names {
+        world.fleet(with(fleet(3, "db:1"), &json!({"metadata": {"name": name}}))).await;
+    }
+    for name in &names {
+        let ready = |f: &Value| f["status"]["phase"] == "Ready";
+        let first = world.until(&world.fleets(), name, "it is ready", ready).await;
+        assert!(first["status"]["plan"].is_null(), "{first:#}");
+        assert!(first["status"]["history"].is_null(), "{first:#}");
+    }
+    for node in world.list(&world.nodes()).await {
+        let outcomes: Vec<&Value> =
+            node["status"]["history"].as_array().unwrap().iter().map(|h| &h["outcome"]).collect();
+        assert_eq!(outcomes, ["Complete"], "{node:#}");
+    }
 }
