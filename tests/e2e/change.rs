@@ -85,7 +85,8 @@ async fn a_node_on_its_own_with_a_template_that_the_server_refuses_says_so_and_k
 
     world.patch(&world.nodes(), name, json!({"spec": node(good)})).await;
     let pod = world.until_serves("solo-0", "").await;
-    let runs = |n: &Value| n["status"]["phase"] == "Running" && condition(n, "Stalled") == "False/Progressing";
+    let runs =
+        |n: &Value| n["status"]["phase"] == "Running" && condition(n, "Stalled") == "False/Progressing";
     world.until(&world.nodes(), name, "the node runs", runs).await;
     let set = world.get(&world.sets(), name).await;
 

@@ -35,7 +35,8 @@ async fn a_stateful_set_that_is_deleted_comes_back_and_its_node_runs_again() {
     let another = |s: &Value| !s.is_null() && uid(s) != uid(&set);
     world.until(&world.sets(), "db-0", "it is created again", another).await;
     world.until_serves("db-0-0", &zero).await;
-    let whole = |n: &Value| n["status"]["phase"] == "Running" && n["status"]["statefulSet"]["uid"] != uid(&set);
+    let whole =
+        |n: &Value| n["status"]["phase"] == "Running" && n["status"]["statefulSet"]["uid"] != uid(&set);
     let node = world.until(&world.nodes(), "db-0", "the node runs", whole).await;
     assert_eq!(node["status"]["plan"]["recipe"], "NodeUpdate", "{node:#}");
     world.until_db("all nodes are ready", |db| db["status"]["phase"] == "Ready").await;
@@ -61,7 +62,8 @@ async fn a_pod_that_is_deleted_is_no_rollout_and_is_reported_while_it_is_away() 
     let (zero, one) = (world.uid_of("db-0-0").await, world.uid_of("db-1-0").await);
     world.steer("db-0-0", "hold-terminating").await;
     world.delete(&world.pods(), "db-0-0").await;
-    let away = |db: &Value| condition(db, "Ready") == "False/NodesNotReady" && db["status"]["readyReplicas"] == 1;
+    let away =
+        |db: &Value| condition(db, "Ready") == "False/NodesNotReady" && db["status"]["readyReplicas"] == 1;
     let db = world.until_db("a node is not ready", away).await;
     assert_eq!(condition(&db, "UpToDate"), "True/Applied", "{db:#}");
     world.steer("db-0-0", "default").await;
@@ -133,7 +135,8 @@ async fn the_pod_of_a_node_that_already_runs_the_target_is_lost_and_the_rollout_
 async fn a_node_on_its_own_rolls_by_itself_and_a_grant_set_by_hand_gates_it() {
     let world = World::new("solo").await;
     let nodes = world.nodes();
-    let spec = |image: &str| json!({"podTemplate": {"spec": {"containers": [{"name": "db", "image": image}]}}});
+    let spec =
+        |image: &str| json!({"podTemplate": {"spec": {"containers": [{"name": "db", "image": image}]}}});
     let node = json!({"metadata": {"name": "solo"}, "spec": spec("db:1")});
     world.create("windlass.dev/v1alpha1", "StatefulNode", node).await;
     let runs = |image: &'static str| {
@@ -181,7 +184,8 @@ async fn a_node_that_is_suspended_has_no_pod_and_comes_back() {
     world.until_quiet().await;
     world.patch(&nodes, "solo", json!({"spec": {"suspend": true}})).await;
     world.until(&world.pods(), "solo-0", "its pod goes", Value::is_null).await;
-    let suspended = |n: &Value| n["status"]["phase"] == "Suspended" && condition(n, "Ready") == "False/Suspended";
+    let suspended =
+        |n: &Value| n["status"]["phase"] == "Suspended" && condition(n, "Ready") == "False/Suspended";
     world.until(&nodes, "solo", "it says so", suspended).await;
     world.patch(&nodes, "solo", json!({"spec": {"suspend": false}})).await;
     world.until_serves("solo-0", &pod).await;

@@ -131,12 +131,8 @@ async fn labels_that_were_stripped_come_back_on_every_kind_of_child() {
     let world = World::new("edit").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     let pods = world.pod_uids().await;
-    let own = [
-        "windlass.dev/deployment",
-        "windlass.dev/node",
-        "windlass.dev/set",
-        "app.kubernetes.io/managed-by",
-    ];
+    let own =
+        ["windlass.dev/deployment", "windlass.dev/node", "windlass.dev/set", "app.kubernetes.io/managed-by"];
     let stripped: serde_json::Map<String, Value> =
         own.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
     for api in [world.nodes(), world.sets(), world.api("v1", "Service")] {

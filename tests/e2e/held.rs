@@ -17,7 +17,8 @@ async fn an_image_that_cannot_be_pulled_is_held_and_named_and_its_fix_supersedes
     world.set_image("db:2-nope").await;
     let db = world
         .until_db("the node that cannot pull is named", |db| {
-            unconverged(db, "db-2")["reason"] == "ImagePullBackOff" && db["status"]["rollout"]["nodes"]["failed"] == 1
+            unconverged(db, "db-2")["reason"] == "ImagePullBackOff"
+                && db["status"]["rollout"]["nodes"]["failed"] == 1
         })
         .await;
     let status = &db["status"];
@@ -36,14 +37,18 @@ async fn an_image_that_cannot_be_pulled_is_held_and_named_and_its_fix_supersedes
     let held = world.until_quiet().await;
     assert_eq!(world.images().await, ["db:1", "db:1", "db:2-nope"], "the others are left alone");
     assert_eq!(held["status"]["lastCompletedRolloutHash"], first["status"]["lastCompletedRolloutHash"]);
-    let (plan, target) =
-        (held["status"]["plan"]["id"].clone(), held["status"]["requestedRolloutHash"].as_str().unwrap().to_owned());
+    let (plan, target) = (
+        held["status"]["plan"]["id"].clone(),
+        held["status"]["requestedRolloutHash"].as_str().unwrap().to_owned(),
+    );
     let started = held["status"]["rollout"]["startedAt"].clone();
 
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     world.set_image("db:3").await;
-    let superseded = |db: &Value| db["status"]["rollout"]["targetHash"] == db["status"]["requestedRolloutHash"]
-        && db["status"]["requestedRolloutHash"] != target;
+    let superseded = |db: &Value| {
+        db["status"]["rollout"]["targetHash"] == db["status"]["requestedRolloutHash"]
+            && db["status"]["requestedRolloutHash"] != target
+    };
     let moved = world.until_db("the fix takes the place of what it fixes", superseded).await;
     assert_ne!(moved["status"]["rollout"]["startedAt"], started, "the clock starts anew: {moved:#}");
     assert_ne!(moved["status"]["plan"]["id"], plan, "under a plan of its own: {moved:#}");
@@ -88,9 +93,8 @@ async fn a_pod_that_cannot_be_scheduled_is_named_with_the_schedulers_sentence() 
     let world = World::new("held").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     world.patch_template(json!({"spec": {"nodeSelector": {"disk": "gold"}}})).await;
-    let db = world
-        .until_db("the node is named", |db| unconverged(db, "db-1")["reason"] == "Unschedulable")
-        .await;
+    let db =
+        world.until_db("the node is named", |db| unconverged(db, "db-1")["reason"] == "Unschedulable").await;
     assert!(unconverged(&db, "db-1")["message"].as_str().unwrap().contains("nodes are available"), "{db:#}");
     let node = world.get(&world.nodes(), "db-1").await;
     assert_eq!(node["status"]["phase"], "Failed", "{node:#}");

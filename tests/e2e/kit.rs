@@ -10,8 +10,8 @@ use kube::api::{
     PostParams,
 };
 use serde_json::{Value, json};
-use windlass::operator::Operator;
 use tokio::process::{Child, Command};
+use windlass::operator::Operator;
 
 use crate::controlplane::{ControlPlane, Entry, Mark, Namespace};
 pub use crate::wave::Wave;
@@ -48,9 +48,23 @@ impl World {
 
     /// Starts the operator, with further arguments.
     pub async fn start_operator(&mut self, arguments: &[&str]) {
+        self.start(&[&["--no-leader-elect"], arguments].concat());
+    }
+
+    /// Starts the operator as one of several replicas.
+    pub async fn start_electing_operator(&mut self) {
+        self.start(&["--leader-elect"]);
+    }
+
+    /// The operator that runs, for a test that does with it what it wants; another may be started.
+    pub fn take_operator(&mut self) -> Child {
+        self.operator.take().expect("an operator runs")
+    }
+
+    fn start(&mut self, arguments: &[&str]) {
         assert!(self.operator.is_none(), "the operator runs already");
         let child = Command::new(env!("CARGO_BIN_EXE_windlass"))
-            .args(["operator", "--no-leader-elect", "--bind", "127.0.0.1:0", "--namespace", &self.ns])
+            .args(["operator", "--bind", "127.0.0.1:0", "--namespace", &self.ns])
             .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())

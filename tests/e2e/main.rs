@@ -2,22 +2,26 @@
 //! ServiceAccount, one for each test's namespace.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../controlplane/mod.rs"]
-mod controlplane;
-#[allow(dead_code, reason = "each test uses its own part of it")]
-mod kit;
-#[allow(dead_code, reason = "each test uses its own part of it")]
-mod wave;
-
 mod change;
 mod children;
+#[path = "../controlplane/mod.rs"]
+mod controlplane;
 mod edits;
 mod foreign;
 mod grants;
-
 mod held;
+mod killed;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod kit;
+mod leader;
 mod plans;
 mod rollout;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod sampler;
+mod stall;
 mod supersede;
 mod traces;
-
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod tools;
+mod wave;
+mod waves;

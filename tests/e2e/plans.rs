@@ -106,16 +106,19 @@ async fn a_nodes_plan_that_is_strange_fails_and_is_tried_again_and_its_fleet_goe
             strange["targetHash"] = node["spec"]["grantedHash"].clone();
             strange
         };
-        let patched = world.try_patch_status(&world.nodes(), "db-1", json!({"status": {"plan": strange}})).await;
+        let patched =
+            world.try_patch_status(&world.nodes(), "db-1", json!({"status": {"plan": strange}})).await;
         if patched.is_err() {
             // The schema refuses it: then it cannot be there.
             continue;
         }
         world.start_operator(&[]).await;
         another_fleet_rolls(&world).await;
-        let failed = |n: &Value| n["status"]["history"].as_array().is_some_and(|h| {
-            h.iter().any(|e| e["outcome"] == "Failed" && e["planID"] == "0123456789")
-        });
+        let failed = |n: &Value| {
+            n["status"]["history"]
+                .as_array()
+                .is_some_and(|h| h.iter().any(|e| e["outcome"] == "Failed" && e["planID"] == "0123456789"))
+        };
         world.until(&world.nodes(), "db-1", "the plan failed", failed).await;
         world.until_event("db-1", "PlanFailed").await;
         world.set_image("db:2").await;

@@ -50,7 +50,8 @@ async fn a_revert_in_the_middle_brings_back_what_was_and_leaves_untouched_nodes_
     let wave = Wave::watch(&world, 3).await;
     let first = world.db().await["status"]["lastCompletedRolloutHash"].clone();
     world.set_image("db:1").await;
-    let superseded = |db: &Value| outcomes(db) == ["Superseded"] && db["status"]["rollout"]["targetHash"] == first;
+    let superseded =
+        |db: &Value| outcomes(db) == ["Superseded"] && db["status"]["rollout"]["targetHash"] == first;
     world.until_db("the way back begins", superseded).await;
     world.steer("db-1-0", "default").await;
     let done = world.until_applied().await;
