@@ -276,7 +276,7 @@ impl Reconcile<'_> {
     }
 
     fn revision_of(&self, hash: &str) -> String {
-        self.scope.revisions().remove(hash).map(|(name, _)| name).unwrap_or_default()
+        self.scope.revisions().remove(hash).map(|r| r.meta.name.clone()).unwrap_or_default()
     }
 
     /// Writes what came of carrying the plan out, and of looking at the fleet where there is none.

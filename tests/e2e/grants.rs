@@ -103,7 +103,8 @@ async fn a_lost_stateful_set_that_cannot_be_rendered_as_granted_fails_its_node_u
     world.delete(&world.sets(), "db-0").await;
     let failed = |n: &Value| n["status"]["phase"] == "Failed";
     let node = world.until(&world.nodes(), "db-0", "it cannot be made again", failed).await;
-    let ready = node["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+    let ready =
+        node["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
     assert!(ready["message"].as_str().unwrap().contains("needs a new grant"), "{node:#}");
     world.until_quiet().await;
     assert!(world.get(&world.sets(), "db-0").await.is_null(), "nothing is made that was not granted");

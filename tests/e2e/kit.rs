@@ -333,7 +333,8 @@ impl World {
         let group = "admissionregistration.k8s.io/v1";
         let name = format!("freeze-{}", &*self.ns);
         let all = |kind| {
-            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
+            let resource =
+                ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
             Api::<DynamicObject>::all_with(self.client.clone(), &resource)
         };
         let (kind, binding_kind) = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding");

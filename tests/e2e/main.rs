@@ -20,8 +20,8 @@ mod rollout;
 mod sampler;
 mod stall;
 mod supersede;
-mod traces;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
+mod traces;
 mod wave;
 mod waves;

@@ -70,6 +70,8 @@ impl Sampler {
         for pod in &list.items {
             first.take_in(&serde_json::to_value(pod).unwrap(), false, &[]);
         }
+        // Who was up to begin with did not come up.
+        first.log.clear();
         let version = list.metadata.resource_version.unwrap_or_default();
         let seen = Arc::new(Mutex::new(first));
         let sees = seen.clone();

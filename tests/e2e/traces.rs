@@ -38,7 +38,10 @@ async fn a_rollout_back_is_not_complete_over_a_template_that_was_already_written
     world.until_quiet().await;
     world.delete(&world.pods(), "db-1-0").await;
     let pod = world.until_serves("db-1-0", &before[1]).await;
-    assert_eq!(pod["spec"]["containers"][0]["image"], "db:1", "an eviction does not bring the other: {pod:#}");
+    assert_eq!(
+        pod["spec"]["containers"][0]["image"], "db:1",
+        "an eviction does not bring the other: {pod:#}"
+    );
     assert_eq!(world.uid_of("db-0-0").await, before[0]);
 }
 
@@ -70,7 +73,8 @@ async fn a_node_that_lost_its_pod_while_another_is_in_flight_keeps_the_pod_that_
     let before = world.pod_uids().await;
     world.steer("db-0-0", "hold-terminating").await;
     world.set_image("db:2").await;
-    let second = world.until_serves("db-1-0", &before[1]).await["metadata"]["uid"].as_str().unwrap().to_owned();
+    let second =
+        world.until_serves("db-1-0", &before[1]).await["metadata"]["uid"].as_str().unwrap().to_owned();
     world.until(&world.pods(), "db-0-0", "it terminates", leaves).await;
     world.set_image("db:1").await;
     let back = |s: &Value| image(s) == "db:1";
@@ -164,7 +168,11 @@ async fn a_pod_that_came_back_at_an_edit_is_not_taken_down_on_a_standing_grant()
     world.start_operator(&[]).await;
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     world.until_quiet().await;
-    assert_eq!(world.uid_of("db-0-0").await, edited["metadata"]["uid"], "while another is in flight it stays");
+    assert_eq!(
+        world.uid_of("db-0-0").await,
+        edited["metadata"]["uid"],
+        "while another is in flight it stays"
+    );
     let wave = Wave::watch(&world, 2).await;
     world.steer("db-1-0", "default").await;
     world.until_applied().await;

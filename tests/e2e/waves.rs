@@ -13,7 +13,9 @@ async fn rolled_with(max_unavailable: Value, replicas: usize, image: &str) -> Se
     let mut fleet = fleet(replicas as i64, "db:1");
     fleet["spec"]["updateStrategy"]["inPlace"] = json!({"maxUnavailable": max_unavailable});
     world.fleet(fleet).await;
-    world.until_applied().await;
+    let created = world.until_applied().await;
+    let started = world.notes("RolloutStarted").await;
+    assert!(created["status"]["plan"].is_null(), "the first creation is a rollout: {started:?}: {created:#}");
     let sampler = Sampler::start(&world, replicas).await;
     world.set_image(image).await;
     let done = world.until_applied().await;
