@@ -6,6 +6,15 @@
 //! `ARCHITECTURE.md` has the map.
 
 pub mod api;
+pub mod cli;
 pub mod clock;
+pub mod cluster;
+pub mod controller;
 pub mod engine;
+pub mod operator;
+pub mod planner;
+pub mod render;
+pub mod revision;
+pub mod sidecar;
 pub mod sim;
+pub mod tasks;

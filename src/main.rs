@@ -1,1 +1,5 @@
-fn main() {}
+//! The `windlass` binary.
+
+fn main() -> std::process::ExitCode {
+    windlass::cli::main()
+}

@@ -2,13 +2,18 @@
 //! a field in the form that others need; what should happen is the planner's business.
 
 pub mod conditions;
+pub mod crd;
 pub mod names;
 pub mod node_deployment;
+mod not_yet;
 pub mod plan_field;
+mod rules;
+mod schema;
 pub mod stateful_node;
 pub mod status;
 
 pub use conditions::Condition;
+pub use crd::{crds, crds_yaml};
 pub use node_deployment::{
     BlueGreenStrategy, DeletionPolicy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
     NodeTemplate, NodeTemplateSpec, OnStall, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,

@@ -34,6 +34,9 @@ pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
 /// `{"labels": [key…], "annotations": [key…]}`, so that one removed there is removed here.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
 
+/// The name of the container that Windlass adds for a node's sidecar; no container of a pod template may have it.
+pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
+
 /// The set of nodes that a fleet begins with.
 pub const FIRST_SET: &str = "first";
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
+#[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "windlass.dev",
@@ -19,17 +20,33 @@ use super::{NodeDeploymentStatus, Port, StatefulNodeSpec};
     shortname = "nd",
     category = "windlass",
     namespaced,
+    doc = "A fleet of nodes from one template, and how a change of it rolls out.",
     status = "NodeDeploymentStatus",
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.updateStrategy.type"),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".spec.replicas"),
+    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedReplicas"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.summary"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.rollout.message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDeploymentSpec {
     /// How many nodes; 0 to 10000. Default: 1.
     #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
     /// A node counts as available, and frees the wave, only after this many seconds Ready. Default: 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub min_ready_seconds: i64,
     /// What a node of this fleet is.
     pub template: NodeTemplate,
@@ -38,13 +55,16 @@ pub struct NodeDeploymentSpec {
     /// A Service named as the fleet, in front of the set of nodes that serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceSpec>,
-    /// Names a set of nodes' identity by hand.
+    /// Names the identity of a set of nodes by hand: at most 63 of `[A-Za-z0-9._-]`, alphanumeric at both ends.
+    /// Not with InPlace. Not available in this version.
     #[serde(default, rename = "unsafeCustomBuildID", skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: String,
-    /// The rollout hash to promote.
+    /// The rollout hash to promote (see `status.requestedRolloutHash`). Not available in this version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub force_promote: String,
-    /// Stops before the next effect of a rollout.
+    /// Stops before the next effect of a rollout, and goes on when it is false again. Default: false.
     #[serde(default)]
     pub paused: bool,
     /// What becomes of the nodes when the fleet is deleted. Default: Delete.
@@ -52,6 +72,7 @@ pub struct NodeDeploymentSpec {
     pub deletion_policy: DeletionPolicy,
     /// How many revisions that nothing refers to are kept. Default: 10.
     #[serde(default = "ten")]
+    #[schemars(range(min = 0))]
     pub revision_history_limit: i32,
 }
 
@@ -90,9 +111,14 @@ impl TemplateMeta {
 /// How a change of the template rolls out.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["type"]))]
 pub struct UpdateStrategy {
-    /// InPlace, BlueGreen or HardFork.
-    #[serde(rename = "type", default)]
+    /// InPlace: nodes are updated where they are, in waves. BlueGreen: new nodes are made beside the old ones
+    /// and take over. HardFork: the old nodes halt at a height before the new ones take over.
+    /// Only InPlace is available in this version.
+    // A string, not an enum: an object stored with an empty type has to stay readable.
+    #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("enum" = ["InPlace", "BlueGreen", "HardFork"]))]
     pub type_: String,
     /// Settings of InPlace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,10 +131,25 @@ pub struct UpdateStrategy {
     pub hard_fork: Option<HardForkStrategy>,
     /// No progress for this many seconds is a stall. Default: 600.
     #[serde(default = "super::stateful_node::default_deadline")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: i64,
     /// What a stall leads to. Default: Hold.
     #[serde(default)]
     pub on_stall: OnStall,
+}
+
+impl UpdateStrategy {
+    /// The strategy that is meant; `None` for a word that this version does not know. An empty type, which only an
+    /// object has that was stored before the type was required, means InPlace.
+    #[must_use]
+    pub fn strategy(&self) -> Option<StrategyType> {
+        match self.type_.as_str() {
+            "" | "InPlace" => Some(StrategyType::InPlace),
+            "BlueGreen" => Some(StrategyType::BlueGreen),
+            "HardFork" => Some(StrategyType::HardFork),
+            _ => None,
+        }
+    }
 }
 
 /// The three strategies.
@@ -128,9 +169,11 @@ pub enum StrategyType {
 pub struct InPlaceStrategy {
     /// How many nodes may be disrupted at once: a number, or a percentage (rounded down, at least 1). Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::max_unavailable")]
     pub max_unavailable: Option<IntOrString>,
     /// Ordinals below it keep the current revision. Default: 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
     pub partition: i32,
 }
 
@@ -138,11 +181,14 @@ pub struct InPlaceStrategy {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlueGreenStrategy {
-    /// WhenReady, Manual or Immediately. Default: WhenReady.
-    #[serde(default)]
+    /// WhenReady: as soon as the new nodes are ready. Manual: when `forcePromote` says so. Immediately: the old
+    /// nodes go first, which is downtime. Default: WhenReady.
+    #[serde(default = "when_ready")]
+    #[schemars(extend("enum" = ["WhenReady", "Manual", "Immediately"]))]
     pub promotion: String,
     /// Incumbents live this many seconds after promotion. Default: 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i64", range(min = 0, max = 2_147_483_647), extend("default" = 30))]
     pub retire_delay_seconds: Option<i64>,
 }
 
@@ -151,7 +197,7 @@ pub struct BlueGreenStrategy {
 #[serde(rename_all = "camelCase")]
 pub struct HardForkStrategy {
     /// The height at which the old nodes halt; above 0.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "super::stateful_node::is_zero")]
     pub halt_height: i64,
 }
 
@@ -177,9 +223,11 @@ pub enum DeletionPolicy {
 
 /// The Service in front of the set of nodes that serves.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[schemars(extend("required" = ["ports"]))]
 pub struct ServiceSpec {
-    /// The Service's ports.
-    #[serde(default)]
+    /// The Service's ports; at least one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
 }
 
@@ -207,6 +255,10 @@ impl NodeDeploymentSpec {
 
 fn one() -> i32 {
     1
+}
+
+fn when_ready() -> String {
+    "WhenReady".to_owned()
 }
 
 fn ten() -> i32 {

@@ -5,7 +5,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::Plan;
+use chrono::{DateTime, Utc};
+
+use crate::engine::{Plan, PlanState};
 
 /// A persisted plan in its raw form.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -31,6 +33,34 @@ impl RawPlan {
     }
 }
 
+impl RawPlan {
+    /// Whether what is stored says that the plan is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let state = self.0.get("state").and_then(Value::as_str);
+        matches!(state, Some("Complete" | "Failed" | "Superseded" | "Aborted"))
+    }
+
+    /// The plan that takes the place of one that cannot be read: failed, and as much of it as is known.
+    #[must_use]
+    pub fn failed(&self, sentence: &str, now: DateTime<Utc>) -> Plan {
+        let text = |field: &str| self.0.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = text("id");
+        Plan {
+            id: if id.is_empty() { "unreadable".to_owned() } else { id },
+            recipe: text("recipe"),
+            target_hash: text("targetHash"),
+            state: PlanState::Failed,
+            started_at: now,
+            finished_at: Some(now),
+            attempt: 0,
+            retry_at: None,
+            tasks: Vec::new(),
+            failure: sentence.to_owned(),
+        }
+    }
+}
+
 impl JsonSchema for RawPlan {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Plan".into()
@@ -41,7 +71,7 @@ impl JsonSchema for RawPlan {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let time = || serde_json::json!({"type": "string", "format": "date-time"});
+        let time = |description: &str| serde_json::json!({"type": "string", "format": "date-time", "description": description});
         json_schema!({
             "type": "object",
             "description": "What is being done, or was last done, to this object: an ordered list of tasks.",
@@ -51,25 +81,26 @@ impl JsonSchema for RawPlan {
                 "recipe": {"type": "string", "description": "The recipe that the plan was made from."},
                 "targetHash": {"type": "string", "description": "The hash that the plan goes to."},
                 "state": {"type": "string", "description": "Active, Complete, Failed, Superseded or Aborted."},
-                "startedAt": time(),
-                "finishedAt": time(),
+                "startedAt": time("When it was made."),
+                "finishedAt": time("When it ended."),
                 "attempt": {"type": "integer", "format": "int32", "description": "How many plans to this target failed before this one."},
-                "retryAt": time(),
+                "retryAt": time("When it is tried again, if it failed and is."),
                 "failure": {"type": "string", "description": "Why the plan failed, in a sentence."},
                 "tasks": {
                     "type": "array",
+                    "description": "The plan's steps, in order.",
                     "items": {
                         "type": "object",
                         "x-kubernetes-preserve-unknown-fields": true,
                         "properties": {
                             "id": {"type": "string", "description": "The plan's ID, a dash, and the task's index."},
                             "type": {"type": "string", "description": "The task's type, in kebab case."},
-                            "params": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                            "params": {"type": "object", "description": "What the task is to do it with.", "x-kubernetes-preserve-unknown-fields": true},
                             "state": {"type": "string", "description": "Pending, Running, Complete, Failed or Skipped."},
                             "attempts": {"type": "integer", "format": "int32", "description": "How often it failed in passing."},
-                            "startedAt": time(),
-                            "finishedAt": time(),
-                            "deadline": time(),
+                            "startedAt": time("When it first ran."),
+                            "finishedAt": time("When it was over."),
+                            "deadline": time("After this it counts as stalled."),
                             "message": {"type": "string", "description": "What it waits for, in a sentence."}
                         }
                     }

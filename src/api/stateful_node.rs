@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{Condition, HistoryEntry, Problem, RawPlan};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
+#[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "windlass.dev",
@@ -21,30 +22,45 @@ use super::{Condition, HistoryEntry, Problem, RawPlan};
     shortname = "sn",
     category = "windlass",
     namespaced,
+    doc = "One node of a fleet, or one that stands alone.",
     status = "StatefulNodeStatus",
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Image", type_ = "string", json_path = ".status.currentImage"),
+    printcolumn(name = "Plan", type_ = "string", json_path = ".status.plan.recipe"),
+    printcolumn(name = "Plan-State", type_ = "string", json_path = ".status.plan.state"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Problem", type_ = "string", json_path = ".status.problem.message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulNodeSpec {
     /// The main container's image; wins over the one in `podTemplate`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// The name of the main container. Default: the first container.
+    /// The name of the main container: one of `podTemplate.spec.containers`. Default: the first of them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
     pub main_container: String,
     /// A whole PodTemplateSpec, passed through untouched.
-    #[schemars(schema_with = "raw_object")]
+    #[schemars(schema_with = "super::schema::pod_template")]
     pub pod_template: Value,
     /// The node's volume claims, as in a StatefulSet; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "raw_list")]
+    #[schemars(schema_with = "super::schema::volume_claim_templates")]
     pub volume_claim_templates: Vec<Value>,
     /// What becomes of the claims when the node itself is deleted. Default: Retain.
     #[serde(default, skip_serializing_if = "ClaimRetention::is_default")]
+    #[schemars(extend("default" = "Retain"))]
     pub volume_claim_retention: ClaimRetention,
     /// Ports of the headless Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
     /// Annotations of the headless Service.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -54,15 +70,19 @@ pub struct StatefulNodeSpec {
     pub sidecar: Option<Sidecar>,
     /// No progress for this many seconds is a stall. Default: 600.
     #[serde(default = "default_deadline", skip_serializing_if = "is_default_deadline")]
+    #[schemars(range(min = 1, max = 2_147_483_647), extend("default" = 600))]
     pub progress_deadline_seconds: i64,
-    /// Scales the StatefulSet to 0, and back.
+    /// Scales the StatefulSet to 0, and back when it is false again. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
     pub suspend: bool,
     /// Written by the owning NodeDeployment: the pod template hash that this node may move to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
     pub granted_hash: String,
     /// Written by the owning NodeDeployment: changes with every grant.
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "grantID")]
+    #[schemars(length(max = 128))]
     pub grant_id: String,
 }
 
@@ -70,20 +90,24 @@ pub struct StatefulNodeSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sidecar {
-    /// The sidecar's image.
+    /// The sidecar's image; there is no default.
+    #[schemars(length(min = 1))]
     pub image: String,
     /// The port that it listens on. Default: 7777.
     #[serde(default = "default_sidecar_port")]
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
     /// The container's resources, as in a pod.
     #[serde(default, skip_serializing_if = "Value::is_null")]
-    #[schemars(schema_with = "raw_object")]
+    #[schemars(schema_with = "super::schema::raw_object")]
     pub resources: Value,
     /// Where it is reached: a template with `{name}`, `{namespace}`, `{port}`, `{podIP}`.
+    /// Default: `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// The Secret that holds the bearer token for POSTs.
+    /// The Secret that holds the bearer token for POSTs. Not available in this version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub token_secret: String,
 }
 
@@ -91,16 +115,21 @@ pub struct Sidecar {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Port {
-    /// The port's name.
+    /// The port's name; needed where there are several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
     pub name: String,
-    /// The port that the Service exposes.
+    /// The port that the Service exposes: 1 to 65535.
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
     /// The container's port, by number or name. Default: `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::int_or_string")]
     pub target_port: Option<IntOrString>,
     /// `TCP`, `UDP` or `SCTP`. Default: TCP.
+    // No default that the server fills: inside a list it would show as a difference to what was applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("enum" = ["TCP", "UDP", "SCTP"]))]
     pub protocol: String,
 }
 
@@ -115,6 +144,7 @@ pub enum ClaimRetention {
 }
 
 impl ClaimRetention {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -161,7 +191,7 @@ pub struct StatefulNodeStatus {
     /// The last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// The conditions Ready, NodeUpdateInProgress, SidecarReady, Stalled and Reconciling.
+    /// The conditions `Ready`, `NodeUpdateInProgress`, `SidecarReady`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -201,16 +231,4 @@ pub const DEFAULT_SIDECAR_PORT: i32 = 7777;
 
 fn default_sidecar_port() -> i32 {
     DEFAULT_SIDECAR_PORT
-}
-
-fn raw_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-}
-
-fn raw_list(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "array",
-        "maxItems": 16,
-        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-    })
 }

@@ -66,7 +66,7 @@ pub struct NodeDeploymentStatus {
     /// The last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// The conditions Ready, UpToDate, RolloutInProgress, Stalled and Reconciling.
+    /// The conditions `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -83,7 +83,7 @@ pub struct Rejected {
     /// The plan that ended so; a retry names it.
     #[serde(rename = "planID")]
     pub plan_id: String,
-    /// Aborted, RolledBack or Failed.
+    /// `Aborted`, `RolledBack` or `Failed`.
     pub outcome: String,
 }
 
@@ -100,9 +100,12 @@ pub struct Rollout {
     /// The ControllerRevision that it goes to.
     #[serde(default)]
     pub target_revision: String,
-    /// Why it was started: a reason of the condition RolloutInProgress.
+    /// Why it was started: a reason of the condition `RolloutInProgress`.
     #[serde(default)]
     pub cause: String,
+    /// Whether each node is rolled at the revision that it holds, because it drifted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_revisions: bool,
     /// When it began; begins again with a new target.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
@@ -213,7 +216,7 @@ pub struct HistoryEntry {
     /// What was wanted.
     #[serde(default)]
     pub target_hash: String,
-    /// Complete, Superseded, Aborted, RolledBack or Failed.
+    /// `Complete`, `Superseded`, `Aborted`, `RolledBack` or `Failed`.
     #[serde(default)]
     pub outcome: String,
     /// Why.

@@ -1,5 +1,22 @@
 //! Plans, tasks, the registry, recipes and the executor. Knows nothing of Kubernetes; could drive anything.
 
+pub mod control;
+pub mod env;
+pub mod executor;
+pub mod id;
 pub mod plan;
+pub mod recipe;
+pub mod registry;
+pub mod sentence;
+pub mod task;
 
+#[cfg(test)]
+mod laws;
+
+pub use control::{SkipRefused, abort, retry_seed, skip, supersede};
+pub use env::Env;
+pub use executor::{Advance, advance, backoff, next_deadline, stalled};
 pub use plan::{Plan, PlanState, TaskRecord, TaskState};
+pub use recipe::{PlanSeed, Recipe, RecipeError, Step};
+pub use registry::{Registry, ResolveError};
+pub use task::{Outcome, Task, TaskContext, TaskError};

@@ -4,6 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::sentence::{MAX_FAILURE_BYTES, cut};
+
 /// Where a plan stands.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum PlanState {
@@ -57,7 +59,7 @@ pub struct TaskRecord {
     pub params: Value,
     /// Where it stands.
     pub state: TaskState,
-    /// How often it failed in passing.
+    /// How often in a row it failed in passing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
     /// When it first ran.
@@ -94,7 +96,8 @@ pub struct Plan {
     /// How many plans to this target failed before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u32,
-    /// When a failed plan is tried again, if it is.
+    /// When what failed is tried again, if it is: the current task of an active plan that failed in
+    /// passing (the engine keeps this), or a failed plan as a whole (whoever retries plans keeps it).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<DateTime<Utc>>,
     /// Its steps.
@@ -113,7 +116,8 @@ impl Plan {
 
     /// Reads the stored form; an error is a sentence that names what cannot be read.
     pub fn from_value(value: &Value) -> Result<Self, String> {
-        Self::deserialize(value).map_err(|e| format!("the persisted plan cannot be read: {e}"))
+        Self::deserialize(value)
+            .map_err(|e| cut(&format!("the persisted plan cannot be read: {e}"), MAX_FAILURE_BYTES))
     }
 
     /// Whether it is being carried out.

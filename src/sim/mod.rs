@@ -12,6 +12,7 @@ mod controllers;
 mod custom;
 mod faults;
 mod kinds;
+pub mod kubelet;
 mod random;
 mod refusal;
 mod selector;

@@ -1,12 +1,13 @@
-//! The volume controllers: claims are bound to volumes made for them, and kept while a pod uses them.
+//! The volume controllers, as far as they concern claims: one is kept while a pod uses it, and its volume goes with
+//! it. Binding is the played kubelet's work, here as on a real control plane.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::admission::PROTECTION;
 use super::super::agenda::Job;
 use super::super::store::{Change, Key};
 use super::super::world::World;
-use super::{garbage, scheduler};
+use super::garbage;
 
 /// Lists the claims that a pod no longer uses.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
@@ -26,58 +27,26 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
         .filter_map(|v| v["persistentVolumeClaim"]["claimName"].as_str())
 }
 
-/// Binds a claim, or lets one go that nobody uses.
+/// Lets a claim go that nobody uses.
 pub(crate) fn step(world: &mut World, key: &Key) {
-    let (Some(claims), Some(volumes), Some(pods)) =
-        (world.kind("PersistentVolumeClaim"), world.kind("PersistentVolume"), world.kind("Pod"))
-    else {
-        return;
-    };
+    let (Some(claims), Some(pods)) = (world.kind("PersistentVolumeClaim"), world.kind("Pod")) else { return };
     let Some(claim) = world.store.get(claims.shelf, key).cloned() else {
         free_volume(world, key);
         return;
     };
-    if claim.is_terminating() {
-        let used = world
-            .store
-            .list(pods.shelf, &key.0)
-            .any(|(_, pod)| claims_of(&pod.value).any(|name| name == key.1));
-        let protected = claim.value["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|list| list.iter().any(|f| f == PROTECTION));
-        if !used && protected {
-            garbage::drop_finalizer(world, &claims, &(claims.shelf, key.clone()), &claim, PROTECTION);
-        }
+    let protected = claim.value["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|list| list.iter().any(|f| f == PROTECTION));
+    if !claim.is_terminating() || !protected {
         return;
     }
-    let class = claim.value["spec"]["storageClassName"].as_str().unwrap_or_default();
-    if claim.value["status"]["phase"] == "Bound" || world.find("StorageClass", "", class).is_none() {
-        return;
+    let used = world
+        .store
+        .list(pods.shelf, &key.0)
+        .any(|(_, pod)| claims_of(&pod.value).any(|name| name == key.1));
+    if !used {
+        garbage::drop_finalizer(world, &claims, &(claims.shelf, key.clone()), &claim, PROTECTION);
     }
-    let name = format!("pvc-{}", claim.uid());
-    let capacity = claim.value["spec"]["resources"]["requests"].clone();
-    let mut volume = json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "uid": world.random.uid(), "creationTimestamp": world.timestamp()},
-        "spec": {
-            "capacity": capacity, "accessModes": claim.value["spec"]["accessModes"],
-            "persistentVolumeReclaimPolicy": "Delete", "storageClassName": class, "volumeMode": "Filesystem",
-            "hostPath": {"path": format!("/played/{name}"), "type": ""},
-            "claimRef": {
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": key.0, "name": key.1,
-                "uid": claim.uid(), "resourceVersion": claim.version.to_string(),
-            },
-        },
-    });
-    volume["status"] = json!({"phase": "Bound"});
-    world.put(&volumes, (String::new(), name.clone()), volume);
-    let mut value = claim.value.clone();
-    value["spec"]["volumeName"] = name.into();
-    value["status"] = json!({
-        "phase": "Bound", "accessModes": value["spec"]["accessModes"], "capacity": capacity,
-    });
-    world.put(&claims, key.clone(), value);
-    scheduler::note_node(world);
 }
 
 /// A volume made for a claim goes with it.

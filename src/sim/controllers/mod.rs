@@ -79,6 +79,7 @@ pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
         "PersistentVolumeClaim" => {
             world.agenda.soon(Job::Claim(change.key.clone()));
             stateful_set::note_claim(world, change);
+            scheduler::note_node(world);
         }
         "Service" => world.agenda.soon(Job::Endpoints(change.key.clone())),
         "Node" => scheduler::note_node(world),

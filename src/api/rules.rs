@@ -1,0 +1,259 @@
+//! The validation rules that the API server enforces, as data: where each is attached, what it checks, and the
+//! sentence that a person reads. Bounds and types are in the schema; what a later version allows is in `not_yet`.
+//!
+//! An object that became invalid after it was stored, by a newer CRD, has to stay one that can be scaled, finished and
+//! given a status. So a rule sits as deep in the schema as its inputs allow: the API server forgives one that fails on
+//! a value which did not change. One that sits higher, or reads `oldSelf`, sees to it itself. And no rule may err,
+//! on a required field that is missing for example: neither an error nor a rule with `oldSelf` is ever forgiven.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
+
+/// One validation rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// The schema that it is attached to: field names with dots, `[]` after a list for its items. Empty: the object.
+    pub at: &'static str,
+    /// The CEL expression; false refuses the object.
+    pub check: &'static str,
+    /// What is wrong and what to do; names the field.
+    pub sentence: &'static str,
+    /// The field below `at` that the error is reported on; empty: `at` itself.
+    pub field: &'static str,
+    /// How the error is classed.
+    pub reason: Reason,
+    /// Whether `oldSelf` is an optional that is empty on creation, instead of skipping the rule there.
+    pub optional_old_self: bool,
+}
+
+/// The classes of errors that the API knows, less Duplicate, with which the API server drops the sentence.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reason {
+    Invalid,
+    Required,
+    Forbidden,
+}
+
+impl Rule {
+    /// A rule of class `Invalid`.
+    pub(super) const fn new(at: &'static str, check: &'static str, sentence: &'static str) -> Self {
+        Self { at, check, sentence, field: "", reason: Reason::Invalid, optional_old_self: false }
+    }
+
+    /// Reports on a field below the one that the rule is attached to.
+    pub(super) const fn on(self, field: &'static str) -> Self {
+        Self { field, ..self }
+    }
+
+    /// Sets the class.
+    pub(super) const fn class(self, reason: Reason) -> Self {
+        Self { reason, ..self }
+    }
+
+    const fn with_optional_old_self(self) -> Self {
+        Self { optional_old_self: true, ..self }
+    }
+
+    /// The form in a CRD.
+    pub(super) fn to_validation(self) -> ValidationRule {
+        let reason = match self.reason {
+            // The default, left out.
+            Reason::Invalid => None,
+            Reason::Required => Some("FieldValueRequired"),
+            Reason::Forbidden => Some("FieldValueForbidden"),
+        };
+        ValidationRule {
+            rule: self.check.to_owned(),
+            message: Some(self.sentence.to_owned()),
+            field_path: (!self.field.is_empty()).then(|| format!(".{}", self.field)),
+            reason: reason.map(ToOwned::to_owned),
+            optional_old_self: self.optional_old_self.then_some(true),
+            message_expression: None,
+        }
+    }
+}
+
+/// Rules of a whole NodeDeployment.
+pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
+    NAME_PATTERN,
+    Rule::new(
+        "",
+        "oldSelf.hasValue() || size(self.metadata.name) <= 39",
+        "metadata.name of a NodeDeployment is over 39 characters: choose a shorter one, since the names of nodes \
+         and pods add to it",
+    )
+    .on("metadata.name")
+    .with_optional_old_self(),
+    Rule::new(
+        "spec",
+        "!has(self.unsafeCustomBuildID) || self.unsafeCustomBuildID == '' \
+         || !has(self.updateStrategy) || !has(self.updateStrategy.type) || self.updateStrategy.type != 'InPlace' \
+         || (oldSelf.hasValue() && has(oldSelf.value().unsafeCustomBuildID) \
+         && oldSelf.value().unsafeCustomBuildID == self.unsafeCustomBuildID \
+         && has(oldSelf.value().updateStrategy) && has(oldSelf.value().updateStrategy.type) \
+         && oldSelf.value().updateStrategy.type == self.updateStrategy.type)",
+        "unsafeCustomBuildID cannot be used with updateStrategy.type InPlace, which makes no new set of nodes to \
+         name: remove it",
+    )
+    .on("unsafeCustomBuildID")
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    // New nodes get new volumes; under a build ID that stays, a strategy that makes new nodes updates in place too.
+    Rule::new(
+        "spec",
+        "(has(self.updateStrategy) && has(self.updateStrategy.type) \
+         && self.updateStrategy.type in ['BlueGreen', 'HardFork'] \
+         && !(has(self.unsafeCustomBuildID) && self.unsafeCustomBuildID != '' \
+         && has(oldSelf.unsafeCustomBuildID) && self.unsafeCustomBuildID == oldSelf.unsafeCustomBuildID)) \
+         || !has(self.template) || !has(self.template.spec) || !has(oldSelf.template) || !has(oldSelf.template.spec) \
+         || (has(self.template.spec.volumeClaimTemplates) && size(self.template.spec.volumeClaimTemplates) > 0 \
+         ? has(oldSelf.template.spec.volumeClaimTemplates) \
+         && self.template.spec.volumeClaimTemplates == oldSelf.template.spec.volumeClaimTemplates \
+         : !has(oldSelf.template.spec.volumeClaimTemplates) \
+         || size(oldSelf.template.spec.volumeClaimTemplates) == 0)",
+        "volumeClaimTemplates cannot change where nodes are updated in place: they keep the volumes they were made \
+         with. To grow a volume, edit its PersistentVolumeClaim; for other claims, make a new NodeDeployment",
+    )
+    .on("template.spec.volumeClaimTemplates")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.unsafeCustomBuildID",
+        "self == '' || (size(self) <= 63 && self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'))",
+        "unsafeCustomBuildID has to be at most 63 of letters, digits, '.', '_' and '-', with a letter or a digit at \
+         both ends",
+    ),
+    Rule::new(
+        "spec.updateStrategy",
+        "!has(self.type) || self.type != 'HardFork' || (has(self.hardFork) && has(self.hardFork.haltHeight))",
+        "updateStrategy.type HardFork needs hardFork.haltHeight: set the height at which the old nodes halt",
+    )
+    .on("hardFork.haltHeight")
+    .class(Reason::Required),
+    Rule::new(
+        "spec.updateStrategy.hardFork.haltHeight",
+        "self > 0",
+        "hardFork.haltHeight has to be above 0: the height at which the old nodes halt",
+    ),
+    Rule::new(
+        "spec.updateStrategy.inPlace.maxUnavailable",
+        "type(self) == int ? (self > 0 && self <= 2147483647) : self.matches('^([1-9][0-9]?|100)%$')",
+        "inPlace.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%: with 0 no node could \
+         ever be updated",
+    ),
+    Rule::new(
+        "spec.service.ports",
+        "size(self) > 0",
+        "service.ports is empty: name at least one port, or leave service out",
+    )
+    .class(Reason::Required),
+    Rule::new("spec.service.ports", PORTS_HAVE_NAMES, "service.ports has several ports: give each a name")
+        .class(Reason::Required),
+    Rule::new("spec.service.ports", PORT_NAMES_DIFFER, "service.ports has two ports of one name: rename one"),
+    Rule::new("spec.service.ports", PORTS_DIFFER, "service.ports has one port and protocol twice: remove one"),
+    Rule::new("spec.service.ports[].name", IS_PORT_NAME, PORT_NAME),
+    Rule::new("spec.service.ports[].targetPort", IS_TARGET_PORT, TARGET_PORT),
+    Rule::new(
+        "spec.template.spec",
+        "!has(self.grantedHash)",
+        "grantedHash is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec",
+    )
+    .on("grantedHash")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.template.spec",
+        "!has(self.grantID)",
+        "grantID is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec",
+    )
+    .on("grantID")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.template.spec",
+        "!has(self.suspend)",
+        "suspend cannot be set for a whole NodeDeployment: remove it from template.spec, and set replicas to 0 or \
+         suspend single StatefulNodes",
+    )
+    .on("suspend")
+    .class(Reason::Forbidden),
+];
+
+/// Rules of a whole StatefulNode.
+pub(super) const STATEFUL_NODE: &[Rule] = &[
+    NAME_PATTERN,
+    Rule::new(
+        "",
+        "oldSelf.hasValue() || size(self.metadata.name) <= 52",
+        "metadata.name of a StatefulNode is over 52 characters: choose a shorter one, since a StatefulSet of a longer \
+         name gets no pod",
+    )
+    .on("metadata.name")
+    .with_optional_old_self(),
+    Rule::new(
+        "spec",
+        "has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0 \
+         ? has(oldSelf.volumeClaimTemplates) && self.volumeClaimTemplates == oldSelf.volumeClaimTemplates \
+         : !has(oldSelf.volumeClaimTemplates) || size(oldSelf.volumeClaimTemplates) == 0",
+        "volumeClaimTemplates cannot change: a node keeps the volumes it was made with. To grow a volume, edit its \
+         PersistentVolumeClaim; for other claims, make a new StatefulNode",
+    )
+    .on("volumeClaimTemplates")
+    .class(Reason::Forbidden),
+];
+
+/// Rules of a node's spec: a StatefulNode's own, and the one in a NodeDeployment's template.
+pub(super) const NODE_SPEC: &[Rule] = &[
+    Rule::new(
+        "",
+        "!has(self.mainContainer) || self.mainContainer == '' || !has(self.podTemplate) \
+         || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) \
+         || size(self.podTemplate.spec.containers) == 0 \
+         || self.podTemplate.spec.containers.exists(c, has(c.name) && c.name == self.mainContainer)",
+        "mainContainer is not one of podTemplate.spec.containers: give the name of one of them, or leave it out for \
+         the first",
+    )
+    .on("mainContainer"),
+    Rule::new(
+        "podTemplate.spec.containers",
+        "size(self) > 0",
+        "podTemplate.spec.containers is empty: give at least one container",
+    )
+    .class(Reason::Required),
+    Rule::new("podTemplate.spec.containers[].name", IS_NOT_RESERVED, RESERVED),
+    Rule::new("podTemplate.spec.initContainers[].name", IS_NOT_RESERVED, RESERVED),
+    Rule::new(
+        "volumeClaimTemplates",
+        "self.all(a, !has(a.metadata) || !has(a.metadata.name) || self.exists_one(b, \
+         has(b.metadata) && has(b.metadata.name) && a.metadata.name == b.metadata.name))",
+        "volumeClaimTemplates has two claims of one name: rename one metadata.name",
+    ),
+    Rule::new("ports", PORTS_HAVE_NAMES, "ports has several ports: give each a name").class(Reason::Required),
+    Rule::new("ports", PORT_NAMES_DIFFER, "ports has two ports of one name: rename one"),
+    Rule::new("ports", PORTS_DIFFER, "ports has one port and protocol twice: remove one"),
+    Rule::new("ports[].name", IS_PORT_NAME, PORT_NAME),
+    Rule::new("ports[].targetPort", IS_TARGET_PORT, TARGET_PORT),
+];
+
+// Names never change: they are checked on creation only.
+const NAME_PATTERN: Rule = Rule::new(
+    "",
+    "oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    "metadata.name has to match [a-z]([-a-z0-9]*[a-z0-9])?: a letter first, then letters, digits and dashes, no dash at \
+     the end and no dots",
+)
+.on("metadata.name")
+.with_optional_old_self();
+
+const IS_NOT_RESERVED: &str = "self != 'windlass-sidecar'";
+const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the one that Windlass adds for sidecar: rename it";
+
+// What a Service's own validation asks for.
+const PORTS_HAVE_NAMES: &str = "size(self) < 2 || self.all(p, has(p.name) && p.name != '')";
+const PORT_NAMES_DIFFER: &str =
+    "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name))";
+const PORTS_DIFFER: &str = "self.all(p, !has(p.port) || self.exists_one(q, has(q.port) && q.port == p.port \
+     && (has(q.protocol) ? q.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))";
+const IS_PORT_NAME: &str = "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
+const PORT_NAME: &str =
+    "the port's name has to be lowercase letters, digits and dashes, with no dash at either end";
+const IS_TARGET_PORT: &str = "type(self) == int ? (self >= 1 && self <= 65535) : (size(self) <= 15 \
+     && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.matches('[a-z]') && !self.contains('--'))";
+const TARGET_PORT: &str = "targetPort has to be a number from 1 to 65535, or the name of a container's port: at most 15 \
+     lowercase letters, digits and single dashes";

@@ -1,0 +1,91 @@
+//! The schema of fields that stay raw JSON: declared only as far as a validation rule or a reader needs, and
+//! open to everything else, so that fields of a newer Kubernetes pass through.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Any object.
+pub(super) fn raw_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// A PodTemplateSpec. `metadata` is not an embedded resource's, which would lose what is not a name or a label.
+pub(super) fn pod_template(_: &mut SchemaGenerator) -> Schema {
+    let containers = |description: &str| {
+        serde_json::json!({
+            "type": "array",
+            "description": description,
+            "maxItems": 64,
+            "items": {
+                "type": "object",
+                "description": "A container, as in a pod.",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string", "description": "The container's name.", "minLength": 1, "maxLength": 63},
+                    "image": {"type": "string", "description": "The container's image."}
+                }
+            }
+        })
+    };
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "required": ["spec"],
+        "properties": {
+            "metadata": {
+                "type": "object",
+                "description": "Labels and annotations of the pod. A change of them restarts it.",
+                "x-kubernetes-preserve-unknown-fields": true
+            },
+            "spec": {
+                "type": "object",
+                "description": "A pod's spec, with every field that the cluster's Kubernetes knows.",
+                "x-kubernetes-preserve-unknown-fields": true,
+                "required": ["containers"],
+                "properties": {
+                    "containers": containers("The pod's containers; at least one."),
+                    "initContainers": containers("The pod's init containers.")
+                }
+            }
+        }
+    })
+}
+
+/// Volume claims as a StatefulSet has them.
+pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": {
+            "type": "object",
+            "description": "A PersistentVolumeClaim, as in a StatefulSet.",
+            "x-kubernetes-preserve-unknown-fields": true,
+            "required": ["metadata"],
+            "properties": {
+                "metadata": {
+                    "type": "object",
+                    "description": "The claim's name, labels and annotations.",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                    "required": ["name"],
+                    "properties": {
+                        "name": {
+                            "type": "string",
+                            "description": "The name that the containers' volumeMounts use.",
+                            "maxLength": 63
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// A number or a text.
+pub(super) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63})
+}
+
+/// A number of nodes or a percentage.
+pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63, "default": 1})
+}

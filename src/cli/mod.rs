@@ -1,0 +1,69 @@
+//! What a person types.
+
+mod operator;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::sidecar::SidecarArgs;
+
+/// Rolls out change across fleets of stateful nodes on Kubernetes, one persisted step at a time.
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the controllers, with KUBECONFIG or the in-cluster account
+    Operator(operator::OperatorArgs),
+    /// Print the CustomResourceDefinitions as YAML
+    Crds,
+    /// Serve the sidecar's protocol next to a main container
+    Sidecar(SidecarArgs),
+}
+
+/// Runs what the command line asks for. Exit codes: 0 done, 1 failed, 2 wrong usage.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // What cannot be printed has nobody to read it.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("the async runtime does not start: {error}")),
+    };
+    let result = match arguments.command {
+        Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
+        Command::Crds => print(&crate::api::crd::crds_yaml()),
+        Command::Sidecar(arguments) => runtime.block_on(crate::sidecar::run(arguments)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => failed(&sentence),
+    }
+}
+
+fn failed(sentence: &str) -> ExitCode {
+    eprintln!("windlass: {sentence}");
+    ExitCode::FAILURE
+}
+
+/// Prints to standard output; a reader that has gone away is no failure.
+fn print(text: &str) -> Result<(), String> {
+    use std::io::Write;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output cannot be written: {error}"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,117 @@
+//! `windlass operator`: the controllers, their health and their metrics.
+
+use std::net::SocketAddr;
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use clap::{Args, ValueEnum};
+use kube::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
+
+/// What `windlass operator` is told.
+#[derive(Debug, Args)]
+pub struct OperatorArgs {
+    /// Work in this namespace only; repeatable [default: all namespaces]
+    #[arg(long = "namespace", short = 'n', value_name = "NS")]
+    namespaces: Vec<String>,
+    /// How many objects of a kind are reconciled at the same time
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+    /// Elect a leader among replicas (not available in this version: run one replica)
+    #[arg(long, conflicts_with = "no_leader_elect")]
+    leader_elect: bool,
+    /// Run without electing a leader, as the only replica
+    #[arg(long)]
+    no_leader_elect: bool,
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    bind: SocketAddr,
+    /// How the log is written
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Runs the controllers until SIGTERM or SIGINT.
+pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
+    log(arguments.log_format);
+    if arguments.leader_elect {
+        return Err(
+            "--leader-elect is not available in this version; run one replica with --no-leader-elect"
+                .to_owned(),
+        );
+    }
+    let client = client().await?;
+    let operator = Operator::new(client)
+        .namespaces(arguments.namespaces)
+        .concurrency(arguments.concurrency)
+        .instance(std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned()));
+    let listener = TcpListener::bind(arguments.bind)
+        .await
+        .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
+    let health = operator.health();
+    let serve = axum::serve(listener, pages(health)).into_future();
+    info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
+    let stop = stopped()?;
+    tokio::select! {
+        result = operator.run(stop) => result.map_err(|e| e.to_string()),
+        result = serve => Err(format!("the server of /metrics and /healthz ended: {result:?}")),
+    }
+}
+
+/// A client for KUBECONFIG or the in-cluster account that says who it is.
+async fn client() -> Result<Client, String> {
+    let mut config = Config::infer().await.map_err(|e| {
+        format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
+    })?;
+    let agent = concat!("windlass/", env!("CARGO_PKG_VERSION"));
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))
+}
+
+fn pages(health: Health) -> Router {
+    let readyz = |State(health): State<Health>| async move {
+        if health.is_ready() {
+            (StatusCode::OK, "ok\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "the caches are not filled yet\n")
+        }
+    };
+    let metrics = |State(health): State<Health>| async move { health.metrics.text() };
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(health)
+}
+
+fn stopped() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let watch = |kind| signal(kind).map_err(|e| format!("signals cannot be watched: {e}"));
+    let (mut term, mut interrupt) = (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        info!("windlass operator stops: what is being reconciled is finished first");
+    })
+}
+
+fn log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube_client=warn,kube_runtime=warn"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that is set up already is somebody else's, and stays.
+    let _ = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}

@@ -1,0 +1,162 @@
+//! A watch cache of one kind that is never older than our own last write: watch events and the
+//! answers to our own writes go into the same map, and the newer resourceVersion wins.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::observed::Observed;
+
+/// Namespace and name.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// A key from its parts.
+    #[must_use]
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+struct Inner<T> {
+    objects: BTreeMap<Key, Arc<T>>,
+    /// UIDs that we know to be deleted, until the watch says so too.
+    gone: HashSet<String>,
+    /// What a relist has named so far.
+    relist: Option<Relist>,
+    ready: bool,
+}
+
+#[derive(Default)]
+struct Relist {
+    keys: HashSet<Key>,
+    /// Those of `Inner::gone` that the list still named: their deletion is yet to be reported.
+    still_leaving: HashSet<String>,
+}
+
+/// The objects of one kind, as last seen or as last written by us.
+pub struct Cache<T> {
+    inner: RwLock<Inner<T>>,
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        let inner = Inner { objects: BTreeMap::new(), gone: HashSet::new(), relist: None, ready: false };
+        Self { inner: RwLock::new(inner) }
+    }
+}
+
+impl<T: Observed> Cache<T> {
+    /// The object with this key.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<T>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// Every object in a namespace for which `wanted` holds, by name.
+    #[must_use]
+    pub fn list(&self, namespace: &str, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+        let from = Key::new(namespace, "");
+        let inner = self.read();
+        let range = inner.objects.range(from..).take_while(|(key, _)| key.namespace == namespace);
+        range.filter(|(_, object)| wanted(object)).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Every object for which `wanted` holds.
+    #[must_use]
+    pub fn list_all(&self, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+        self.read().objects.values().filter(|object| wanted(object)).cloned().collect()
+    }
+
+    /// Whether the first list is in.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.read().ready
+    }
+
+    /// Takes in an object, from a watch or from the answer to a write, unless what is known is newer.
+    /// Answers whether anything changed.
+    pub fn observe(&self, object: T) -> bool {
+        let key = object.meta().key();
+        let mut inner = self.write();
+        let leaving = inner.gone.contains(&object.meta().uid);
+        if let Some(relist) = inner.relist.as_mut() {
+            relist.keys.insert(key.clone());
+            if leaving {
+                relist.still_leaving.insert(object.meta().uid.clone());
+            }
+        }
+        if leaving {
+            return false;
+        }
+        if let Some(known) = inner.objects.get(&key) {
+            let same = known.meta().uid == object.meta().uid;
+            if same && known.meta().version() >= object.meta().version() {
+                return false;
+            }
+            // An older object of the same name cannot come back: the newer one has the higher version.
+            if !same && known.meta().version() > object.meta().version() {
+                return false;
+            }
+        }
+        inner.objects.insert(key, Arc::new(object));
+        true
+    }
+
+    /// Takes in a deletion that a watch reported.
+    pub fn forget(&self, key: &Key, uid: &str) {
+        let mut inner = self.write();
+        inner.gone.remove(uid);
+        if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
+            inner.objects.remove(key);
+        }
+    }
+
+    /// Takes in that our own delete removed the object at once, before the watch says so.
+    pub fn deleted(&self, key: &Key, uid: &str) {
+        let mut inner = self.write();
+        if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
+            inner.objects.remove(key);
+            inner.gone.insert(uid.to_owned());
+        }
+    }
+
+    /// A relist begins.
+    pub fn begin_relist(&self) {
+        self.write().relist = Some(Relist::default());
+    }
+
+    /// A relist is complete: what it did not name is gone. What we wrote while it ran counts as named.
+    /// Answers with the keys that went.
+    pub fn end_relist(&self) -> Vec<Key> {
+        let mut inner = self.write();
+        let relist = inner.relist.take().unwrap_or_default();
+        let lost: Vec<Key> =
+            inner.objects.keys().filter(|key| !relist.keys.contains(*key)).cloned().collect();
+        for key in &lost {
+            inner.objects.remove(key);
+        }
+        inner.gone = relist.still_leaving;
+        inner.ready = true;
+        lost
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner<T>> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Inner<T>> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,73 @@
+//! The kinds of objects that Windlass reads or writes.
+
+use kube::core::ApiResource;
+
+use crate::api::names::{GROUP, VERSION};
+
+/// A kind of object that Windlass reads or writes.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    /// `windlass.dev` NodeDeployment.
+    NodeDeployment,
+    /// `windlass.dev` StatefulNode.
+    StatefulNode,
+    /// `apps` StatefulSet.
+    StatefulSet,
+    /// `apps` ControllerRevision.
+    ControllerRevision,
+    /// Core Service.
+    Service,
+    /// Core Pod.
+    Pod,
+    /// Core PersistentVolumeClaim.
+    PersistentVolumeClaim,
+    /// `events.k8s.io` Event.
+    Event,
+}
+
+impl Kind {
+    /// The kind's name in manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NodeDeployment => "NodeDeployment",
+            Self::StatefulNode => "StatefulNode",
+            Self::StatefulSet => "StatefulSet",
+            Self::ControllerRevision => "ControllerRevision",
+            Self::Service => "Service",
+            Self::Pod => "Pod",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::Event => "Event",
+        }
+    }
+
+    /// The group and version in manifests, for example `apps/v1`.
+    #[must_use]
+    pub fn api_version(self) -> String {
+        let (group, version) = self.group_version();
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    }
+
+    fn group_version(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NodeDeployment | Self::StatefulNode => (GROUP, VERSION),
+            Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
+            Self::Service | Self::Pod | Self::PersistentVolumeClaim => ("", "v1"),
+            Self::Event => ("events.k8s.io", "v1"),
+        }
+    }
+
+    /// What kube-rs needs to know to speak of this kind.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        let (group, version) = self.group_version();
+        let kind = self.name().to_owned();
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: self.api_version(),
+            plural: format!("{}s", kind.to_lowercase()),
+            kind,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The port on a real API server, through kube-rs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
+};
+use serde_json::{Value, json};
+
+use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
+use crate::api::names::MANAGER;
+
+/// How long a request may take before it counts as lost.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The port on a real API server. Answers of writes go into the view at once.
+pub struct KubeCluster {
+    client: Client,
+    view: Arc<View>,
+}
+
+impl KubeCluster {
+    /// A port that writes through this client and tells this view.
+    #[must_use]
+    pub fn new(client: Client, view: Arc<View>) -> Self {
+        Self { client, view }
+    }
+
+    fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    fn took(&self, kind: Kind, object: &DynamicObject) -> Value {
+        let value = serde_json::to_value(object).unwrap_or_default();
+        self.view.observe(kind, &value);
+        value
+    }
+}
+
+#[async_trait]
+impl Cluster for KubeCluster {
+    async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
+        let (api, object, described) = self.parse(kind, manifest)?;
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        // Strictly: a field that the server does not know would be dropped without a word.
+        let created = strict(&api, &params, &object, &self.client);
+        let stored = within(&described, created).await?;
+        Ok(self.took(kind, &stored))
+    }
+
+    async fn try_create(&self, kind: Kind, mut manifest: Value) -> Result<(), ClusterError> {
+        if let Some(meta) = manifest["metadata"].as_object_mut()
+            && let Some(Value::String(name)) = meta.remove("name")
+        {
+            meta.insert("generateName".to_owned(), json!(format!("{name}-")));
+        }
+        let (api, object, described) = self.parse(kind, manifest)?;
+        let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
+        within(&described, strict(&api, &params, &object, &self.client)).await.map(drop)
+    }
+
+    async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
+        let stored = self.send_patch(&target, part, &ops, false).await?;
+        Ok(self.took(target.kind, &stored))
+    }
+
+    async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
+        let answer = self.send_patch(&target, Part::Main, &ops, true).await?;
+        Ok(serde_json::to_value(answer).unwrap_or_default())
+    }
+
+    async fn delete(&self, target: Target) -> Result<(), ClusterError> {
+        let described = target.describe();
+        let api = self.api(target.kind, &target.namespace);
+        let params = DeleteParams::background()
+            .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: None });
+        let answer = within(&described, api.delete(&target.name, &params)).await;
+        let leaving = match answer {
+            Ok(answer) => answer.left().filter(|object| object.meta().deletion_timestamp.is_some()),
+            Err(ClusterError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        match leaving {
+            Some(object) => drop(self.took(target.kind, &object)),
+            None => {
+                let key = Key::new(&target.namespace, &target.name);
+                self.view.deleted(target.kind, &key, &target.uid);
+            }
+        }
+        Ok(())
+    }
+
+    async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
+        let described = format!("{} {namespace}/{name}", kind.name());
+        let api = self.api(kind, namespace);
+        let found = within(&described, api.get_opt(name)).await?;
+        Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+    }
+}
+
+impl KubeCluster {
+    fn parse(
+        &self,
+        kind: Kind,
+        manifest: Value,
+    ) -> Result<(Api<DynamicObject>, DynamicObject, String), ClusterError> {
+        let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let name = &manifest["metadata"]["name"];
+        let name = if name.is_string() { name } else { &manifest["metadata"]["generateName"] };
+        let described = format!("{} {namespace}/{}", kind.name(), name.as_str().unwrap_or_default());
+        let object: DynamicObject = serde_json::from_value(manifest).map_err(|e| ClusterError::Refused {
+            object: described.clone(),
+            message: format!("its manifest is not an object: {e}"),
+        })?;
+        Ok((self.api(kind, &namespace), object, described))
+    }
+
+    async fn send_patch(
+        &self,
+        target: &Target,
+        part: Part,
+        ops: &[PatchOp],
+        dry_run: bool,
+    ) -> Result<DynamicObject, ClusterError> {
+        // Replacing the version, rather than testing it, makes the server compare it: stale is a 409.
+        let guard = PatchOp::set("/metadata/resourceVersion", json!(target.resource_version));
+        let list: Vec<Value> = std::iter::once(&guard).chain(ops).map(PatchOp::to_json).collect();
+        let patch: Patch<()> = match serde_json::from_value(Value::Array(list)) {
+            Ok(patch) => Patch::Json(patch),
+            Err(e) => {
+                return Err(ClusterError::Refused { object: target.describe(), message: e.to_string() });
+            }
+        };
+        let params = PatchParams {
+            dry_run,
+            field_manager: Some(MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
+        let api = self.api(target.kind, &target.namespace);
+        let described = target.describe();
+        match part {
+            Part::Main => within(&described, api.patch(&target.name, &params, &patch)).await,
+            Part::Status => within(&described, api.patch_status(&target.name, &params, &patch)).await,
+        }
+    }
+}
+
+/// A create with strict field validation, which kube-rs' own `create` has no parameter for.
+async fn strict(
+    api: &Api<DynamicObject>,
+    params: &PostParams,
+    object: &DynamicObject,
+    client: &Client,
+) -> kube::Result<DynamicObject> {
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    let request = kube::core::Request::new(api.resource_url());
+    let mut request = request.create(params, body).map_err(kube::Error::BuildRequest)?;
+    let uri = request.uri().to_string();
+    let joint = if uri.ends_with('?') || uri.ends_with('&') {
+        ""
+    } else if uri.contains('?') {
+        "&"
+    } else {
+        "?"
+    };
+    *request.uri_mut() =
+        format!("{uri}{joint}fieldValidation=Strict").parse().map_err(|e: http::uri::InvalidUri| {
+            kube::Error::BuildRequest(kube::core::request::Error::BuildRequest(e.into()))
+        })?;
+    client.request(request).await
+}
+
+async fn within<T>(described: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, call).await {
+        Ok(answer) => answer.map_err(|e| ClusterError::from_kube(described.to_owned(), e)),
+        Err(_) => Err(ClusterError::Transient {
+            object: described.to_owned(),
+            message: format!("the API server did not answer within {} s", REQUEST_TIMEOUT.as_secs()),
+            retry_after: None,
+        }),
+    }
+}

@@ -1,0 +1,78 @@
+//! What this process has learned and need not ask again. Nothing here is needed for correctness: a process
+//! that starts with an empty memory asks once more.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+/// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
+const MAX_ENTRIES: usize = 200_000;
+
+/// A bounded map behind a lock.
+pub struct Remembered<K, V> {
+    map: Mutex<HashMap<K, V>>,
+}
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Self { map: Mutex::new(HashMap::new()) }
+    }
+}
+
+impl<K: std::hash::Hash + Eq, V: Clone> Remembered<K, V> {
+    /// What is remembered under a key.
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.lock().get(key).cloned()
+    }
+
+    /// Remembers.
+    pub fn put(&self, key: K, value: V) {
+        let mut map = self.lock();
+        if map.len() >= MAX_ENTRIES {
+            map.clear();
+        }
+        map.insert(key, value);
+    }
+
+    /// Forgets; answers with what was remembered.
+    pub fn take(&self, key: &K) -> Option<V> {
+        self.lock().remove(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, V>> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was found out about a StatefulSet's template at one generation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CheckedTemplate {
+    /// The generation that was looked at.
+    pub generation: i64,
+    /// The pod template hash that this version renders for it; `None`: it is something else.
+    pub hash: Option<String>,
+    /// The hash that it was compared with, so that another one is compared again.
+    pub compared_with: String,
+}
+
+/// What this process has learned.
+#[derive(Default)]
+pub struct Memory {
+    /// By a StatefulSet's UID: what its template was found to be.
+    pub templates: Remembered<String, CheckedTemplate>,
+    /// By a node's UID: the generation, and the rollout hash of the revision that its spec then held.
+    pub held: Remembered<String, (i64, String)>,
+    /// By rollout hash and restart: the pod template hash and main image that it renders to.
+    pub renderings: Remembered<(String, String), (String, String)>,
+    /// By pod template hash and claims: the server's verdict on a dry run; an error is its sentence.
+    pub verdicts: Remembered<String, Result<(), String>>,
+    /// By an object's UID: since when its status has something to say that is not yet written.
+    pub unsaved_since: Remembered<String, Instant>,
+    /// By an object's UID: when its status was last written.
+    pub saved_at: Remembered<String, Instant>,
+    /// By an object's key: how often in a row its reconcile failed.
+    pub failures: Remembered<String, u32>,
+    /// By cause: what an event was already sent for.
+    pub told: Remembered<String, ()>,
+}

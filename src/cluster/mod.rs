@@ -1,0 +1,20 @@
+//! The one port through which tasks and controllers touch Kubernetes: what is read comes from watch
+//! caches that include our own writes, what is written is guarded by a resourceVersion or a UID.
+
+pub mod cache;
+pub mod error;
+pub mod kind;
+pub mod kube_port;
+pub mod memory;
+pub mod observed;
+pub mod port;
+pub mod view;
+pub mod watch;
+
+pub use cache::{Cache, Key};
+pub use error::ClusterError;
+pub use kind::Kind;
+pub use kube_port::KubeCluster;
+pub use memory::Memory;
+pub use port::{Cluster, Part, PatchOp, Target};
+pub use view::View;

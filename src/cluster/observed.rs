@@ -1,0 +1,418 @@
+//! What the caches hold: of each object only what a decision needs.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Key;
+use crate::api::{
+    NodeDeploymentSpec, NodeDeploymentStatus, StatefulNodeSpec, StatefulNodeStatus,
+    names::{ANNOTATION_TEMPLATE_HASH, LABEL_NODE},
+};
+
+/// Something that a [`super::Cache`] can hold.
+pub trait Observed: Send + Sync + Sized + 'static {
+    /// Reads it from the API server's JSON.
+    fn read(object: &Value) -> Self;
+    /// Its metadata.
+    fn meta(&self) -> &Meta;
+}
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Owner {
+    /// The owner's kind.
+    pub kind: String,
+    /// The owner's name.
+    pub name: String,
+    /// The owner's UID.
+    pub uid: String,
+    /// Whether it is the controlling one.
+    pub controller: bool,
+}
+
+/// The metadata that decisions need.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Meta {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// The resourceVersion, as it has to be given back.
+    pub resource_version: String,
+    /// How often the spec changed.
+    pub generation: i64,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, without `kubectl`'s copy of the whole object.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether the object has a map of labels, so that a key of it can be patched.
+    pub has_labels: bool,
+    /// Whether the object has a map of annotations.
+    pub has_annotations: bool,
+    /// Owners.
+    pub owners: Vec<Owner>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// When it was created.
+    pub created_at: Option<DateTime<Utc>>,
+}
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+impl Meta {
+    /// Reads an object's `metadata`.
+    #[must_use]
+    pub fn read(object: &Value) -> Self {
+        let meta = &object["metadata"];
+        let mut annotations = string_map(&meta["annotations"]);
+        annotations.remove(LAST_APPLIED);
+        let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Self {
+            namespace: text(&meta["namespace"]),
+            name: text(&meta["name"]),
+            uid: text(&meta["uid"]),
+            resource_version: text(&meta["resourceVersion"]),
+            generation: meta["generation"].as_i64().unwrap_or_default(),
+            labels: string_map(&meta["labels"]),
+            annotations,
+            has_labels: meta["labels"].is_object(),
+            has_annotations: meta["annotations"].is_object(),
+            owners: owners
+                .iter()
+                .map(|o| Owner {
+                    kind: text(&o["kind"]),
+                    name: text(&o["name"]),
+                    uid: text(&o["uid"]),
+                    controller: o["controller"].as_bool().unwrap_or_default(),
+                })
+                .collect(),
+            terminating: meta["deletionTimestamp"].is_string(),
+            created_at: time(&meta["creationTimestamp"]),
+        }
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key::new(&self.namespace, &self.name)
+    }
+
+    /// The resourceVersion as a number: API servers promise that a larger one is newer.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+
+    /// The controlling owner, if there is one.
+    #[must_use]
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owners.iter().find(|o| o.controller)
+    }
+
+    /// Whether the object with this UID controls it.
+    #[must_use]
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller().is_some_and(|o| o.uid == uid)
+    }
+
+    /// A label's value.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    /// An annotation's value.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+}
+
+/// A fleet.
+#[derive(Clone, Debug)]
+pub struct ObservedFleet {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its spec, or why it cannot be read.
+    pub spec: Result<Box<NodeDeploymentSpec>, String>,
+    /// Its status.
+    pub status: Box<NodeDeploymentStatus>,
+    /// The parts of its status that could not be read.
+    pub unreadable: Vec<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct ObservedNode {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its spec, or why it cannot be read.
+    pub spec: Result<Box<StatefulNodeSpec>, String>,
+    /// Its status.
+    pub status: Box<StatefulNodeStatus>,
+    /// The parts of its status that could not be read.
+    pub unreadable: Vec<String>,
+}
+
+/// A StatefulSet.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedSet {
+    /// Its metadata.
+    pub meta: Meta,
+    /// `spec.replicas`.
+    pub replicas: i64,
+    /// `spec.updateStrategy.type`.
+    pub update_strategy: String,
+    /// Container names and images of `spec.template`, in order.
+    pub images: Vec<(String, String)>,
+    /// `status.observedGeneration`.
+    pub observed_generation: i64,
+    /// `status.updateRevision`.
+    pub update_revision: String,
+}
+
+impl ObservedSet {
+    /// The pod template hash that it was last stamped with.
+    #[must_use]
+    pub fn stamp(&self) -> Option<&str> {
+        self.meta.annotation(ANNOTATION_TEMPLATE_HASH)
+    }
+
+    /// Whether its controller has seen its latest spec.
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.observed_generation == self.meta.generation
+    }
+}
+
+/// What a container is doing.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ContainerState {
+    /// Its name.
+    pub name: String,
+    /// Whether it is one of the init containers.
+    pub init: bool,
+    /// The runtime's ID of the image that it runs; empty before it was pulled.
+    pub image_id: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Why it waits: reason and message.
+    pub waiting: Option<(String, String)>,
+    /// How often it was restarted.
+    pub restarts: i64,
+}
+
+/// A pod's condition.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PodCondition {
+    /// Whether it is `True`.
+    pub holds: bool,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+    /// Since when.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedPod {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The label `controller-revision-hash`.
+    pub revision: String,
+    /// Container names and images of its spec, in order.
+    pub images: Vec<(String, String)>,
+    /// `status.phase`.
+    pub phase: String,
+    /// Its address.
+    pub ip: String,
+    /// What its containers do, init containers first.
+    pub containers: Vec<ContainerState>,
+    /// The condition Ready.
+    pub ready: Option<PodCondition>,
+    /// The condition PodScheduled.
+    pub scheduled: Option<PodCondition>,
+}
+
+/// A Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedService {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its spec.
+    pub spec: Value,
+}
+
+/// A volume claim.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedClaim {
+    /// Its metadata.
+    pub meta: Meta,
+}
+
+/// A ControllerRevision of a fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedRevision {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its number.
+    pub revision: i64,
+    /// What it holds.
+    pub data: Value,
+}
+
+macro_rules! observed {
+    ($($type:ty => $read:expr),* $(,)?) => {$(
+        impl Observed for $type {
+            fn read(object: &Value) -> Self {
+                let read: fn(&Value, Meta) -> Self = $read;
+                read(object, Meta::read(object))
+            }
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+        }
+    )*};
+}
+
+observed! {
+    ObservedFleet => |object, meta| {
+        let (status, unreadable) = lenient(&object["status"]);
+        Self { meta, spec: strict(&object["spec"]), status: Box::new(status), unreadable }
+    },
+    ObservedNode => |object, meta| {
+        let (status, unreadable) = lenient(&object["status"]);
+        Self { meta, spec: strict(&object["spec"]), status: Box::new(status), unreadable }
+    },
+    ObservedSet => |object, meta| Self {
+        meta,
+        replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
+        update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
+        images: images(&object["spec"]["template"]["spec"]),
+        observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
+        update_revision: text(&object["status"]["updateRevision"]),
+    },
+    ObservedPod => read_pod,
+    ObservedService => |object, meta| Self { meta, spec: object["spec"].clone() },
+    ObservedClaim => |_, meta| Self { meta },
+    ObservedRevision => |object, meta| Self {
+        meta,
+        revision: object["revision"].as_i64().unwrap_or_default(),
+        data: object["data"].clone(),
+    },
+}
+
+impl ObservedPod {
+    /// The node that its label names.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.meta.label(LABEL_NODE)
+    }
+
+    /// The container with this name.
+    #[must_use]
+    pub fn container(&self, name: &str) -> Option<&ContainerState> {
+        self.containers.iter().find(|c| c.name == name)
+    }
+
+    /// Whether its condition Ready holds.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_some_and(|c| c.holds)
+    }
+}
+
+fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
+    let status = &object["status"];
+    let states = |field: &str, init: bool| {
+        let list = status[field].as_array().map(Vec::as_slice).unwrap_or_default();
+        list.iter().map(move |c| container_state(c, init)).collect::<Vec<_>>()
+    };
+    let mut containers = states("initContainerStatuses", true);
+    containers.extend(states("containerStatuses", false));
+    ObservedPod {
+        revision: meta.label("controller-revision-hash").unwrap_or_default().to_owned(),
+        images: images(&object["spec"]),
+        phase: text(&status["phase"]),
+        ip: text(&status["podIP"]),
+        containers,
+        ready: condition(status, "Ready"),
+        scheduled: condition(status, "PodScheduled"),
+        meta,
+    }
+}
+
+fn container_state(status: &Value, init: bool) -> ContainerState {
+    let waiting = &status["state"]["waiting"];
+    ContainerState {
+        name: text(&status["name"]),
+        init,
+        image_id: text(&status["imageID"]),
+        running: status["state"]["running"].is_object(),
+        ready: status["ready"].as_bool().unwrap_or_default(),
+        waiting: waiting.is_object().then(|| (text(&waiting["reason"]), text(&waiting["message"]))),
+        restarts: status["restartCount"].as_i64().unwrap_or_default(),
+    }
+}
+
+fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
+    let list = status["conditions"].as_array()?;
+    let found = list.iter().find(|c| c["type"] == type_)?;
+    Some(PodCondition {
+        holds: found["status"] == "True",
+        reason: text(&found["reason"]),
+        message: text(&found["message"]),
+        since: time(&found["lastTransitionTime"]),
+    })
+}
+
+fn images(pod_spec: &Value) -> Vec<(String, String)> {
+    let list = pod_spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect()
+}
+
+fn strict<T: DeserializeOwned>(value: &Value) -> Result<Box<T>, String> {
+    T::deserialize(value).map(Box::new).map_err(|e| format!("spec cannot be read: {e}"))
+}
+
+/// Reads a status field by field where it cannot be read whole, so that one field written by another
+/// version never hides the others. Answers with the names of those left out.
+fn lenient<T: DeserializeOwned + Default>(value: &Value) -> (T, Vec<String>) {
+    let Some(fields) = value.as_object() else { return (T::default(), Vec::new()) };
+    if let Ok(whole) = T::deserialize(value) {
+        return (whole, Vec::new());
+    }
+    let mut readable = serde_json::Map::new();
+    let mut unreadable = Vec::new();
+    for (name, field) in fields {
+        let alone = Value::Object([(name.clone(), field.clone())].into_iter().collect());
+        if T::deserialize(&alone).is_ok() {
+            readable.insert(name.clone(), field.clone());
+        } else {
+            unreadable.push(name.clone());
+        }
+    }
+    (T::deserialize(&Value::Object(readable)).unwrap_or_default(), unreadable)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn time(value: &Value) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(value.as_str()?).ok().map(|t| t.with_timezone(&Utc))
+}
+
+fn string_map(value: &Value) -> BTreeMap<String, String> {
+    let Some(map) = value.as_object() else { return BTreeMap::new() };
+    map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
+}

@@ -1,0 +1,122 @@
+//! The port itself: every write that Windlass makes goes through these few calls.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{ClusterError, Kind, observed::Meta};
+
+/// The object that a write is about, as it was observed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The resourceVersion that the write was decided on.
+    pub resource_version: String,
+}
+
+impl Target {
+    /// The object with this metadata.
+    #[must_use]
+    pub fn of(kind: Kind, meta: &Meta) -> Self {
+        Self {
+            kind,
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+        }
+    }
+
+    /// How a sentence calls it.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{} {}/{}", self.kind.name(), self.namespace, self.name)
+    }
+}
+
+/// Which part of an object a patch is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// The object without its status.
+    Main,
+    /// Its status.
+    Status,
+}
+
+/// One operation of a JSON patch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PatchOp {
+    /// Sets a field, whether it is there or not.
+    Set {
+        /// A JSON pointer.
+        path: String,
+        /// What it becomes, whole.
+        value: Value,
+    },
+    /// Removes a field that is there.
+    Remove {
+        /// A JSON pointer.
+        path: String,
+    },
+}
+
+impl PatchOp {
+    /// Sets the field at a JSON pointer.
+    #[must_use]
+    pub fn set(path: impl Into<String>, value: Value) -> Self {
+        Self::Set { path: path.into(), value }
+    }
+
+    /// Removes the field at a JSON pointer.
+    #[must_use]
+    pub fn remove(path: impl Into<String>) -> Self {
+        Self::Remove { path: path.into() }
+    }
+
+    /// The operation as RFC 6902 writes it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Set { path, value } => json!({"op": "add", "path": path, "value": value}),
+            Self::Remove { path } => json!({"op": "remove", "path": path}),
+        }
+    }
+}
+
+/// Escapes a key for use in a JSON pointer.
+#[must_use]
+pub fn pointer_key(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// Everything that Windlass asks of a Kubernetes API server beside watching. Reads are in [`super::View`].
+///
+/// A write's answer is in the view when the call returns, so that nobody acts on less than it knows.
+#[cfg_attr(test, mockall::automock)]
+#[async_trait]
+pub trait Cluster: Send + Sync {
+    /// Creates an object from its manifest; answers with what was stored.
+    async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;
+
+    /// Asks what a create would do, with strict field validation; nothing is stored. The name is
+    /// made up by the server, so that an object that is there already is no obstacle.
+    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<(), ClusterError>;
+
+    /// Patches an object that is still at the target's resourceVersion; answers with what was stored.
+    async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError>;
+
+    /// Asks what a patch would do; nothing is stored.
+    async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError>;
+
+    /// Deletes the object with the target's UID, its dependents in the background.
+    async fn delete(&self, target: Target) -> Result<(), ClusterError>;
+
+    /// Reads an object from the API server itself, for names whose owner is not known from a watch.
+    async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;
+}

@@ -1,0 +1,74 @@
+//! What every reconcile works with.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::events::Events;
+use crate::clock::SharedClock;
+use crate::cluster::observed::{ObservedFleet, ObservedNode};
+use crate::cluster::{Cluster, Key, Memory, View};
+use crate::engine::{Env, Registry};
+use crate::planner::fleet::status::scope_of;
+use crate::planner::node::status::SidecarAnswer;
+use crate::render::RenderOptions;
+use crate::sidecar::SidecarClient;
+use crate::tasks::{FleetScope, NodeScope};
+
+/// What every reconcile works with.
+#[derive(Clone)]
+pub struct Context {
+    /// What is known of the cluster.
+    pub view: Arc<View>,
+    /// The port to change it.
+    pub cluster: Arc<dyn Cluster>,
+    /// What this process has learned.
+    pub memory: Arc<Memory>,
+    /// Task types and recipes.
+    pub registry: Arc<Registry>,
+    /// What users' own tasks were given.
+    pub env: Env,
+    /// What an embedding platform adds to pods.
+    pub options: Arc<RenderOptions>,
+    /// The way to sidecars.
+    pub sidecars: Arc<dyn SidecarClient>,
+    /// The time.
+    pub clock: SharedClock,
+    /// Where events go.
+    pub events: Events,
+}
+
+impl Context {
+    /// What the tasks of a node are handed.
+    #[must_use]
+    pub fn node_scope(&self, key: &Key, node: &ObservedNode, now: DateTime<Utc>) -> NodeScope {
+        let has_sidecar = node.spec.as_ref().is_ok_and(|s| s.sidecar.is_some());
+        let answer = if has_sidecar { SidecarAnswer::NotAsked } else { SidecarAnswer::NotConfigured };
+        NodeScope {
+            key: key.clone(),
+            view: self.view.clone(),
+            cluster: self.cluster.clone(),
+            memory: self.memory.clone(),
+            options: self.options.clone(),
+            sidecars: self.sidecars.clone(),
+            now,
+            answer: Arc::new(std::sync::Mutex::new(answer)),
+        }
+    }
+
+    /// What the tasks of a fleet are handed; `None` where its spec cannot be read.
+    #[must_use]
+    pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
+        Some(FleetScope {
+            spec: Arc::new(fleet.spec.as_deref().ok()?.clone()),
+            scope: scope_of(&fleet.status),
+            fleet: fleet.clone(),
+            view: self.view.clone(),
+            cluster: self.cluster.clone(),
+            memory: self.memory.clone(),
+            options: self.options.clone(),
+            invalid: None,
+            now,
+        })
+    }
+}

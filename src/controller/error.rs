@@ -1,0 +1,69 @@
+//! What can go wrong in a reconcile, one variant a step; the variant's name is the label in metrics.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::cluster::ClusterError;
+
+/// A reconcile that could not be finished; it is tried again.
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    /// Looking at something that no watch shows.
+    #[error("while observing: {0}")]
+    Observe(#[source] ClusterError),
+    /// Asking the API server whether it would take what is wanted.
+    #[error("while checking what is wanted: {0}")]
+    Check(#[source] ClusterError),
+    /// Storing a revision.
+    #[error("while storing the revision: {0}")]
+    Revision(#[source] ClusterError),
+    /// Creating, changing or removing child objects.
+    #[error("while bringing child objects up to date: {0}")]
+    Children(#[source] ClusterError),
+    /// Writing the status.
+    #[error("while writing the status: {0}")]
+    Persist(#[source] ClusterError),
+    /// A plan could not be made.
+    #[error("while planning: {0}")]
+    Plan(String),
+}
+
+impl ReconcileError {
+    /// The step, for metrics.
+    #[must_use]
+    pub fn step(&self) -> &'static str {
+        match self {
+            Self::Observe(_) => "observe",
+            Self::Check(_) => "check",
+            Self::Revision(_) => "revision",
+            Self::Children(_) => "children",
+            Self::Persist(_) => "persist",
+            Self::Plan(_) => "plan",
+        }
+    }
+
+    fn cluster(&self) -> Option<&ClusterError> {
+        match self {
+            Self::Observe(e) | Self::Check(e) | Self::Revision(e) | Self::Children(e) | Self::Persist(e) => {
+                Some(e)
+            }
+            Self::Plan(_) => None,
+        }
+    }
+
+    /// Whether the object only has to be observed again.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.cluster().is_some_and(ClusterError::is_conflict)
+    }
+
+    /// How long the server asked to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.cluster() {
+            Some(ClusterError::Transient { retry_after, .. }) => *retry_after,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The orchestrator: one fleet's reconcile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::events::Tone;
+use super::save::{Urgency, save};
+use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
+use crate::api::NodeDeploymentStatus;
+use crate::api::conditions::{self, Truth};
+use crate::api::names::ANNOTATION_SKIP;
+use crate::cluster::observed::ObservedFleet;
+use crate::cluster::{Key, Kind};
+use crate::engine::{self, Advance, Plan, PlanSeed, PlanState};
+use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::status::{
+    Ending, RefreshInput, begin, complete, end, generated_build_id, is_stalled, refresh, reject, scope_of,
+    short, stall_deadline,
+};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide};
+use crate::tasks::FleetScope;
+use crate::tasks::node_scope::parse_time;
+
+/// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
+/// The recipe of a rollout in place.
+const IN_PLACE: &str = "InPlace";
+
+/// One look at a fleet: what is, what should be, what is done about it.
+pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
+    let Some(fleet) = cx.view.fleets.get(key) else { return Ok(Next::on_event()) };
+    let now = cx.clock.now();
+    match cx.fleet_scope(&fleet, now) {
+        Some(scope) => Reconcile { cx, scope, now, revision: String::new() }.run().await,
+        None => unreadable_spec(cx, &fleet, now).await,
+    }
+}
+
+async fn unreadable_spec(
+    cx: &Context,
+    fleet: &Arc<ObservedFleet>,
+    now: DateTime<Utc>,
+) -> Result<Next, ReconcileError> {
+    let sentence = fleet.spec.as_ref().err().cloned().unwrap_or_default();
+    let mut status = (*fleet.status).clone();
+    let generation = fleet.meta.generation;
+    for (type_, truth) in [(conditions::UP_TO_DATE, Truth::False), (conditions::STALLED, Truth::True)] {
+        conditions::set(&mut status.conditions, type_, truth, "InvalidSpec", &sentence, generation, now);
+    }
+    status.observed_generation = generation;
+    save(cx, Kind::NodeDeployment, &fleet.meta, &*fleet.status, &status, Urgency::Now).await
+}
+
+struct Reconcile<'a> {
+    cx: &'a Context,
+    scope: FleetScope,
+    now: DateTime<Utc>,
+    /// The ControllerRevision of what is wanted.
+    revision: String,
+}
+
+impl Reconcile<'_> {
+    async fn run(mut self) -> Result<Next, ReconcileError> {
+        // Observe.
+        let before = self.scope.fleet.status.clone();
+        self.check().await?;
+        let facts = self.scope.facts();
+        let plan = match self.stored_plan() {
+            Ok(plan) => plan,
+            Err(failed) => return self.end_unreadable(&facts, *failed).await,
+        };
+        self.refuse_what_cannot_be_done(plan.as_ref());
+
+        // Plan.
+        let scope = scope_of(&before);
+        let stalled = is_stalled(&before, &facts, self.now);
+        let decision = decide(&facts, plan.as_ref(), &scope, stalled);
+        if decision != FleetDecision::Keep {
+            return self.change_plan(&facts, plan, decision).await;
+        }
+
+        // Execute.
+        if facts.terminating {
+            return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
+        }
+        let active = plan.as_ref().is_some_and(Plan::is_active);
+        fleet_children::apply_at_once(&self.scope).await?;
+        fleet_children::scale_down(self.cx, &self.scope, &self.scope.facts()).await?;
+        let facts = self.scope.facts();
+        fleet_children::create_missing(self.cx, &self.scope, &facts, active.then_some(&scope)).await?;
+        if !active {
+            fleet_children::pin(&self.scope, &facts).await?;
+            fleet_objects::prune_revisions(&self.scope).await?;
+        }
+        let Some(mut plan) = plan.filter(Plan::is_active) else {
+            return self
+                .finish(self.stored_plan().ok().flatten(), Advance::Waiting { recheck_after: None })
+                .await;
+        };
+        let env = self.cx.env.layer().with(self.scope.clone());
+        let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;
+        let advance = engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await;
+        self.finish(Some(plan), advance).await
+    }
+
+    /// Whether what is wanted can be started; if so, its revision is stored.
+    async fn check(&mut self) -> Result<(), ReconcileError> {
+        let status = &self.scope.fleet.status;
+        self.revision.clone_from(&status.update_revision);
+        if self.scope.fleet.meta.terminating {
+            return Ok(());
+        }
+        let strategy = self.scope.spec.update_strategy.type_.as_str();
+        if !matches!(strategy, "" | IN_PLACE) {
+            self.scope.invalid = Some(format!(
+                "updateStrategy.type: {strategy} is not available in this version of Windlass; use {IN_PLACE}"
+            ));
+            return Ok(());
+        }
+        match fleet_objects::ensure_revision(&self.scope).await? {
+            Ok(revision) => self.revision = revision,
+            Err(sentence) => self.scope.invalid = Some(sentence),
+        }
+        if let Some(sentence) = fleet_objects::apply_service(&self.scope).await? {
+            self.scope.invalid.get_or_insert(sentence);
+        }
+        Ok(())
+    }
+
+    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
+        let Some(raw) = &self.scope.fleet.status.plan else { return Ok(None) };
+        match raw.parse() {
+            Ok(plan) => Ok(Some(plan)),
+            Err(_) if raw.is_over() => Ok(None),
+            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
+        }
+    }
+
+    async fn end_unreadable(&self, facts: &FleetFacts, plan: Plan) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        end(&mut status, &plan, Ending::Failed, "Unreadable", self.now);
+        reject(&mut status, facts, &plan.id, Ending::Failed);
+        status.rollout = None;
+        let next = self.write(status, Some(&plan), Urgency::Now).await?;
+        self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
+        Ok(next)
+    }
+
+    fn refuse_what_cannot_be_done(&self, plan: Option<&Plan>) {
+        let meta = &self.scope.fleet.meta;
+        let named = meta.annotation(ANNOTATION_SKIP);
+        if let (Some(task_id), Some(plan)) = (named, plan.filter(|p| p.is_active())) {
+            let what = plan
+                .tasks
+                .iter()
+                .find(|t| t.id == task_id)
+                .map_or("no task of its plan", |t| t.type_.as_str());
+            let note = format!(
+                "{task_id} ({what}) is not skipped: of a rollout in place no task may be; a node's mark-ready may, named on the node"
+            );
+            self.tell(Tone::Warning, "SkipRefused", task_id, &note);
+        }
+        let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
+        if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
+            let note = format!(
+                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
+            );
+            self.tell(Tone::Warning, "InvalidSpec", text, &note);
+        }
+    }
+
+    /// Ends and starts plans, in one write, and does nothing else.
+    async fn change_plan(
+        &self,
+        facts: &FleetFacts,
+        plan: Option<Plan>,
+        decision: FleetDecision,
+    ) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        // What was wanted before is observed for the last time under the hashes of now.
+        status.requested_rollout_hash.clone_from(&facts.requested);
+        let (current, ending, start) = match (decision, plan) {
+            (FleetDecision::Start(start), plan) => (plan, None, Some(start)),
+            (FleetDecision::Supersede(start), Some(plan)) => {
+                (Some(plan), Some((Ending::Superseded, "NewTarget")), Some(start))
+            }
+            (FleetDecision::RollBack(start), Some(plan)) => {
+                (Some(plan), Some((Ending::RolledBack, "Stalled")), Some(start))
+            }
+            (FleetDecision::Abort, Some(plan)) => {
+                (Some(plan), Some((Ending::Aborted, "AbortRequested")), None)
+            }
+            (FleetDecision::ScaledToZero, Some(plan)) => {
+                (Some(plan), Some((Ending::Superseded, "ScaledToZero")), None)
+            }
+            (_, plan) => (plan, None, None),
+        };
+        let mut shown = current.clone();
+        let mut told: Vec<(Tone, &str, String, String)> = Vec::new();
+        if let (Some(mut old), Some((ending, reason))) = (current.clone(), ending) {
+            match ending {
+                Ending::Aborted => engine::abort(&mut old, self.now),
+                _ => engine::supersede(&mut old, self.now),
+            };
+            end(&mut status, &old, ending, reason, self.now);
+            told.extend(self.ended(&mut status, facts, &old, ending, start.as_ref()));
+            shown = Some(old);
+        }
+        if let Some(start) = &start {
+            let before = current.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+            let plan = self.plan_for(start, &before)?;
+            begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
+            if ending.is_none() {
+                let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
+                told.push((Tone::Normal, "RolloutStarted", plan.id.clone(), note));
+            }
+            shown = Some(plan);
+        } else {
+            status.rollout = None;
+        }
+        let next = self.write(status, shown.as_ref(), Urgency::Now).await?;
+        for (tone, reason, cause, note) in told {
+            self.tell(tone, reason, &cause, &note);
+        }
+        Ok(next)
+    }
+
+    fn ended(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        old: &Plan,
+        ending: Ending,
+        start: Option<&Start>,
+    ) -> Option<(Tone, &'static str, String, String)> {
+        match (ending, start) {
+            (Ending::Superseded, Some(start)) => {
+                let (from, to) = (short(&old.target_hash), short(&start.target));
+                let note =
+                    format!("the rollout to {from} is superseded by one to {to} ({})", start.cause.as_str());
+                Some((Tone::Normal, "RolloutSuperseded", old.id.clone(), note))
+            }
+            (Ending::Aborted, _) => {
+                reject(status, facts, &old.id, Ending::Aborted);
+                let note = format!(
+                    "the rollout to {} was aborted; nodes stay at what they run",
+                    short(&old.target_hash)
+                );
+                Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
+            }
+            (Ending::RolledBack, Some(start)) => {
+                reject(status, facts, &old.id, Ending::RolledBack);
+                let note = format!(
+                    "the rollout to {} stalled and is rolled back to {}",
+                    short(&old.target_hash),
+                    short(&start.target)
+                );
+                Some((Tone::Warning, "RolledBack", old.id.clone(), note))
+            }
+            _ => None,
+        }
+    }
+
+    fn plan_for(&self, start: &Start, before: &str) -> Result<Plan, ReconcileError> {
+        let recipe = self.cx.registry.recipe(IN_PLACE).map_err(|e| ReconcileError::Plan(e.to_string()))?;
+        Ok(recipe.plan(PlanSeed {
+            uid: &self.scope.fleet.meta.uid,
+            target_hash: &start.target,
+            now: self.now,
+            attempt: 0,
+            disambiguator: before,
+        }))
+    }
+
+    fn revision_of(&self, hash: &str) -> String {
+        self.scope.revisions().remove(hash).map(|(name, _)| name).unwrap_or_default()
+    }
+
+    /// Writes what came of carrying the plan out, and of looking at the fleet where there is none.
+    async fn finish(&self, plan: Option<Plan>, advance: Advance) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        let scope = scope_of(&status);
+        let facts = self.scope.facts();
+        let mut told: Vec<(Tone, &str, String, String)> = Vec::new();
+        let mut shown = plan.clone();
+        let (mut urgency, mut recheck) = (Urgency::Progress, None);
+        match (&advance, plan) {
+            (Advance::Waiting { recheck_after }, Some(plan)) => {
+                recheck = *recheck_after;
+                if plan.is_active() {
+                    status.plan = Some(crate::api::RawPlan::of(&plan));
+                }
+            }
+            (Advance::Waiting { .. }, None) => {}
+            (Advance::Checkpoint, Some(plan)) => {
+                status.plan = Some(crate::api::RawPlan::of(&plan));
+                urgency = Urgency::Now;
+            }
+            (Advance::Ended, Some(plan)) => {
+                urgency = Urgency::Now;
+                told.push(self.plan_ended(&mut status, &facts, &plan, &scope));
+            }
+            (Advance::Invalidated { reason, message }, Some(old)) => {
+                urgency = Urgency::Now;
+                end(&mut status, &old, Ending::Superseded, reason, self.now);
+                let start =
+                    Start { scope: scope.clone(), target: old.target_hash.clone(), cause: Cause::ChildDrift };
+                let next = self.plan_for(&start, &old.id)?;
+                let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
+                begin(&mut status, &facts, &start, &next, &self.revision_of(&start.target), self.now);
+                if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
+                    rollout.cause = cause;
+                }
+                let to = short(&old.target_hash);
+                let note = format!("the plan to {to} is superseded by a new one to {to}: {message}");
+                told.push((Tone::Normal, "RolloutSuperseded", old.id.clone(), note));
+                shown = Some(next);
+            }
+            (_, None) => {}
+        }
+        // A change of what is wanted, or of the spec at all, is not progress of a plan.
+        let before = &self.scope.fleet.status;
+        if before.observed_generation != self.scope.fleet.meta.generation || self.scope.invalid.is_some() {
+            urgency = Urgency::Now;
+        }
+        let next = self.write(status, shown.as_ref(), urgency).await?;
+        for (tone, reason, cause, note) in told {
+            self.tell(tone, reason, &cause, &note);
+        }
+        Ok(self.wake(next.within_some(recheck), &facts))
+    }
+
+    fn plan_ended(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        plan: &Plan,
+        scope: &Scope,
+    ) -> (Tone, &'static str, String, String) {
+        if plan.state == PlanState::Complete {
+            end(status, plan, Ending::Complete, "", self.now);
+            complete(status, scope);
+            let note = format!(
+                "the rollout to {} is complete on {} nodes",
+                short(&plan.target_hash),
+                facts.replicas
+            );
+            return (Tone::Normal, "RolloutComplete", plan.id.clone(), note);
+        }
+        end(status, plan, Ending::Failed, &plan.failure, self.now);
+        reject(status, facts, &plan.id, Ending::Failed);
+        status.rollout = None;
+        (Tone::Warning, "RolloutFailed", plan.id.clone(), plan.failure.clone())
+    }
+
+    async fn write(
+        &self,
+        mut status: NodeDeploymentStatus,
+        plan: Option<&Plan>,
+        urgency: Urgency,
+    ) -> Result<Next, ReconcileError> {
+        let meta = &self.scope.fleet.meta;
+        // The facts are those of the status that is about to be written: what it newly obeys counts.
+        let mut facts = self.scope.facts();
+        facts.last_completed.clone_from(&status.last_completed_rollout_hash);
+        facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
+        let spec = &self.scope.spec;
+        let image = crate::revision::main_image(&spec.template.spec).unwrap_or_default();
+        let remark = if spec.update_strategy.type_.is_empty() {
+            "updateStrategy.type is empty and is treated as InPlace; set it"
+        } else {
+            ""
+        };
+        let build_id = generated_build_id(image, &facts.requested);
+        let input = RefreshInput {
+            name: &meta.name,
+            generation: meta.generation,
+            update_revision: &self.revision,
+            build_id: &build_id,
+            plan,
+            remark,
+            now: self.now,
+        };
+        refresh(&mut status, &facts, &input);
+        let before = &*self.scope.fleet.status;
+        let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
+        if let Some(sentence) = &facts.invalid {
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{}/{sentence}", meta.generation), sentence);
+        }
+        for conflict in &facts.conflicts {
+            self.tell(Tone::Warning, "InvalidSpec", &conflict.message, &conflict.message);
+        }
+        let stalled =
+            conditions::find(&status.conditions, conditions::STALLED).filter(|c| c.reason == "NoProgress");
+        if let (Some(condition), Some(plan)) = (stalled, plan) {
+            self.tell(Tone::Warning, "RolloutStalled", &plan.id, &condition.message);
+        }
+        Ok(next)
+    }
+
+    /// When to look again although no event comes.
+    fn wake(&self, next: Next, facts: &FleetFacts) -> Next {
+        let status = &self.scope.fleet.status;
+        let deadline = stall_deadline(status, facts).filter(|at| *at > self.now);
+        let min_ready = TimeDelta::seconds(self.scope.spec.min_ready_seconds);
+        let available = facts
+            .children
+            .iter()
+            .filter(|c| !c.available)
+            .filter_map(|c| c.ready_since)
+            .map(|since| since + min_ready)
+            .min();
+        let next = next.at(deadline, self.now).at(available, self.now);
+        if facts.invalid.is_some() || !facts.conflicts.is_empty() { next.within(LOOK_AGAIN) } else { next }
+    }
+
+    fn tell(&self, tone: Tone, reason: &str, cause: &str, note: &str) {
+        self.cx.events.send(Kind::NodeDeployment, &self.scope.fleet.meta, tone, reason, cause, note);
+    }
+}

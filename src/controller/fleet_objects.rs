@@ -1,0 +1,215 @@
+//! A fleet's own objects: its revisions and its Service, and what the API server says of a template.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::ReconcileError;
+use crate::api::{DeletionPolicy, TemplateMeta};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
+use crate::render::{self, FleetIdentity, NodeIdentity};
+use crate::revision::{self, RevisionData, StoredRevision, revision_name};
+use crate::tasks::FleetScope;
+use crate::tasks::fleet_scope::owner_reference;
+use crate::tasks::node_scope::{metadata_change, metadata_ops, service_ops};
+
+/// Asks the API server, in a dry run, whether it would take a StatefulSet; an error is its sentence. Asked
+/// once for each content.
+pub async fn ask(
+    memory: &Memory,
+    cluster: &dyn Cluster,
+    content: String,
+    manifest: Value,
+) -> Result<Result<(), String>, ReconcileError> {
+    if let Some(Ok(())) = memory.verdicts.get(&content) {
+        return Ok(Ok(()));
+    }
+    let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
+        Ok(()) => Ok(()),
+        Err(ClusterError::Refused { message, .. }) => {
+            Err(format!("template: the API server refuses it: {message}"))
+        }
+        Err(error) => return Err(ReconcileError::Check(error)),
+    };
+    memory.verdicts.put(content, verdict.clone());
+    Ok(verdict)
+}
+
+/// The name of the revision of what is wanted, stored if it is new; an error is why it cannot be started.
+/// It is stored only after the API server has said that it would take what it renders to.
+pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String>, ReconcileError> {
+    let meta = &fleet.fleet.meta;
+    let requested = fleet.requested();
+    let name = revision_name(&meta.name, &meta.uid, &requested);
+    if fleet.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some() {
+        return Ok(Ok(name));
+    }
+    if let Err(sentence) = would_be_taken(fleet).await? {
+        return Ok(Err(sentence));
+    }
+    let data = RevisionData::of(&fleet.spec.template.spec);
+    let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
+    let manifest = json!({
+        "apiVersion": Kind::ControllerRevision.api_version(),
+        "kind": Kind::ControllerRevision.name(),
+        "metadata": {
+            "name": name,
+            "namespace": meta.namespace,
+            "labels": identity(fleet).labels(),
+            "ownerReferences": [owner_reference(meta)],
+        },
+        "revision": newest + 1,
+        "data": data.to_value(),
+    });
+    match fleet.cluster.create(Kind::ControllerRevision, manifest).await {
+        Ok(_) => Ok(Ok(name)),
+        Err(ClusterError::AlreadyExists { .. }) => {
+            let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, &name).await;
+            if let Some(stored) = stored.map_err(ReconcileError::Revision)? {
+                fleet.view.observe(Kind::ControllerRevision, &stored);
+            }
+            Ok(Ok(name))
+        }
+        Err(ClusterError::Refused { message, .. }) => {
+            Ok(Err(format!("template: the API server refuses it: {message}")))
+        }
+        Err(error) => Err(ReconcileError::Revision(error)),
+    }
+}
+
+async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, ReconcileError> {
+    let spec = &fleet.spec.template.spec;
+    let template = match render::pod_template(spec, None, &fleet.options) {
+        Ok(template) => template,
+        Err(error) => return Ok(Err(format!("template.spec: {error}"))),
+    };
+    let hash = revision::pod_template_hash(&template);
+    let meta = &fleet.fleet.meta;
+    let identity = NodeIdentity {
+        name: crate::api::names::node_name(&meta.name, 0),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        deployment: Some(meta.name.clone()),
+        set: Some(crate::api::names::FIRST_SET.to_owned()),
+        metadata: fleet.spec.template.metadata.clone(),
+    };
+    let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
+    // The node that would own it does not exist, or is not this one.
+    manifest["metadata"]["ownerReferences"] = json!([]);
+    let content = format!("{hash}{}", json!(spec.volume_claim_templates));
+    ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await
+}
+
+fn own_revisions(fleet: &FleetScope) -> Vec<StoredRevision> {
+    let meta = &fleet.fleet.meta;
+    let kept = fleet.view.revisions.list(&meta.namespace, |r| r.meta.is_controlled_by(&meta.uid));
+    kept.iter().map(|r| StoredRevision { name: r.meta.name.clone(), revision: r.revision }).collect()
+}
+
+/// Deletes revisions that nothing refers to, beyond the limit.
+pub async fn prune_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
+    let meta = &fleet.fleet.meta;
+    let stored = own_revisions(fleet);
+    if stored.len() <= usize::try_from(fleet.spec.revision_history_limit).unwrap_or(0) {
+        return Ok(());
+    }
+    let status = &fleet.fleet.status;
+    let facts = fleet.facts();
+    let mut referenced: BTreeSet<String> =
+        [&status.current_revision, &status.update_revision].into_iter().cloned().collect();
+    if let Some(rollout) = &status.rollout {
+        referenced.insert(rollout.target_revision.clone());
+    }
+    let hashes = facts.children.iter().map(|c| c.held.as_str());
+    let hashes = hashes.chain([facts.requested.as_str(), facts.last_completed.as_str()]);
+    referenced.extend(hashes.map(|hash| revision_name(&meta.name, &meta.uid, hash)));
+    for name in revision::to_prune(&stored, &referenced, fleet.spec.revision_history_limit) {
+        let Some(revision) = fleet.view.revisions.get(&Key::new(&meta.namespace, &name)) else { continue };
+        let target = Target::of(Kind::ControllerRevision, &revision.meta);
+        fleet.cluster.delete(target).await.map_err(ReconcileError::Revision)?;
+    }
+    Ok(())
+}
+
+/// The fleet's identity for rendering.
+#[must_use]
+pub fn identity(fleet: &FleetScope) -> FleetIdentity {
+    let meta = &fleet.fleet.meta;
+    FleetIdentity {
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        deletion_policy: fleet.spec.deletion_policy,
+    }
+}
+
+/// Brings the fleet's Service to what the spec says. Answers with a sentence where its name belongs to
+/// something else.
+pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, ReconcileError> {
+    let meta = &fleet.fleet.meta;
+    let key = meta.key();
+    let known = fleet.view.services.get(&key);
+    let Some(wanted) = &fleet.spec.service else {
+        // It was taken out of the spec: what we made goes, what others made stays.
+        if let Some(service) = known.filter(|s| s.meta.is_controlled_by(&meta.uid) && !s.meta.terminating) {
+            let target = Target::of(Kind::Service, &service.meta);
+            fleet.cluster.delete(target).await.map_err(ReconcileError::Children)?;
+        }
+        return Ok(None);
+    };
+    let set = match fleet.fleet.status.active_set.as_str() {
+        "" => crate::api::names::FIRST_SET,
+        set => set,
+    };
+    let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, set);
+    let found = match known {
+        Some(service) => Some(service),
+        None => match fleet.cluster.create(Kind::Service, manifest.clone()).await {
+            Ok(_) => return Ok(None),
+            Err(ClusterError::AlreadyExists { .. }) => {
+                let stored = fleet.cluster.get(Kind::Service, &meta.namespace, &meta.name).await;
+                stored
+                    .map_err(ReconcileError::Children)?
+                    .map(|stored| std::sync::Arc::new(crate::cluster::observed::Observed::read(&stored)))
+            }
+            Err(ClusterError::Refused { message, .. }) => {
+                return Ok(Some(format!("service: the API server refuses it: {message}")));
+            }
+            Err(error) => return Err(ReconcileError::Children(error)),
+        },
+    };
+    let Some(service) = found else { return Ok(None) };
+    let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
+    let ours = service.meta.is_controlled_by(&meta.uid)
+        || (service.meta.controller().is_none()
+            && service.meta.annotation(crate::api::names::ANNOTATION_OWNER_UID) == Some(&meta.uid));
+    if !ours {
+        return Ok(Some(format!(
+            "service: Service {} exists and is not this fleet's; Windlass does not touch it: rename or remove it, \
+             or take service out of the spec",
+            meta.name
+        )));
+    }
+    let own = TemplateMeta { labels: identity(fleet).labels(), ..TemplateMeta::default() };
+    let change = metadata_change(&service.meta, &TemplateMeta::default(), &own);
+    let mut ops = metadata_ops(&service.meta, &change);
+    ops.extend(service_ops(&service, &manifest));
+    ops.extend(super::fleet_children::ownership_ops(fleet, &service.meta));
+    if !ops.is_empty() {
+        let target = Target::of(Kind::Service, &service.meta);
+        match fleet.cluster.patch(target, Part::Main, ops).await {
+            Ok(_) => {}
+            Err(ClusterError::Refused { message, .. }) => {
+                return Ok(Some(format!("service: the API server refuses it: {message}")));
+            }
+            Err(error) => return Err(ReconcileError::Children(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether children carry an owner reference to the fleet.
+#[must_use]
+pub fn owns_by_reference(fleet: &FleetScope) -> bool {
+    fleet.spec.deletion_policy == DeletionPolicy::Delete
+}

@@ -1,0 +1,60 @@
+//! What the operator counts, for Prometheus.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Of which kind an object is, and how its reconcile ended.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Outcome {
+    kind: &'static str,
+    /// `done`, `conflict`, or the step that failed.
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfKind {
+    kind: &'static str,
+}
+
+/// What the operator counts.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    reconciles: Family<Outcome, Counter>,
+    durations: Family<OfKind, Histogram>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let reconciles = Family::default();
+        let buckets = || Histogram::new([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]);
+        let durations = Family::<OfKind, Histogram>::new_with_constructor(buckets);
+        let mut registry = Registry::with_prefix("windlass");
+        registry.register("reconciles", "Reconciles, by kind and outcome", reconciles.clone());
+        registry.register("reconcile_seconds", "How long a reconcile took", durations.clone());
+        Self { registry: Arc::new(registry), reconciles, durations }
+    }
+}
+
+impl Metrics {
+    /// Counts a reconcile.
+    pub fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
+        self.reconciles.get_or_create(&Outcome { kind, outcome }).inc();
+        self.durations.get_or_create(&OfKind { kind }).observe(took.as_secs_f64());
+    }
+
+    /// Everything that was counted, in the text format of OpenMetrics.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}

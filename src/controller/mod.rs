@@ -1,0 +1,65 @@
+//! The reconcile loops: observe, plan, persist, execute, persist. Nothing is decided here; the planner
+//! decides, the engine carries out, and this floor puts the two together and writes the status.
+
+pub mod context;
+pub mod error;
+pub mod events;
+mod fleet;
+mod fleet_children;
+mod fleet_objects;
+pub mod metrics;
+mod node;
+mod node_objects;
+mod save;
+
+pub use context::Context;
+pub use error::ReconcileError;
+pub use fleet::reconcile as reconcile_fleet;
+pub use node::reconcile as reconcile_node;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+/// When an object is looked at again although nothing happened, at the latest.
+const SAFETY_POLL: Duration = Duration::from_mins(10);
+
+/// When an object has to be looked at again if no event comes first.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Next(Option<Duration>);
+
+impl Next {
+    /// Not before an event, or the safety poll.
+    #[must_use]
+    pub fn on_event() -> Self {
+        Self(None)
+    }
+
+    /// After this long, or sooner if that was asked before.
+    #[must_use]
+    pub fn within(self, after: Duration) -> Self {
+        Self(Some(self.0.map_or(after, |known| known.min(after))))
+    }
+
+    /// As [`Next::within`], where there is something to wait for.
+    #[must_use]
+    pub fn within_some(self, after: Option<Duration>) -> Self {
+        after.map_or(self, |after| self.within(after))
+    }
+
+    /// At this time.
+    #[must_use]
+    pub fn at(self, time: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Self {
+        let after = time.map(|t| (t - now).to_std().unwrap_or(Duration::from_millis(1)));
+        self.within_some(after.map(|d| d.max(Duration::from_millis(1))))
+    }
+
+    /// How long to wait; the safety poll is spread by `key`, so that not all objects are looked at at once.
+    #[must_use]
+    pub fn delay(self, key: &str) -> Duration {
+        let spread =
+            key.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))) % 120;
+        let poll = SAFETY_POLL + Duration::from_secs(spread);
+        self.0.map_or(poll, |after| after.min(poll))
+    }
+}

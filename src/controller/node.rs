@@ -1,0 +1,317 @@
+//! The executor: one node's reconcile.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::events::Tone;
+use super::save::{Urgency, save};
+use super::{Context, Next, ReconcileError, node_objects};
+use crate::api::names::ANNOTATION_SKIP;
+use crate::api::status::remember;
+use crate::api::{HistoryEntry, StatefulNodeStatus};
+use crate::cluster::observed::ObservedNode;
+use crate::cluster::{Key, Kind};
+use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
+use crate::planner::node::decide::{is_rolling, target};
+use crate::planner::node::status::{StatusInput, status};
+use crate::planner::node::{NodeDecision, NodeFacts, decide};
+use crate::tasks::node_scope::effective_restart;
+use crate::tasks::{NodeScope, mark};
+
+/// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The shortest wait before a failed plan is tried again, in seconds; doubled at each attempt.
+const RETRY_SECONDS: i64 = 10;
+/// The longest wait before a failed plan is tried again, in seconds.
+const RETRY_SECONDS_MAX: i64 = 600;
+
+/// One look at a node: what is, what should be, what is done about it.
+pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
+    let Some(node) = cx.view.nodes.get(key) else { return Ok(Next::on_event()) };
+    let now = cx.clock.now();
+    let reconcile = Reconcile { cx, scope: cx.node_scope(key, &node, now), node, now };
+    reconcile.run().await
+}
+
+struct Reconcile<'a> {
+    cx: &'a Context,
+    scope: NodeScope,
+    node: Arc<ObservedNode>,
+    now: DateTime<Utc>,
+}
+
+impl Reconcile<'_> {
+    async fn run(&self) -> Result<Next, ReconcileError> {
+        // Observe.
+        let Ok(spec) = self.node.spec.as_deref() else {
+            let sentence = self.node.spec.as_ref().err().cloned().unwrap_or_default();
+            return self.persist(None, &[], Some(&sentence), Urgency::Now).await;
+        };
+        node_objects::check_template(&self.scope, &self.node).await?;
+        let facts = self.scope.facts(&self.node);
+        let mut plan = match self.stored_plan() {
+            Ok(plan) => plan,
+            Err(failed) => return self.end_unreadable(*failed).await,
+        };
+        let skipped = plan.as_mut().is_some_and(|p| self.skip(p));
+        let mut invalid = facts.wanted.as_ref().err().cloned();
+        if invalid.is_none() && facts.live().is_none() && !facts.terminating {
+            invalid = node_objects::foreign(&self.scope, &self.node).await?;
+        }
+
+        // Plan.
+        let decision =
+            if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
+        if self.moves_to_unchecked_template(&facts, &decision)
+            && let Err(sentence) = node_objects::verdict(&self.scope, &self.node, spec).await?
+        {
+            invalid = Some(sentence);
+        } else if decision != NodeDecision::Keep {
+            return self.change_plan(&facts, plan, decision).await;
+        }
+        if let Some(sentence) = &invalid {
+            let next = self.persist(plan.as_ref(), &[], Some(sentence), Urgency::Now).await?;
+            return Ok(next.within(LOOK_AGAIN));
+        }
+
+        // Execute.
+        if !facts.terminating {
+            node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await?;
+        }
+        self.execute(plan, skipped).await
+    }
+
+    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
+        let Some(raw) = &self.node.status.plan else { return Ok(None) };
+        let sentence = match raw.parse() {
+            Ok(plan) => return Ok(Some(plan)),
+            Err(sentence) => sentence,
+        };
+        if raw.is_over() {
+            return Ok(None);
+        }
+        Err(Box::new(raw.failed(&sentence, self.now)))
+    }
+
+    async fn end_unreadable(&self, mut plan: Plan) -> Result<Next, ReconcileError> {
+        plan.retry_at = Some(self.now + TimeDelta::seconds(RETRY_SECONDS));
+        let entry = self.entry(&plan, "Failed", "Unreadable");
+        let next = self.persist(Some(&plan), &[entry], None, Urgency::Now).await?;
+        self.tell(Tone::Warning, "PlanFailed", &plan.id, &plan.failure);
+        Ok(next.at(plan.retry_at, self.now))
+    }
+
+    /// Skips the task that the annotation names. Answers whether the plan changed.
+    fn skip(&self, plan: &mut Plan) -> bool {
+        let Some(task_id) = self.node.meta.annotation(ANNOTATION_SKIP) else { return false };
+        let is_skipped =
+            |plan: &Plan| plan.tasks.iter().any(|t| t.id == task_id && t.state == TaskState::Skipped);
+        if is_skipped(plan) {
+            return false;
+        }
+        match engine::skip(plan, task_id, &self.cx.registry, self.now) {
+            Ok(()) => true,
+            // The task of a plan that is over stays named until somebody removes the annotation.
+            Err(engine::SkipRefused::PlanOver { .. }) => false,
+            Err(refused) => {
+                self.tell(Tone::Warning, "SkipRefused", task_id, &refused.to_string());
+                false
+            }
+        }
+    }
+
+    fn moves_to_unchecked_template(&self, facts: &NodeFacts, decision: &NodeDecision) -> bool {
+        let recipe = match decision {
+            NodeDecision::Keep => return false,
+            NodeDecision::Start { recipe, .. } => Some(*recipe),
+            NodeDecision::Supersede { next, .. } => *next,
+        };
+        recipe.is_some_and(is_rolling) && facts.can_render() && !facts.template_is_granted()
+    }
+
+    /// Ends and starts plans, in one write, and does nothing else.
+    async fn change_plan(
+        &self,
+        facts: &NodeFacts,
+        plan: Option<Plan>,
+        decision: NodeDecision,
+    ) -> Result<Next, ReconcileError> {
+        let mut entries = Vec::new();
+        let (recipe, attempt) = match decision {
+            NodeDecision::Keep => return Ok(Next::on_event()),
+            NodeDecision::Start { recipe, attempt } => (Some(recipe), attempt),
+            NodeDecision::Supersede { reason, next } => {
+                if let Some(old) = &plan {
+                    entries.push(self.entry(old, "Superseded", reason));
+                }
+                (next, 0)
+            }
+        };
+        let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+        let next_plan = match recipe {
+            Some(recipe) => {
+                let seed = PlanSeed {
+                    uid: &self.node.meta.uid,
+                    target_hash: target(facts),
+                    now: self.now,
+                    attempt,
+                    disambiguator: &before,
+                };
+                let recipe =
+                    self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
+                Some(recipe.plan(seed))
+            }
+            None => plan.map(|mut old| {
+                engine::supersede(&mut old, self.now);
+                old
+            }),
+        };
+        let next = self.persist(next_plan.as_ref(), &entries, None, Urgency::Now).await?;
+        if let Some(plan) = next_plan.filter(Plan::is_active) {
+            let target = crate::planner::fleet::status::short(&plan.target_hash);
+            let note = format!("{} to {target} ({} tasks)", plan.recipe, plan.tasks.len());
+            self.tell(Tone::Normal, "PlanStarted", &plan.id, &note);
+        }
+        Ok(next)
+    }
+
+    async fn execute(&self, plan: Option<Plan>, skipped: bool) -> Result<Next, ReconcileError> {
+        let Some(mut plan) = plan.filter(Plan::is_active) else {
+            return self.persist(self.stored_plan().ok().flatten().as_ref(), &[], None, Urgency::Now).await;
+        };
+        let env = self.cx.env.layer().with(self.scope.clone());
+        let deadline = self.node.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
+        let advance = if self.scope.facts(&self.node).terminating {
+            Advance::Waiting { recheck_after: None }
+        } else {
+            engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await
+        };
+        match advance {
+            Advance::Waiting { recheck_after } => {
+                self.mark_while_waiting(&plan).await;
+                let urgency = if skipped { Urgency::Now } else { self.urgency(&plan) };
+                let next = self.persist(Some(&plan), &[], None, urgency).await?;
+                Ok(next.within_some(recheck_after).at(engine::next_deadline(&plan), self.now))
+            }
+            Advance::Checkpoint => self.persist(Some(&plan), &[], None, Urgency::Now).await,
+            Advance::Ended | Advance::Invalidated { .. } => self.end(plan, advance).await,
+        }
+    }
+
+    async fn end(&self, mut plan: Plan, advance: Advance) -> Result<Next, ReconcileError> {
+        let (outcome, reason) = match (&advance, plan.state) {
+            (Advance::Invalidated { reason, .. }, _) => ("Superseded", reason.clone()),
+            (_, PlanState::Complete) => ("Complete", String::new()),
+            _ => ("Failed", plan.failure.clone()),
+        };
+        if plan.state == PlanState::Failed {
+            let doubled = RETRY_SECONDS.saturating_mul(1_i64.checked_shl(plan.attempt.min(16)).unwrap_or(1));
+            plan.retry_at = Some(self.now + TimeDelta::seconds(doubled.min(RETRY_SECONDS_MAX)));
+        }
+        let entry = self.entry(&plan, outcome, &reason);
+        let next = self.persist(Some(&plan), &[entry], None, Urgency::Now).await?;
+        match outcome {
+            "Complete" => {
+                self.tell(Tone::Normal, "PlanComplete", &plan.id, &format!("{} is complete", plan.recipe))
+            }
+            "Failed" => {
+                self.tell(Tone::Warning, "PlanFailed", &plan.id, &plan.failure);
+                if let Some(task) = plan.tasks.iter().find(|t| t.state == TaskState::Failed) {
+                    let note = format!("{} failed: {}", task.type_, task.message);
+                    self.tell(Tone::Warning, "TaskFailed", &task.id, &note);
+                }
+            }
+            _ => {}
+        }
+        Ok(next.at(plan.retry_at, self.now))
+    }
+
+    /// A running pod is marked ready even while its plan waits for something else: no grant is needed for
+    /// that, and a node that could serve should.
+    async fn mark_while_waiting(&self, plan: &Plan) {
+        let facts = self.scope.facts(&self.node);
+        let is_next = plan.current_task().is_some_and(|t| t.type_ == "mark-ready");
+        if is_next || !facts.needs_mark() {
+            return;
+        }
+        if let Some(task) = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over()) {
+            // What the sidecar answered is in the scope; an unreachable one is reported from there.
+            let _ = mark(&self.scope, &self.node, &task.id).await;
+        }
+    }
+
+    /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants
+    /// rest on it.
+    fn urgency(&self, plan: &Plan) -> Urgency {
+        let next = self.compute(Some(plan), &[], None);
+        let before = &self.node.status;
+        let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
+        let urgent =
+            failed(&next) != failed(before) || next.observed_generation != before.observed_generation;
+        if urgent { Urgency::Now } else { Urgency::Progress }
+    }
+
+    fn compute(
+        &self,
+        plan: Option<&Plan>,
+        entries: &[HistoryEntry],
+        invalid: Option<&str>,
+    ) -> StatefulNodeStatus {
+        // Read anew: what this reconcile itself did is already known.
+        let facts = self.scope.facts(&self.node);
+        let mut previous = (*self.node.status).clone();
+        for entry in entries {
+            remember(&mut previous.history, entry.clone());
+        }
+        let answer = self.scope.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let input = StatusInput {
+            previous: &previous,
+            generation: self.node.meta.generation,
+            plan,
+            raw_plan: self.node.status.plan.as_ref(),
+            sidecar: &answer,
+            invalid,
+            set_name: &self.node.meta.name,
+            restarted_at: &effective_restart(&self.node),
+            now: self.now,
+        };
+        status(&facts, &input)
+    }
+
+    async fn persist(
+        &self,
+        plan: Option<&Plan>,
+        entries: &[HistoryEntry],
+        invalid: Option<&str>,
+        urgency: Urgency,
+    ) -> Result<Next, ReconcileError> {
+        let after = self.compute(plan, entries, invalid);
+        let before = &*self.node.status;
+        let next = save(self.cx, Kind::StatefulNode, &self.node.meta, before, &after, urgency).await?;
+        if let Some(sentence) = invalid {
+            let cause = format!("{}/{sentence}", self.node.meta.generation);
+            self.tell(Tone::Warning, "InvalidSpec", &cause, sentence);
+        }
+        Ok(next)
+    }
+
+    fn entry(&self, plan: &Plan, outcome: &str, reason: &str) -> HistoryEntry {
+        HistoryEntry {
+            plan_id: plan.id.clone(),
+            recipe: plan.recipe.clone(),
+            from_hash: self.node.status.pod_template_hash.clone(),
+            target_hash: plan.target_hash.clone(),
+            outcome: outcome.to_owned(),
+            reason: reason.to_owned(),
+            started_at: Some(plan.started_at),
+            finished_at: Some(self.now),
+        }
+    }
+
+    fn tell(&self, tone: Tone, reason: &str, cause: &str, note: &str) {
+        self.cx.events.send(Kind::StatefulNode, &self.node.meta, tone, reason, cause, note);
+    }
+}

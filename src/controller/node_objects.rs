@@ -1,0 +1,166 @@
+//! A node's child objects beside its plan: what applies at once, and what has to be asked of the API
+//! server because no watch shows it.
+
+use serde_json::json;
+
+use super::ReconcileError;
+use crate::api::names::{LABEL_NODE, claim_name};
+use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
+use crate::cluster::memory::CheckedTemplate;
+use crate::cluster::observed::{Meta, ObservedNode, ObservedSet};
+use crate::cluster::{Key, Kind, Part, PatchOp, Target};
+use crate::engine::TaskError;
+use crate::planner::node::{NodeFacts, Template};
+use crate::render;
+use crate::tasks::NodeScope;
+use crate::tasks::node_scope::{Belongs, belongs, metadata_change, metadata_ops, set_target};
+
+/// Finds out what the StatefulSet's template is where its generation is not one that we wrote: a dry run of
+/// our own patch shows whether it would change anything.
+pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
+    let Some(set) = scope.set().filter(|s| s.meta.is_controlled_by(&node.meta.uid)) else { return Ok(()) };
+    if scope.template(node, &set).is_some() {
+        return Ok(());
+    }
+    let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
+    let stamped_otherwise = set.stamp().is_some_and(|stamp| stamp != rendered.hash);
+    let hash = if stamped_otherwise {
+        None
+    } else {
+        let template = render::stateful_set_template(&scope.identity(node), &rendered.template);
+        let ops = vec![PatchOp::set("/spec/template", template)];
+        match scope.cluster.try_patch(set_target(&set), ops).await {
+            Ok(answer) => {
+                (Meta::read(&answer).generation == set.meta.generation).then(|| rendered.hash.clone())
+            }
+            Err(error) if error.refusal().is_some() => None,
+            Err(error) => return Err(ReconcileError::Observe(error)),
+        }
+    };
+    let checked = CheckedTemplate { generation: set.meta.generation, hash, compared_with: rendered.hash };
+    scope.memory.templates.put(set.meta.uid.clone(), checked);
+    Ok(())
+}
+
+/// Whether the names of the node's child objects belong to something else; a sentence if so.
+pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
+    let known = [
+        (Kind::StatefulSet, scope.set().map(|s| s.meta.clone())),
+        (Kind::Service, scope.service().map(|s| s.meta.clone())),
+    ];
+    for (kind, meta) in known {
+        let whose = match meta {
+            Some(meta) => Some(belongs(&meta, &node.meta, kind.name())),
+            None => scope.whose(kind, node).await.map_err(ReconcileError::Observe)?,
+        };
+        if let Some(Belongs::Elsewhere(sentence)) = whose {
+            return Ok(Some(sentence));
+        }
+    }
+    Ok(None)
+}
+
+/// Applies what applies at once to the node's StatefulSet, Service and claims.
+pub async fn apply_at_once(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+    facts: &NodeFacts,
+) -> Result<(), ReconcileError> {
+    if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
+        apply_to_set(scope, node, spec, facts, &set).await?;
+        match crate::tasks::apply_service(scope, node).await {
+            // What cannot be applied now is applied at the next event; a foreign Service is reported apart.
+            Ok(_) | Err(TaskError::Terminal { .. }) => {}
+            Err(error) => return Err(ReconcileError::Plan(error.to_string())),
+        }
+    }
+    apply_to_claims(scope, node, spec).await
+}
+
+async fn apply_to_set(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+    facts: &NodeFacts,
+    set: &ObservedSet,
+) -> Result<(), ReconcileError> {
+    let identity = scope.identity(node);
+    let template = facts.live().map(|live| &live.template);
+    let mut own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
+    // A StatefulSet without a recorded hash is recorded as what it was found to be.
+    if let (Some(Template::At(hash)), None) = (template, set.stamp()) {
+        own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.clone());
+    }
+    let mut ops = metadata_ops(&set.meta, &metadata_change(&set.meta, &identity.metadata, &own));
+    let replicas = i64::from(!spec.suspend);
+    if set.replicas != replicas {
+        ops.push(PatchOp::set("/spec/replicas", json!(replicas)));
+    }
+    if set.update_strategy != "OnDelete" {
+        ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
+    }
+    if ops.is_empty() {
+        return Ok(());
+    }
+    let answer =
+        scope.cluster.patch(set_target(set), Part::Main, ops).await.map_err(ReconcileError::Children)?;
+    if let Some(Template::At(hash)) = template {
+        scope.wrote_template(&answer, hash);
+    }
+    Ok(())
+}
+
+async fn apply_to_claims(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+) -> Result<(), ReconcileError> {
+    let names = spec.volume_claim_templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
+    for name in names {
+        let key = Key::new(&node.meta.namespace, claim_name(name, &node.meta.name));
+        let Some(claim) = scope.view.claims.get(&key) else { continue };
+        if claim.meta.label(LABEL_NODE) != Some(&node.meta.name) {
+            continue;
+        }
+        let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
+        let op = match (spec.volume_claim_retention, owned_at) {
+            (ClaimRetention::Delete, None) => {
+                // Not a controlling one: the claim goes with the node object, and nobody adopts it.
+                let owner = json!({
+                    "apiVersion": Kind::StatefulNode.api_version(),
+                    "kind": Kind::StatefulNode.name(),
+                    "name": node.meta.name,
+                    "uid": node.meta.uid,
+                });
+                if claim.meta.owners.is_empty() {
+                    PatchOp::set("/metadata/ownerReferences", json!([owner]))
+                } else {
+                    PatchOp::set("/metadata/ownerReferences/-", owner)
+                }
+            }
+            (ClaimRetention::Retain, Some(index)) => {
+                PatchOp::remove(format!("/metadata/ownerReferences/{index}"))
+            }
+            (ClaimRetention::Delete, Some(_)) | (ClaimRetention::Retain, None) => continue,
+        };
+        let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
+        scope.cluster.patch(target, Part::Main, vec![op]).await.map_err(ReconcileError::Children)?;
+    }
+    Ok(())
+}
+
+/// Asks the API server, in a dry run, whether it would take the node's StatefulSet; an error is its sentence.
+pub async fn verdict(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+) -> Result<Result<(), String>, ReconcileError> {
+    let rendered = match scope.rendered(node) {
+        Ok(rendered) => rendered,
+        Err(sentence) => return Ok(Err(sentence)),
+    };
+    let manifest = render::stateful_set(&scope.identity(node), spec, &rendered.template, &rendered.hash);
+    let cached = format!("{}{}", rendered.hash, json!(spec.volume_claim_templates));
+    super::fleet_objects::ask(&scope.memory, scope.cluster.as_ref(), cached, manifest).await
+}

@@ -1,0 +1,87 @@
+//! What tasks work with. The engine does not know what that is: an environment holds one value of each
+//! type, so that a user's own task can bring its own dependencies.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::task::TaskError;
+
+/// One value of each type. A clone is cheap and shares the values; a layer adds to an environment, or
+/// hides parts of it, without changing it.
+#[derive(Clone, Default)]
+pub struct Env {
+    layer: Arc<Layer>,
+}
+
+#[derive(Clone, Default)]
+struct Layer {
+    values: BTreeMap<TypeId, Entry>,
+    below: Option<Env>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    type_name: &'static str,
+    value: Arc<dyn Any + Send + Sync>,
+}
+
+impl Env {
+    /// An empty environment.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// This environment and a value, which takes the place of one of the same type.
+    #[must_use]
+    pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        let entry = Entry { type_name: type_name::<T>(), value: Arc::new(value) };
+        Arc::make_mut(&mut self.layer).values.insert(TypeId::of::<T>(), entry);
+        self
+    }
+
+    /// An environment over this one, which it shares: for what belongs to one reconcile only.
+    #[must_use]
+    pub fn layer(&self) -> Self {
+        Self { layer: Arc::new(Layer { values: BTreeMap::new(), below: Some(self.clone()) }) }
+    }
+
+    /// The value of a type, if there is one.
+    #[must_use]
+    pub fn find<T: Any + Send + Sync>(&self) -> Option<&T> {
+        let key = TypeId::of::<T>();
+        let mut at = Some(self);
+        while let Some(env) = at {
+            if let Some(entry) = env.layer.values.get(&key) {
+                return entry.value.downcast_ref();
+            }
+            at = env.layer.below.as_ref();
+        }
+        None
+    }
+
+    /// The value of a type; where there is none, a terminal error that names the type: the program was
+    /// put together wrongly, and trying again would not help.
+    pub fn get<T: Any + Send + Sync>(&self) -> Result<&T, TaskError> {
+        self.find().ok_or_else(|| {
+            TaskError::terminal(format!(
+                "the environment has no {}: give the operator one before it starts",
+                type_name::<T>()
+            ))
+        })
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = f.debug_set();
+        let mut at = Some(self);
+        while let Some(env) = at {
+            names.entries(env.layer.values.values().map(|entry| entry.type_name));
+            at = env.layer.below.as_ref();
+        }
+        names.finish()
+    }
+}

@@ -1,0 +1,223 @@
+//! Carries a plan out: runs its tasks in order until one has to wait. Writes nothing itself; what it
+//! changes is the plan in memory, and its caller persists that.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::env::Env;
+use super::id::{jitter, task_id};
+use super::plan::{Plan, PlanState, TaskRecord, TaskState};
+use super::registry::Registry;
+use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
+use super::task::{Outcome, TaskContext, TaskError};
+
+/// The shortest backoff, in milliseconds.
+const BACKOFF_MIN_MS: u64 = 500;
+/// The backoff stays below this, in milliseconds.
+const BACKOFF_MAX_MS: u64 = 60_000;
+/// However long the other side asks us to wait, we try again after this, in milliseconds.
+const RETRY_AFTER_MAX_MS: u64 = 600_000;
+/// The longest deadline, ten years in seconds: a time that every reader of the status can still read.
+const DEADLINE_MAX_SECONDS: i64 = 315_360_000;
+
+/// How far a plan got.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Advance {
+    /// The plan is Complete or Failed now, or it was over before.
+    Ended,
+    /// A task has to wait.
+    Waiting {
+        /// When to look again if no event comes first; `None`: an event will come.
+        recheck_after: Option<Duration>,
+    },
+    /// A task is done that must not be run again once a later one has acted: persist the plan, then call
+    /// again.
+    Checkpoint,
+    /// What a completed task established no longer holds; the plan is Superseded now.
+    Invalidated {
+        /// A word in camel case, for history.
+        reason: String,
+        /// What was found, in a sentence.
+        message: String,
+    },
+}
+
+/// Runs an active plan's tasks, from the first that is not over, until one has to wait, must be persisted,
+/// or the plan ends. A plan that is not active is left as it is, and so is one whose current task failed in
+/// passing and backs off: events come at any time, and must not turn a backoff into a hot loop.
+///
+/// `default_deadline_seconds` is after how long a task that does not say so itself counts as stalled; a
+/// change of it counts at once.
+pub async fn advance(
+    plan: &mut Plan,
+    registry: &Registry,
+    env: &Env,
+    now: DateTime<Utc>,
+    default_deadline_seconds: i64,
+) -> Advance {
+    if !plan.is_active() {
+        return Advance::Ended;
+    }
+    if let Err(why) = check_shape(plan) {
+        return end_failed(plan, now, &why);
+    }
+    if let Some(left) = backing_off(plan, now) {
+        return Advance::Waiting { recheck_after: Some(left) };
+    }
+    for index in 0..plan.tasks.len() {
+        if plan.tasks[index].state.is_over() {
+            continue;
+        }
+        match step(plan, index, registry, env, now, default_deadline_seconds).await {
+            Step::Next => {}
+            Step::Persist if plan.current().is_none() => {}
+            Step::Persist => return Advance::Checkpoint,
+            Step::Stop(how) => return how,
+        }
+    }
+    plan.state = PlanState::Complete;
+    plan.finished_at = Some(now);
+    tracing::debug!(plan = plan.id, recipe = plan.recipe, "plan complete");
+    Advance::Ended
+}
+
+enum Step {
+    Next,
+    Persist,
+    Stop(Advance),
+}
+
+async fn step(
+    plan: &mut Plan,
+    index: usize,
+    registry: &Registry,
+    env: &Env,
+    now: DateTime<Utc>,
+    default_deadline_seconds: i64,
+) -> Step {
+    let task = match registry.resolve(&plan.tasks[index]) {
+        Ok(task) => task,
+        Err(why) => return Step::Stop(end_task_failed(plan, index, now, &why.to_string())),
+    };
+    plan.retry_at = None;
+    begin(&mut plan.tasks[index], now, task.deadline_seconds().unwrap_or(default_deadline_seconds));
+    let answer = task.run(&TaskContext::new(env, now, plan, &plan.tasks[index])).await;
+    let record = &mut plan.tasks[index];
+    match answer {
+        Ok(Outcome::Done) => {
+            record.state = TaskState::Complete;
+            record.finished_at = Some(now);
+            record.message.clear();
+            tracing::debug!(task = record.id, type_ = record.type_, "task complete");
+            if task.replayable() { Step::Next } else { Step::Persist }
+        }
+        Ok(Outcome::Waiting { message, recheck_after }) => {
+            // The task got through: the next failure in passing is the first of a new row.
+            record.attempts = 0;
+            say(record, &message);
+            Step::Stop(Advance::Waiting { recheck_after })
+        }
+        Ok(Outcome::Invalidated { reason, message }) => {
+            say(record, &message);
+            plan.state = PlanState::Superseded;
+            plan.finished_at = Some(now);
+            Step::Stop(Advance::Invalidated { reason, message: cut(&message, MAX_MESSAGE_BYTES) })
+        }
+        Err(TaskError::Terminal { message }) => Step::Stop(end_task_failed(plan, index, now, &message)),
+        Err(TaskError::Transient { message, retry_after }) => {
+            record.attempts = record.attempts.saturating_add(1);
+            say(record, &message);
+            let asked = retry_after.unwrap_or_default().min(Duration::from_millis(RETRY_AFTER_MAX_MS));
+            let wait = backoff(&record.id, record.attempts).max(asked);
+            plan.retry_at = now.checked_add_signed(TimeDelta::milliseconds(wait.as_millis() as i64));
+            Step::Stop(Advance::Waiting { recheck_after: Some(wait) })
+        }
+    }
+}
+
+/// How long to wait after so many failures in a row, the first being 1: from 0.5 s, doubling, below 60 s.
+/// Spread by jitter, which is drawn from the key, so that a run can be replayed.
+#[must_use]
+pub fn backoff(key: &str, attempts: u32) -> Duration {
+    let doublings = attempts.saturating_sub(1).min(16);
+    let least = (BACKOFF_MIN_MS << doublings).min(BACKOFF_MAX_MS / 2);
+    Duration::from_millis(least + jitter(key, attempts, least))
+}
+
+/// The current task of an active plan, if it is past its deadline.
+#[must_use]
+pub fn stalled(plan: &Plan, now: DateTime<Utc>) -> Option<&TaskRecord> {
+    let task = plan.current_task().filter(|_| plan.is_active())?;
+    task.deadline.is_some_and(|deadline| deadline <= now).then_some(task)
+}
+
+/// When the current task of an active plan counts as stalled. This may be in the past.
+#[must_use]
+pub fn next_deadline(plan: &Plan) -> Option<DateTime<Utc>> {
+    plan.current_task().filter(|_| plan.is_active())?.deadline
+}
+
+/// A plan is only carried out if it is one that this engine could have written: what it finds elsewhere
+/// (cut short, put together by hand) would let it act out of order or succeed over nothing.
+fn check_shape(plan: &Plan) -> Result<(), String> {
+    if plan.tasks.is_empty() {
+        return Err(format!("plan {} has no tasks: there is nothing that it could have done", plan.id));
+    }
+    let current = plan.current().unwrap_or(plan.tasks.len());
+    for (index, task) in plan.tasks.iter().enumerate() {
+        if task.id != task_id(&plan.id, index) {
+            return Err(format!("task {:?} at index {index} does not belong to plan {}", task.id, plan.id));
+        }
+        let in_order = match task.state {
+            TaskState::Complete => index < current,
+            TaskState::Running => index == current,
+            TaskState::Pending | TaskState::Skipped => true,
+            TaskState::Failed => false,
+        };
+        if !in_order {
+            return Err(format!("task {} is {:?}, out of its turn in an active plan", task.id, task.state));
+        }
+    }
+    Ok(())
+}
+
+/// How much of the current task's backoff is left. More than there can ever be was written by a clock that
+/// has since been set back, and does not count.
+fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
+    let left = (plan.retry_at? - now).to_std().ok()?;
+    (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)
+}
+
+fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: i64) {
+    record.state = TaskState::Running;
+    // A start in the future was written by a clock that has since been set back; the deadline would be
+    // late by as much.
+    let start = record.started_at.map_or(now, |start| start.min(now));
+    record.started_at = Some(start);
+    let allowed = TimeDelta::seconds(deadline_seconds.clamp(0, DEADLINE_MAX_SECONDS));
+    record.deadline = start.checked_add_signed(allowed);
+}
+
+fn say(record: &mut TaskRecord, message: &str) {
+    record.message = cut(message, MAX_MESSAGE_BYTES);
+}
+
+fn end_task_failed(plan: &mut Plan, index: usize, now: DateTime<Utc>, why: &str) -> Advance {
+    plan.retry_at = None;
+    let record = &mut plan.tasks[index];
+    record.state = TaskState::Failed;
+    record.finished_at = Some(now);
+    say(record, why);
+    let failure = format!("task {} ({}) failed: {why}", record.type_, record.id);
+    end_failed(plan, now, &failure)
+}
+
+fn end_failed(plan: &mut Plan, now: DateTime<Utc>, why: &str) -> Advance {
+    plan.state = PlanState::Failed;
+    plan.finished_at = Some(now);
+    plan.failure = cut(why, MAX_FAILURE_BYTES);
+    tracing::debug!(plan = plan.id, recipe = plan.recipe, failure = plan.failure, "plan failed");
+    Advance::Ended
+}

@@ -1,0 +1,36 @@
+//! The IDs of plans and tasks, and the deterministic jitter that is drawn from them.
+
+use chrono::SecondsFormat;
+use sha2::{Digest, Sha256};
+
+use super::recipe::PlanSeed;
+
+/// A plan's ID: 10 hex digits, of everything that tells one plan of an object from another.
+pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> String {
+    let start = seed.now.to_rfc3339_opts(SecondsFormat::Micros, true);
+    let attempt = seed.attempt.to_string();
+    let digest = digest(&[seed.uid, recipe, seed.target_hash, &start, &attempt, seed.disambiguator]);
+    format!("{:010x}", digest >> 24)
+}
+
+/// A task's ID: the plan's, `-`, and the task's index.
+#[must_use]
+pub fn task_id(plan_id: &str, index: usize) -> String {
+    format!("{plan_id}-{index}")
+}
+
+/// A number below `bound` that looks random and is always the same for the same key and turn.
+pub(super) fn jitter(key: &str, turn: u32, bound: u64) -> u64 {
+    digest(&[key, &turn.to_string()]).checked_rem(bound).unwrap_or(0)
+}
+
+/// The first 64 bits of the SHA-256 of some fields, each led by its length: no two lists of fields are
+/// hashed as the same bytes.
+fn digest(fields: &[&str]) -> u64 {
+    let mut hasher = Sha256::new();
+    for field in fields {
+        hasher.update((field.len() as u64).to_be_bytes());
+        hasher.update(field);
+    }
+    hasher.finalize().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}

@@ -1,0 +1,9 @@
+//! The engine's laws, as tests over task types that exist only here.
+
+mod control;
+mod crash;
+mod env;
+mod executor;
+mod foreign;
+mod registry;
+mod tasks;

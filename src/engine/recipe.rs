@@ -1,0 +1,150 @@
+//! A plan's shape as data: which tasks, in which order, with which params.
+
+use chrono::{DateTime, SubsecRound, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::id::{plan_id, task_id};
+use super::plan::{Plan, PlanState, TaskRecord, TaskState};
+use super::registry::{Registry, ResolveError};
+
+/// The most tasks that a recipe may have: a plan lives in an object's status, which is bounded.
+pub const MAX_TASKS: usize = 32;
+
+/// A named list of steps.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Its name, in camel case: what a plan's `recipe` says.
+    pub name: String,
+    /// Its steps, first to last.
+    pub tasks: Vec<Step>,
+}
+
+/// One step of a recipe.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// The task's type, in kebab case.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The task's fields.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub params: Map<String, Value>,
+}
+
+/// What tells one plan of an object from another.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanSeed<'a> {
+    /// The UID of the object that the plan changes.
+    pub uid: &'a str,
+    /// What the plan goes to.
+    pub target_hash: &'a str,
+    /// The time now.
+    pub now: DateTime<Utc>,
+    /// How many plans to this target failed before this one.
+    pub attempt: u32,
+    /// What tells this plan from one that was made at the same instant: the ID of the plan before it, or
+    /// nothing where there was none. A clock may stand still while a target changes and changes back.
+    pub disambiguator: &'a str,
+}
+
+/// Why a recipe is of no use.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RecipeError {
+    /// Its text is no recipe.
+    #[error("the recipe cannot be read: {0}")]
+    Unreadable(String),
+    /// It has no name.
+    #[error("a recipe has no name: give it one")]
+    Nameless,
+    /// It has no tasks: a plan of it would succeed over nothing.
+    #[error("recipe {0} has no tasks: give it at least one")]
+    Empty(String),
+    /// It has too many tasks for an object's status.
+    #[error("recipe {name} has {count} tasks: at most {MAX_TASKS} are allowed")]
+    TooLong {
+        /// The recipe.
+        name: String,
+        /// How many tasks it has.
+        count: usize,
+    },
+    /// One of its steps cannot be run.
+    #[error("recipe {name}: {source}")]
+    Step {
+        /// The recipe.
+        name: String,
+        /// What is wrong with the step.
+        source: ResolveError,
+    },
+    /// There is no recipe of this name.
+    #[error("there is no recipe {name}; there are: {}", known.join(", "))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+}
+
+impl Recipe {
+    /// Reads a recipe from YAML.
+    pub fn parse(yaml: &str) -> Result<Self, RecipeError> {
+        let recipe: Self =
+            serde_saphyr::from_str(yaml).map_err(|e| RecipeError::Unreadable(e.to_string()))?;
+        recipe.check_shape()?;
+        Ok(recipe)
+    }
+
+    /// Whether a plan of it could be run: it has tasks, and each is of a known type with readable params.
+    pub fn check(&self, registry: &Registry) -> Result<(), RecipeError> {
+        self.check_shape()?;
+        for (index, step) in self.tasks.iter().enumerate() {
+            let id = format!("at index {index}");
+            registry
+                .resolve_parts(&id, &step.type_, &Value::Object(step.params.clone()))
+                .map_err(|source| RecipeError::Step { name: self.name.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    /// A new plan of this recipe. Nothing of it has been done.
+    #[must_use]
+    pub fn plan(&self, seed: PlanSeed<'_>) -> Plan {
+        let id = plan_id(&self.name, &seed);
+        let tasks = self.tasks.iter().enumerate().map(|(index, step)| TaskRecord {
+            id: task_id(&id, index),
+            type_: step.type_.clone(),
+            params: Value::Object(step.params.clone()),
+            state: TaskState::Pending,
+            attempts: 0,
+            started_at: None,
+            finished_at: None,
+            deadline: None,
+            message: String::new(),
+        });
+        Plan {
+            recipe: self.name.clone(),
+            target_hash: seed.target_hash.to_owned(),
+            state: PlanState::Active,
+            started_at: seed.now.trunc_subsecs(6),
+            finished_at: None,
+            attempt: seed.attempt,
+            retry_at: None,
+            tasks: tasks.collect(),
+            failure: String::new(),
+            id,
+        }
+    }
+
+    fn check_shape(&self) -> Result<(), RecipeError> {
+        if self.name.is_empty() {
+            return Err(RecipeError::Nameless);
+        }
+        match self.tasks.len() {
+            0 => Err(RecipeError::Empty(self.name.clone())),
+            count if count > MAX_TASKS => Err(RecipeError::TooLong { name: self.name.clone(), count }),
+            _ => Ok(()),
+        }
+    }
+}

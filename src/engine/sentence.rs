@@ -1,0 +1,25 @@
+//! The bounds of what is said in a status. Sentences come from API servers, kubelets and sidecars, and
+//! may be of any length; an object's status may not.
+
+/// The longest message of a task, in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 1_024;
+
+/// The longest failure of a plan, in bytes.
+pub const MAX_FAILURE_BYTES: usize = 2_048;
+
+const ELLIPSIS: char = '…';
+
+/// The text, cut between two characters so that it has at most `max_bytes` bytes; where something was
+/// left out it ends in an ellipsis (if that fits).
+#[must_use]
+pub fn cut(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
+        return text.to_owned();
+    }
+    let Some(room) = max_bytes.checked_sub(ELLIPSIS.len_utf8()) else {
+        return String::new();
+    };
+    let mut short = text[..text.floor_char_boundary(room)].to_owned();
+    short.push(ELLIPSIS);
+    short
+}

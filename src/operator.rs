@@ -1,0 +1,365 @@
+//! Builds the controllers and runs them: the front door for programs that embed Windlass.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use windlass::operator::Operator;
+//!
+//! let client = kube::Client::try_default().await?;
+//! Operator::new(client).run(std::future::pending()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt, StreamExt, stream};
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::reflector::{ObjectRef, store::Writer};
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use crate::clock::{SharedClock, SystemClock, monotonic};
+use crate::cluster::watch::Scope;
+use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
+use crate::controller::metrics::Metrics;
+use crate::controller::{Context, Next, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
+use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
+use crate::render::RenderOptions;
+use crate::sidecar::{HttpSidecar, SidecarClient};
+
+mod triggers;
+
+/// How many objects are reconciled at the same time, unless told otherwise.
+pub const DEFAULT_CONCURRENCY: u16 = 32;
+/// How long after a conflict an object is looked at again, if its change has not been seen by then.
+const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+
+/// Why the operator does not start.
+#[derive(Debug, Error)]
+pub enum OperatorError {
+    /// A recipe does not fit the task types of this program.
+    #[error("{0}")]
+    Recipe(#[from] RecipeError),
+    /// The HTTP client for sidecars could not be made.
+    #[error("{0}")]
+    Sidecars(String),
+}
+
+/// The operator: controllers for fleets and nodes.
+pub struct Operator {
+    client: Client,
+    namespaces: Vec<String>,
+    concurrency: u16,
+    recipes: Vec<Recipe>,
+    env: Env,
+    options: RenderOptions,
+    clock: SharedClock,
+    sidecars: Option<Arc<dyn SidecarClient>>,
+    instance: String,
+    health: Health,
+}
+
+/// What the operator tells of itself while it runs.
+#[derive(Clone, Default)]
+pub struct Health {
+    /// What it counts.
+    pub metrics: Metrics,
+    ready: Arc<AtomicBool>,
+}
+
+impl Health {
+    /// Whether every cache has its first list.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+}
+
+impl Operator {
+    /// An operator that works through this client, in all namespaces.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            namespaces: Vec::new(),
+            concurrency: DEFAULT_CONCURRENCY,
+            recipes: Vec::new(),
+            env: Env::new(),
+            options: RenderOptions::default(),
+            clock: Arc::new(SystemClock),
+            sidecars: None,
+            instance: "windlass".to_owned(),
+            health: Health::default(),
+        }
+    }
+
+    /// Works in these namespaces only; none means all.
+    #[must_use]
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = String>) -> Self {
+        self.namespaces = namespaces.into_iter().collect();
+        self.namespaces.sort();
+        self.namespaces.dedup();
+        self
+    }
+
+    /// How many objects of a kind are reconciled at the same time, in each namespace that is watched apart.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: u16) -> Self {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Adds a recipe, or takes the place of the built-in one of its name.
+    #[must_use]
+    pub fn recipe(mut self, recipe: Recipe) -> Self {
+        self.recipes.push(recipe);
+        self
+    }
+
+    /// Hands a value to tasks, which find it by its type in their environment.
+    #[must_use]
+    pub fn provide<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        self.env = self.env.with(value);
+        self
+    }
+
+    /// Adds an annotation to every pod; it is part of what a node should run.
+    #[must_use]
+    pub fn pod_annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.pod_annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// Reads the time from this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Asks sidecars through this client.
+    #[must_use]
+    pub fn sidecars(mut self, sidecars: Arc<dyn SidecarClient>) -> Self {
+        self.sidecars = Some(sidecars);
+        self
+    }
+
+    /// The name of this replica, for events.
+    #[must_use]
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = instance.into();
+        self
+    }
+
+    /// What the operator will tell of itself while it runs.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// Runs until `shutdown` resolves; what is being reconciled then is finished first.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), OperatorError> {
+        let recipes = self.recipes.iter().cloned();
+        let registry = recipes.fold(Registry::builtin_recipes()?, Registry::with_recipe);
+        registry.check_all()?;
+        let sidecars: Arc<dyn SidecarClient> = match &self.sidecars {
+            Some(sidecars) => sidecars.clone(),
+            None => {
+                Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT).map_err(OperatorError::Sidecars)?)
+            }
+        };
+        let registry = Arc::new(registry);
+        let shutdown = shutdown.boxed().shared();
+        let scopes = if self.namespaces.is_empty() {
+            vec![Scope::All]
+        } else {
+            self.namespaces.iter().cloned().map(Scope::Namespace).collect()
+        };
+        let mut helpers = JoinSet::new();
+        let mut running = Vec::new();
+        for scope in scopes {
+            let view = View::shared();
+            let memory = Arc::new(Memory::default());
+            let cluster: Arc<dyn Cluster> = Arc::new(KubeCluster::new(self.client.clone(), view.clone()));
+            let (events, send) =
+                Events::new(cluster.clone(), memory.clone(), self.clock.clone(), &self.instance);
+            helpers.spawn(send);
+            let context = Context {
+                view,
+                cluster,
+                memory,
+                registry: registry.clone(),
+                env: self.env.clone(),
+                options: Arc::new(self.options.clone()),
+                sidecars: sidecars.clone(),
+                clock: self.clock.clone(),
+                events,
+            };
+            running.push(self.run_scope(&scope, context, &mut helpers, shutdown.clone()));
+        }
+        join_all(running).await;
+        helpers.shutdown().await;
+        Ok(())
+    }
+
+    fn run_scope(
+        &self,
+        scope: &Scope,
+        context: Context,
+        helpers: &mut JoinSet<()>,
+        shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let context = Arc::new(context);
+        let fleets = Lane::new(Kind::NodeDeployment);
+        let nodes = Lane::new(Kind::StatefulNode);
+        triggers::start(
+            &self.client,
+            scope,
+            &context.view,
+            (fleets.names, fleets.tell),
+            (nodes.names, nodes.tell),
+            helpers,
+        );
+        let (health, concurrency) = (self.health.clone(), self.concurrency);
+        let scope = format!("{scope:?}");
+        async move {
+            let listed = async {
+                while !context.view.is_ready() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::select! {
+                () = listed => {}
+                () = shutdown.clone() => return,
+            }
+            health.ready.store(true, Ordering::Relaxed);
+            info!(scope, "the caches are filled; reconciling begins");
+            let fleets = control(
+                Kind::NodeDeployment,
+                fleets.reader,
+                fleets.told,
+                &context,
+                &health,
+                concurrency,
+                shutdown.clone(),
+            );
+            let nodes = control(
+                Kind::StatefulNode,
+                nodes.reader,
+                nodes.told,
+                &context,
+                &health,
+                concurrency,
+                shutdown,
+            );
+            tokio::join!(fleets, nodes);
+        }
+        .boxed()
+    }
+}
+
+/// What leads to a controller: the names of its objects, and the objects that something happened to.
+struct Lane {
+    names: Writer<DynamicObject>,
+    reader: kube::runtime::reflector::Store<DynamicObject>,
+    tell: mpsc::UnboundedSender<Key>,
+    told: mpsc::UnboundedReceiver<Key>,
+}
+
+impl Lane {
+    fn new(kind: Kind) -> Self {
+        let names = Writer::new(kind.resource());
+        let (tell, told) = mpsc::unbounded_channel();
+        Self { reader: names.as_reader(), names, tell, told }
+    }
+}
+
+struct Reconciler {
+    kind: Kind,
+    context: Arc<Context>,
+    health: Health,
+}
+
+async fn control(
+    kind: Kind,
+    reader: kube::runtime::reflector::Store<DynamicObject>,
+    told: mpsc::UnboundedReceiver<Key>,
+    context: &Arc<Context>,
+    health: &Health,
+    concurrency: u16,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let resource = kind.resource();
+    let told = stream::unfold(told, |mut told| async { told.recv().await.map(|key| (key, told)) });
+    let references = {
+        let resource = resource.clone();
+        told.map(move |key| ObjectRef::new_with(&key.name, resource.clone()).within(&key.namespace))
+    };
+    let reconciler = Arc::new(Reconciler { kind, context: context.clone(), health: health.clone() });
+    Controller::for_stream_with(stream::pending(), reader, resource)
+        .with_config(Config::default().concurrency(concurrency))
+        .reconcile_on(references)
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, on_error, reconciler)
+        .for_each(|result| async move {
+            if let Err(error) = result {
+                // An object that went between its trigger and its turn.
+                debug!(%error, "a reconcile did not take place");
+            }
+        })
+        .await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    reconciler: Arc<Reconciler>,
+) -> Result<Action, ReconcileError> {
+    let key = key_of(&object);
+    let began = monotonic();
+    let result = match reconciler.kind {
+        Kind::NodeDeployment => reconcile_fleet(&reconciler.context, &key).await,
+        _ => reconcile_node(&reconciler.context, &key).await,
+    };
+    let outcome = match &result {
+        Ok(_) => "done",
+        Err(error) if error.is_conflict() => "conflict",
+        Err(error) => error.step(),
+    };
+    reconciler.health.metrics.reconciled(reconciler.kind.name(), outcome, monotonic().duration_since(began));
+    result.map(|next: Next| {
+        reconciler.context.memory.failures.take(&failure_key(reconciler.kind, &key));
+        Action::requeue(next.delay(&key.name))
+    })
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "kube's controller hands them over by value")]
+fn on_error(object: Arc<DynamicObject>, error: &ReconcileError, reconciler: Arc<Reconciler>) -> Action {
+    if error.is_conflict() {
+        return Action::requeue(AFTER_CONFLICT);
+    }
+    let key = key_of(&object);
+    let failures = &reconciler.context.memory.failures;
+    let id = failure_key(reconciler.kind, &key);
+    let count = failures.get(&id).unwrap_or_default().saturating_add(1);
+    failures.put(id.clone(), count);
+    warn!(kind = reconciler.kind.name(), %key, %error, count, "a reconcile failed and is tried again");
+    let wait = backoff(&id, count);
+    Action::requeue(error.retry_after().map_or(wait, |asked| asked.max(wait)))
+}
+
+fn failure_key(kind: Kind, key: &Key) -> String {
+    format!("{} {key}", kind.name())
+}
+
+fn key_of(object: &DynamicObject) -> Key {
+    let meta = &object.metadata;
+    Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}

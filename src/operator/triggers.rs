@@ -1,0 +1,156 @@
+//! Which objects a change is about: watches feed the caches, and each change is told to the controllers
+//! of the objects that it concerns.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream::BoxStream};
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::runtime::reflector::store::Writer;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER};
+use crate::cluster::watch::{Scope, watch};
+use crate::cluster::{Key, Kind, View};
+
+type Lane = (Writer<DynamicObject>, UnboundedSender<Key>);
+
+/// Starts a watch of each kind.
+pub fn start(
+    client: &Client,
+    scope: &Scope,
+    view: &Arc<View>,
+    fleets: Lane,
+    nodes: Lane,
+    helpers: &mut JoinSet<()>,
+) {
+    let managed = format!("{LABEL_MANAGED_BY}={MANAGER}");
+    let of_fleets = format!("{LABEL_DEPLOYMENT},!{LABEL_NODE}");
+    let (fleet_names, fleets) = fleets;
+    let (node_names, nodes) = nodes;
+    let tell = Tell { view: view.clone(), fleets, nodes };
+    let api = |kind| scope.api(client, kind);
+    let v = || view.clone();
+    let streams: [(Kind, BoxStream<'static, DynamicObject>); 7] = [
+        (
+            Kind::NodeDeployment,
+            watch(
+                api(Kind::NodeDeployment),
+                None,
+                Kind::NodeDeployment,
+                v(),
+                |v| &v.fleets,
+                Some(fleet_names),
+            ),
+        ),
+        (
+            Kind::StatefulNode,
+            watch(api(Kind::StatefulNode), None, Kind::StatefulNode, v(), |v| &v.nodes, Some(node_names)),
+        ),
+        (
+            Kind::StatefulSet,
+            watch(api(Kind::StatefulSet), Some(&managed), Kind::StatefulSet, v(), |v| &v.sets, None),
+        ),
+        (Kind::Service, watch(api(Kind::Service), Some(&managed), Kind::Service, v(), |v| &v.services, None)),
+        (Kind::Pod, watch(api(Kind::Pod), Some(LABEL_NODE), Kind::Pod, v(), |v| &v.pods, None)),
+        (
+            Kind::PersistentVolumeClaim,
+            watch(
+                api(Kind::PersistentVolumeClaim),
+                Some(LABEL_NODE),
+                Kind::PersistentVolumeClaim,
+                v(),
+                |v| &v.claims,
+                None,
+            ),
+        ),
+        (
+            Kind::ControllerRevision,
+            watch(
+                api(Kind::ControllerRevision),
+                Some(&of_fleets),
+                Kind::ControllerRevision,
+                v(),
+                |v| &v.revisions,
+                None,
+            ),
+        ),
+    ];
+    for (kind, mut stream) in streams {
+        let tell = tell.clone();
+        helpers.spawn(async move {
+            while let Some(object) = stream.next().await {
+                tell.about(kind, &object);
+            }
+        });
+    }
+}
+
+#[derive(Clone)]
+struct Tell {
+    view: Arc<View>,
+    fleets: UnboundedSender<Key>,
+    nodes: UnboundedSender<Key>,
+}
+
+impl Tell {
+    fn about(&self, kind: Kind, object: &DynamicObject) {
+        let meta = &object.metadata;
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        let name = meta.name.clone().unwrap_or_default();
+        let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+        let owner = |kind: &str| {
+            let owners = meta.owner_references.as_deref().unwrap_or_default();
+            owners.iter().find(|o| o.kind == kind).map(|o| o.name.clone())
+        };
+        let fleet = || owner(Kind::NodeDeployment.name()).or_else(|| label(LABEL_DEPLOYMENT));
+        match kind {
+            Kind::NodeDeployment => self.fleet(&namespace, name),
+            Kind::StatefulNode => {
+                match fleet() {
+                    Some(fleet) => self.fleet(&namespace, fleet),
+                    // Its labels are not known, or somebody took them: any fleet here may miss it.
+                    None => self.every_fleet(&namespace),
+                }
+                self.node(&namespace, name);
+            }
+            Kind::StatefulSet => self.node(&namespace, name),
+            Kind::Service => {
+                self.fleet(&namespace, name.clone());
+                self.node(&namespace, name);
+            }
+            Kind::Pod => {
+                let node = label(LABEL_NODE).or_else(|| name.strip_suffix("-0").map(str::to_owned));
+                self.node(&namespace, node.unwrap_or_default());
+            }
+            Kind::PersistentVolumeClaim => self.node(&namespace, label(LABEL_NODE).unwrap_or_default()),
+            Kind::ControllerRevision => match fleet() {
+                Some(fleet) => self.fleet(&namespace, fleet),
+                None => self.every_fleet(&namespace),
+            },
+            Kind::Event => {}
+        }
+    }
+
+    fn fleet(&self, namespace: &str, name: String) {
+        let key = Key::new(namespace, name);
+        if self.view.fleets.get(&key).is_some() {
+            // The receiver is gone only when the operator stops.
+            let _ = self.fleets.send(key);
+        }
+    }
+
+    fn every_fleet(&self, namespace: &str) {
+        for fleet in self.view.fleets.list(namespace, |_| true) {
+            let _ = self.fleets.send(fleet.meta.key());
+        }
+    }
+
+    fn node(&self, namespace: &str, name: String) {
+        let key = Key::new(namespace, name);
+        if self.view.nodes.get(&key).is_some() {
+            let _ = self.nodes.send(key);
+        }
+    }
+}

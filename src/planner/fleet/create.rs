@@ -1,0 +1,25 @@
+//! At which revision a missing node is created.
+
+use super::facts::{FleetFacts, Scope};
+
+/// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that
+/// of the active plan, if there is one.
+#[must_use]
+pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<&'a Scope>) -> &'a str {
+    let current = &facts.last_completed;
+    let target = match scope {
+        Some(Scope::Target(target)) => target,
+        Some(Scope::Own) | None => facts.steady_revision(),
+    };
+    // A fleet that has no current revision yet has nothing else to offer; one that fills again from
+    // nothing has no node that an untried target could take down.
+    if current.is_empty() || current == target || facts.scaled_to_zero {
+        return target;
+    }
+    if ordinal < facts.held_below() || facts.paused {
+        return current;
+    }
+    let shaky =
+        facts.children.iter().filter(|c| c.is_in_flight() || c.failed || !c.ever_ready).count() as i32;
+    if shaky < facts.max_unavailable { target } else { current }
+}

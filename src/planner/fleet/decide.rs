@@ -1,0 +1,182 @@
+//! Whether a rollout starts, is superseded, is aborted or taken back.
+
+use super::facts::{ChildFacts, FleetFacts, Scope};
+use crate::engine::Plan;
+
+/// Why a rollout was started: a reason of the condition RolloutInProgress.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cause {
+    /// The template changed.
+    TemplateChanged,
+    /// This version of Windlass renders another template.
+    OperatorDrift,
+    /// A node or its StatefulSet was changed by hand.
+    ChildDrift,
+    /// A restart was asked for.
+    RestartRequested,
+    /// A rejected target is tried again.
+    RetryRequested,
+    /// A new target took the place of another in the middle of a rollout.
+    Superseded,
+}
+
+impl Cause {
+    /// The word in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TemplateChanged => "TemplateChanged",
+            Self::OperatorDrift => "OperatorDrift",
+            Self::ChildDrift => "ChildDrift",
+            Self::RestartRequested => "RestartRequested",
+            Self::RetryRequested => "RetryRequested",
+            Self::Superseded => "Superseded",
+        }
+    }
+}
+
+/// A rollout to be started.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Start {
+    /// Where it goes.
+    pub scope: Scope,
+    /// The rollout hash that its plan names.
+    pub target: String,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What is to be done about a fleet's plan.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FleetDecision {
+    /// Go on with the plan that there is, if there is one.
+    Keep,
+    /// Start a rollout.
+    Start(Start),
+    /// End the active plan as Superseded and start another in the same write.
+    Supersede(Start),
+    /// End the active plan as Aborted, and reject its target.
+    Abort,
+    /// End the active plan as RolledBack, reject its target and start the way back in the same write.
+    RollBack(Start),
+    /// End the active plan as Superseded: no node is wanted any more.
+    ScaledToZero,
+}
+
+/// Decides. `plan` is the persisted plan where it is active, `scope` where it goes, `stalled` whether its
+/// clock has run out.
+#[must_use]
+pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: bool) -> FleetDecision {
+    if facts.terminating {
+        return FleetDecision::Keep;
+    }
+    match plan.filter(|p| p.is_active()) {
+        Some(plan) => during(facts, plan, scope, stalled),
+        None if facts.replicas == 0 => FleetDecision::Keep,
+        None => idle(facts),
+    }
+}
+
+fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> FleetDecision {
+    if !facts.abort.is_empty() && facts.abort == plan.id {
+        return FleetDecision::Abort;
+    }
+    if facts.replicas == 0 {
+        return FleetDecision::ScaledToZero;
+    }
+    let goal = facts.goal();
+    let moved = match scope {
+        Scope::Target(target) => target != goal,
+        // What drifted is put right first only as long as nothing else is wanted.
+        Scope::Own => {
+            facts.rejected.is_none() && goal != facts.last_completed && !facts.last_completed.is_empty()
+        }
+    };
+    if moved && facts.invalid.is_none() {
+        return FleetDecision::Supersede(to(goal, Cause::Superseded));
+    }
+    if facts.restart_request.is_some() {
+        let start =
+            Start { scope: scope.clone(), target: plan.target_hash.clone(), cause: Cause::RestartRequested };
+        return FleetDecision::Supersede(start);
+    }
+    if stalled
+        && facts.on_stall == crate::api::OnStall::Rollback
+        && facts.rejected.is_none()
+        && !facts.last_completed.is_empty()
+        && plan.target_hash != facts.last_completed
+        && matches!(scope, Scope::Target(_))
+    {
+        return FleetDecision::RollBack(to(&facts.last_completed, Cause::Superseded));
+    }
+    FleetDecision::Keep
+}
+
+fn idle(facts: &FleetFacts) -> FleetDecision {
+    if let Some(rejected) = &facts.rejected {
+        if !facts.retry.is_empty() && facts.retry == rejected.plan_id && facts.invalid.is_none() {
+            return FleetDecision::Start(to(&facts.requested, Cause::RetryRequested));
+        }
+        if facts.restart_request.is_some() {
+            return own(facts, Cause::RestartRequested);
+        }
+        // A drift whose repair was aborted is not taken up again by itself.
+        if rejected.hash == facts.last_completed {
+            return FleetDecision::Keep;
+        }
+        return drift(facts);
+    }
+    if facts.invalid.is_some() {
+        return drift(facts);
+    }
+    let goal = facts.goal();
+    let other = facts.wanted().any(|c| facts.is_known(&c.held) && c.held != goal);
+    // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
+    // complete when that is observed.
+    let filling = facts.last_completed.is_empty() || facts.scaled_to_zero;
+    if other || (goal != facts.last_completed && !filling) {
+        return FleetDecision::Start(to(goal, Cause::TemplateChanged));
+    }
+    if facts.restart_request.is_some() {
+        return FleetDecision::Start(to(goal, Cause::RestartRequested));
+    }
+    drift(facts)
+}
+
+fn drift(facts: &FleetFacts) -> FleetDecision {
+    if facts.paused {
+        return FleetDecision::Keep;
+    }
+    match facts.wanted().filter(|c| !c.terminating).find_map(|c| drift_of(facts, c)) {
+        Some(cause) => own(facts, cause),
+        None => FleetDecision::Keep,
+    }
+}
+
+/// Why a node that no rollout is about is not at what it is to be, if so.
+fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
+    let scope = Scope::Own;
+    if facts.is_granted(child, &scope) {
+        return None;
+    }
+    // What it is to run cannot be told, so neither can whether it drifted.
+    facts.target_for(child, &scope)?;
+    if !facts.is_known(&child.held) || child.is_drifted() {
+        return Some(Cause::ChildDrift);
+    }
+    let before_restart = facts.rendering(&child.held, &facts.restarted_at);
+    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| r.hash == child.granted) {
+        return Some(Cause::RestartRequested);
+    }
+    let was_granted_by_us =
+        !child.granted.is_empty() && (child.granted == child.running || child.running.is_empty());
+    Some(if was_granted_by_us { Cause::OperatorDrift } else { Cause::ChildDrift })
+}
+
+fn to(target: &str, cause: Cause) -> Start {
+    Start { scope: Scope::Target(target.to_owned()), target: target.to_owned(), cause }
+}
+
+fn own(facts: &FleetFacts, cause: Cause) -> FleetDecision {
+    FleetDecision::Start(Start { scope: Scope::Own, target: facts.steady_revision().to_owned(), cause })
+}

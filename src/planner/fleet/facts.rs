@@ -1,0 +1,276 @@
+//! What is known of a fleet and its nodes, in the words of BEHAVIOUR §4.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use crate::api::{OnStall, Problem, Rejected};
+
+/// One existing node of a fleet, as it was observed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ChildFacts {
+    /// Its name.
+    pub name: String,
+    /// Its ordinal.
+    pub ordinal: i32,
+    /// Whether its ordinal is beyond `replicas`: it is being scaled away.
+    pub surplus: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether its status is behind its generation.
+    pub behind: bool,
+    /// The rollout hash of the revision that its spec holds; empty where the spec cannot be read.
+    pub held: String,
+    /// `spec.grantedHash`.
+    pub granted: String,
+    /// `spec.grantID`.
+    pub grant_id: String,
+    /// `status.spentGrantID`.
+    pub spent_id: String,
+    /// The latest restart that it obeys (RFC 3339); empty for none.
+    pub restart: String,
+    /// `status.podTemplateHash`: what its pod was observed to run.
+    pub running: String,
+    /// `status.currentImage`.
+    pub running_image: String,
+    /// Whether a NodeUpdate or RestartNode plan of its own is active.
+    pub rolling: bool,
+    /// Whether it is Ready.
+    pub ready: bool,
+    /// Since when.
+    pub ready_since: Option<DateTime<Utc>>,
+    /// Whether it has been Ready for `minReadySeconds`.
+    pub available: bool,
+    /// Whether it was ever Ready.
+    pub ever_ready: bool,
+    /// Whether its phase is Failed.
+    pub failed: bool,
+    /// Whether its sidecar cannot be reached.
+    pub unreachable: bool,
+    /// Why it does not serve.
+    pub problem: Option<Problem>,
+}
+
+impl ChildFacts {
+    /// Whether its grant was converged to.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.grant_id == self.spent_id
+    }
+
+    /// Serving, not in flight, and in need of a new grant.
+    #[must_use]
+    pub fn is_drifted(&self) -> bool {
+        self.available
+            && !self.terminating
+            && !self.behind
+            && !self.rolling
+            && self.is_spent()
+            && self.running != self.granted
+    }
+
+    /// Moving, or about to.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        !self.is_drifted() && (self.behind || self.granted != self.running || self.rolling)
+    }
+
+    /// In flight, terminating or not available.
+    #[must_use]
+    pub fn is_disrupted(&self) -> bool {
+        !self.is_drifted() && (self.is_in_flight() || self.terminating || !self.is_serving())
+    }
+
+    /// Available, and not leaving. A node whose sidecar cannot be reached counts as down.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.available && !self.terminating && !self.unreachable
+    }
+}
+
+/// A node's name that belongs to something else.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Conflict {
+    /// The name.
+    pub name: String,
+    /// Its ordinal.
+    pub ordinal: i32,
+    /// Whose it is, in a sentence.
+    pub message: String,
+}
+
+/// What a revision renders to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Rendering {
+    /// The pod template hash.
+    pub hash: String,
+    /// The main container's image.
+    pub image: String,
+}
+
+/// Which revision a plan moves nodes to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// Every node to this rollout hash.
+    Target(String),
+    /// Every node to the revision that it holds: what drifted is put right.
+    Own,
+}
+
+/// Everything that a decision about a fleet rests on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetFacts {
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// How many nodes may be disrupted at once.
+    pub max_unavailable: i32,
+    /// Ordinals below it keep the current revision.
+    pub partition: i32,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// What a stall leads to.
+    pub on_stall: OnStall,
+    /// `updateStrategy.progressDeadlineSeconds`.
+    pub deadline_seconds: i64,
+    /// Whether the fleet is being deleted.
+    pub terminating: bool,
+    /// The rollout hash of what is wanted.
+    pub requested: String,
+    /// The rollout hash of what last completed; empty before the first.
+    pub last_completed: String,
+    /// The target that is not tried again, if it is still the one wanted.
+    pub rejected: Option<Rejected>,
+    /// The latest restart obeyed (RFC 3339); empty for none.
+    pub restarted_at: String,
+    /// A later restart that is asked for.
+    pub restart_request: Option<String>,
+    /// Whether a fleet that was scaled to 0 is filling again.
+    pub scaled_to_zero: bool,
+    /// The value of the abort annotation.
+    pub abort: String,
+    /// The value of the retry annotation.
+    pub retry: String,
+    /// Why what is wanted cannot be started, in a sentence.
+    pub invalid: Option<String>,
+    /// Its nodes, by ordinal.
+    pub children: Vec<ChildFacts>,
+    /// Names of nodes that belong to something else.
+    pub conflicts: Vec<Conflict>,
+    /// What revisions render to, by rollout hash and restart.
+    pub renderings: BTreeMap<(String, String), Rendering>,
+}
+
+impl FleetFacts {
+    /// The nodes that are wanted and exist.
+    pub fn wanted(&self) -> impl Iterator<Item = &ChildFacts> {
+        self.children.iter().filter(|c| !c.surplus)
+    }
+
+    /// The ordinals that are wanted, do not exist and whose name is free.
+    #[must_use]
+    pub fn missing(&self) -> Vec<i32> {
+        (0..self.replicas)
+            .filter(|o| !self.children.iter().any(|c| c.ordinal == *o))
+            .filter(|o| !self.conflicts.iter().any(|c| c.ordinal == *o))
+            .collect()
+    }
+
+    /// Whether a revision with this rollout hash is kept.
+    #[must_use]
+    pub fn is_known(&self, revision: &str) -> bool {
+        !revision.is_empty()
+            && self
+                .renderings
+                .range((revision.to_owned(), String::new())..)
+                .next()
+                .is_some_and(|(k, _)| k.0 == revision)
+    }
+
+    /// Ordinals below this keep the current revision; none do before there is one.
+    #[must_use]
+    pub fn held_below(&self) -> i32 {
+        if self.last_completed.is_empty() { 0 } else { self.partition }
+    }
+
+    /// The revision for nodes that no rollout is about: the wanted one, or, while that is rejected, the
+    /// current one.
+    #[must_use]
+    pub fn steady_revision(&self) -> &str {
+        if self.rejected.is_some() && !self.last_completed.is_empty() {
+            &self.last_completed
+        } else {
+            &self.requested
+        }
+    }
+
+    /// The target of a template rollout: what is wanted, or, once that was rolled back, what was before.
+    #[must_use]
+    pub fn goal(&self) -> &str {
+        let rolled_back = self.rejected.as_ref().is_some_and(|r| r.outcome == "RolledBack");
+        if rolled_back && !self.last_completed.is_empty() { &self.last_completed } else { &self.requested }
+    }
+
+    /// The revision that a node is to hold.
+    #[must_use]
+    pub fn revision_for<'a>(&'a self, child: &'a ChildFacts, scope: &'a Scope) -> &'a str {
+        match scope {
+            Scope::Target(_) if child.ordinal < self.held_below() => &self.last_completed,
+            Scope::Target(target) => target,
+            Scope::Own if self.is_known(&child.held) => &child.held,
+            Scope::Own => self.steady_revision(),
+        }
+    }
+
+    /// What a revision renders to under a restart.
+    #[must_use]
+    pub fn rendering(&self, revision: &str, restart: &str) -> Option<&Rendering> {
+        self.renderings.get(&(revision.to_owned(), restart.to_owned()))
+    }
+
+    /// What a node is to run.
+    #[must_use]
+    pub fn target_for(&self, child: &ChildFacts, scope: &Scope) -> Option<&Rendering> {
+        self.rendering(self.revision_for(child, scope), &child.restart)
+    }
+
+    /// Whether a node's spec and grant are what they are to be.
+    #[must_use]
+    pub fn is_granted(&self, child: &ChildFacts, scope: &Scope) -> bool {
+        child.held == self.revision_for(child, scope)
+            && self.target_for(child, scope).is_some_and(|t| t.hash == child.granted)
+            && !child.is_drifted()
+    }
+
+    /// Whether a node was observed at what it is to run.
+    #[must_use]
+    pub fn is_updated(&self, child: &ChildFacts, scope: &Scope) -> bool {
+        self.is_granted(child, scope)
+            && !child.behind
+            && self
+                .target_for(child, scope)
+                .is_some_and(|t| t.hash == child.running && t.image == child.running_image)
+    }
+
+    /// How many nodes are disrupted, those missing and those being scaled away included. A name that
+    /// belongs to something else is no node of this fleet: it must not hold up the others.
+    #[must_use]
+    pub fn disrupted(&self) -> i32 {
+        let existing = self.children.iter().filter(|c| c.is_disrupted()).count();
+        (existing + self.missing().len()) as i32
+    }
+
+    /// Whether the partition keeps nodes from where the rollout goes.
+    #[must_use]
+    pub fn revision_differs_below_partition(&self, scope: &Scope) -> bool {
+        matches!(scope, Scope::Target(target) if *target != self.last_completed) && self.held_below() > 0
+    }
+
+    /// Whether every wanted node exists, is at what it is to run, and serves, and nothing else is left.
+    #[must_use]
+    pub fn is_converged(&self, scope: &Scope) -> bool {
+        self.replicas > 0
+            && self.missing().is_empty()
+            && self.conflicts.is_empty()
+            && self.children.iter().all(|c| !c.surplus && self.is_updated(c, scope) && !c.is_disrupted())
+    }
+}

@@ -1,0 +1,12 @@
+//! A fleet: who may be granted what, whether a rollout starts or ends, and what the status says.
+
+pub mod create;
+pub mod decide;
+pub mod facts;
+pub mod progress;
+pub mod status;
+pub mod wave;
+
+pub use decide::{Cause, FleetDecision, decide};
+pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope};
+pub use wave::{Clause, Grant, may_grant, next_grants};

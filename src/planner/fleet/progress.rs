@@ -1,0 +1,112 @@
+//! How far a rollout is, what it waits for, and whether it stands still.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    facts::{ChildFacts, FleetFacts, Scope},
+    wave,
+};
+use crate::api::status::UNCONVERGED_LIMIT;
+use crate::api::{NodeCounts, Unconverged};
+
+/// Counts the nodes of a rollout.
+#[must_use]
+pub fn counts(facts: &FleetFacts, scope: &Scope) -> NodeCounts {
+    let count = |wanted: &dyn Fn(&ChildFacts) -> bool| facts.wanted().filter(|c| wanted(c)).count() as i32;
+    NodeCounts {
+        total: facts.replicas,
+        updated: count(&|c| facts.is_updated(c, scope)),
+        ready: count(&|c| c.ready && !c.terminating),
+        disrupted: facts.disrupted(),
+        failed: count(&|c| c.failed),
+    }
+}
+
+/// A number that grows with progress: one more node updated, or one more of those available.
+#[must_use]
+pub fn score(facts: &FleetFacts, scope: &Scope) -> i32 {
+    let updated = || facts.wanted().filter(|c| facts.is_updated(c, scope));
+    (updated().count() + updated().filter(|c| c.is_serving()).count()) as i32
+}
+
+/// Whether every node that the partition lets go has converged, and only the partition is left.
+#[must_use]
+pub fn is_held_by_partition(facts: &FleetFacts, scope: &Scope) -> bool {
+    facts.revision_differs_below_partition(scope) && facts.is_converged(scope)
+}
+
+/// The nodes that have not converged, the worst first, at most 20. `before` keeps the times.
+#[must_use]
+pub fn unconverged(
+    facts: &FleetFacts,
+    scope: &Scope,
+    before: &[Unconverged],
+    now: DateTime<Utc>,
+) -> Vec<Unconverged> {
+    let mut found: Vec<(u8, Unconverged)> = Vec::new();
+    let mut add = |rank: u8, name: &str, reason: &str, message: String| {
+        let known = before.iter().find(|u| u.name == name && u.reason == reason);
+        let since = known.map_or(now, |u| u.since);
+        found.push((rank, Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since }));
+    };
+    for conflict in &facts.conflicts {
+        add(0, &conflict.name, "InvalidSpec", conflict.message.clone());
+    }
+    for child in facts.wanted() {
+        if facts.is_updated(child, scope) && !child.is_disrupted() {
+            continue;
+        }
+        if child.terminating {
+            add(3, &child.name, "Terminating", "the node is being deleted".to_owned());
+        } else if let Some(problem) = &child.problem {
+            let rank = if child.failed { 1 } else { 4 };
+            add(rank, &child.name, &problem.reason, problem.message.clone());
+        } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
+            add(6, &child.name, "WaitingForWave", waits_for(facts));
+        } else {
+            let message = if child.ready && !child.available && !child.is_in_flight() {
+                "Ready, but not yet for minReadySeconds"
+            } else {
+                "it moves to what it was granted"
+            };
+            add(5, &child.name, "NotReady", message.to_owned());
+        }
+    }
+    found.sort_by(|(left_rank, left), (right_rank, right)| {
+        (left_rank, &left.name).cmp(&(right_rank, &right.name))
+    });
+    found.into_iter().take(UNCONVERGED_LIMIT).map(|(_, u)| u).collect()
+}
+
+/// As [`unconverged`], with the ordinals that have no node at all named first.
+#[must_use]
+pub fn missing(
+    facts: &FleetFacts,
+    deployment: &str,
+    before: &[Unconverged],
+    now: DateTime<Utc>,
+) -> Vec<Unconverged> {
+    let name = |ordinal| crate::api::names::node_name(deployment, ordinal);
+    let entry = |ordinal| {
+        let name = name(ordinal);
+        let known = before.iter().find(|u| u.name == name && u.reason == "Missing");
+        let message = "the node does not exist yet".to_owned();
+        Unconverged { reason: "Missing".to_owned(), message, since: known.map_or(now, |u| u.since), name }
+    };
+    facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()
+}
+
+/// What a serving node that needs a grant waits for.
+fn waits_for(facts: &FleetFacts) -> String {
+    format!(
+        "{} of at most {} nodes are disrupted; it is granted when the wave has room",
+        facts.disrupted(),
+        facts.max_unavailable
+    )
+}
+
+/// Whether nothing may be granted now although something needs it.
+#[must_use]
+pub fn is_blocked(facts: &FleetFacts, scope: &Scope) -> bool {
+    facts.wanted().any(|c| !facts.is_granted(c, scope)) && wave::next_grants(facts, scope).is_empty()
+}

@@ -1,0 +1,446 @@
+//! A fleet's status: what a decision makes of it, and what follows from what was observed. Pure.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{
+    decide::Start,
+    facts::{FleetFacts, Scope},
+    progress,
+};
+use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
+use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
+use crate::api::status::remember;
+use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
+use crate::engine::Plan;
+
+/// How a rollout's plan ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// Every node was observed at the target.
+    Complete,
+    /// Another plan took its place.
+    Superseded,
+    /// A person stopped it.
+    Aborted,
+    /// It stalled, and the way back begins.
+    RolledBack,
+    /// It cannot be carried out.
+    Failed,
+}
+
+impl Ending {
+    /// The word in `status.history`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "Complete",
+            Self::Superseded => "Superseded",
+            Self::Aborted => "Aborted",
+            Self::RolledBack => "RolledBack",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+/// Where the persisted rollout goes.
+#[must_use]
+pub fn scope_of(status: &NodeDeploymentStatus) -> Scope {
+    match &status.rollout {
+        Some(rollout) if rollout.own_revisions => Scope::Own,
+        Some(rollout) => Scope::Target(rollout.target_hash.clone()),
+        None => Scope::Own,
+    }
+}
+
+/// Puts a new rollout into the status.
+pub fn begin(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    start: &Start,
+    plan: &Plan,
+    revision: &str,
+    now: DateTime<Utc>,
+) {
+    if let Some(restart) = &facts.restart_request {
+        status.restarted_at.clone_from(restart);
+    }
+    let own = start.scope == Scope::Own;
+    let before = status.rollout.take().filter(|r| r.target_hash == start.target && r.own_revisions == own);
+    // A rollout to the same target goes on under a new plan; its clock is not started anew.
+    let (started_at, last_progress_at, best) =
+        before.map_or((now, now, 0), |r| (r.started_at, r.last_progress_at, r.best));
+    status.rollout = Some(Rollout {
+        strategy: "InPlace".to_owned(),
+        target_hash: start.target.clone(),
+        target_revision: revision.to_owned(),
+        cause: start.cause.as_str().to_owned(),
+        own_revisions: own,
+        started_at,
+        last_progress_at,
+        best,
+        stage: Stage::Updating,
+        incumbent_set: String::new(),
+        entrant_set: String::new(),
+        nodes: crate::api::NodeCounts::default(),
+        unconverged: Vec::new(),
+        summary: String::new(),
+        message: String::new(),
+    });
+    status.plan = Some(RawPlan::of(plan));
+    if start.scope == Scope::Target(facts.requested.clone()) {
+        status.rejected = None;
+    }
+}
+
+/// Puts the end of a plan into the history. The rollout stays in the status until the caller replaces or
+/// removes it.
+pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reason: &str, now: DateTime<Utc>) {
+    remember(
+        &mut status.history,
+        HistoryEntry {
+            plan_id: plan.id.clone(),
+            recipe: plan.recipe.clone(),
+            from_hash: status.last_completed_rollout_hash.clone(),
+            target_hash: plan.target_hash.clone(),
+            outcome: ending.as_str().to_owned(),
+            reason: reason.to_owned(),
+            started_at: Some(plan.started_at),
+            finished_at: Some(now),
+        },
+    );
+    status.plan = Some(RawPlan::of(plan));
+}
+
+/// Rejects the target of a plan that ended badly.
+pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan_id: &str, ending: Ending) {
+    status.rejected = Some(Rejected {
+        hash: facts.requested.clone(),
+        build_id: status.build_id.clone(),
+        plan_id: plan_id.to_owned(),
+        outcome: ending.as_str().to_owned(),
+    });
+}
+
+/// Puts the completion of a rollout into the status.
+pub fn complete(status: &mut NodeDeploymentStatus, scope: &Scope) {
+    let rollout = status.rollout.take();
+    if let (Scope::Target(target), Some(rollout)) = (scope, rollout) {
+        status.last_completed_rollout_hash.clone_from(target);
+        status.current_revision = rollout.target_revision;
+        status.scaled_to_zero = false;
+    }
+}
+
+/// Whether a rollout's clock has run out.
+#[must_use]
+pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
+    stall_deadline(status, facts).is_some_and(|deadline| now >= deadline)
+}
+
+/// When the active rollout counts as stalled if nothing moves; `None` while its clock is stopped.
+#[must_use]
+pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
+    let rollout = status.rollout.as_ref()?;
+    if facts.paused || progress::is_held_by_partition(facts, &scope_of(status)) {
+        return None;
+    }
+    Some(rollout.last_progress_at + TimeDelta::seconds(facts.deadline_seconds))
+}
+
+/// What [`refresh`] needs beside the facts.
+pub struct RefreshInput<'a> {
+    /// The fleet's name.
+    pub name: &'a str,
+    /// The generation of the spec that was read.
+    pub generation: i64,
+    /// The ControllerRevision of what is wanted.
+    pub update_revision: &'a str,
+    /// The build ID of what is wanted.
+    pub build_id: &'a str,
+    /// The plan as it now stands.
+    pub plan: Option<&'a Plan>,
+    /// What has to be said for a stored strategy that is read as another.
+    pub remark: &'a str,
+    /// The time.
+    pub now: DateTime<Utc>,
+}
+
+/// Brings everything in the status that is observed, not decided, up to date.
+pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
+    let now = input.now;
+    status.requested_rollout_hash.clone_from(&facts.requested);
+    input.update_revision.clone_into(&mut status.update_revision);
+    input.build_id.clone_into(&mut status.build_id);
+    if status.rejected.as_ref().is_some_and(|r| r.hash != facts.requested) {
+        status.rejected = None;
+    }
+    if status.active_set.is_empty() {
+        FIRST_SET.clone_into(&mut status.active_set);
+    }
+    status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    settle(status, facts);
+
+    let steady = Scope::Target(facts.steady_revision().to_owned());
+    let scope = if status.rollout.is_some() { scope_of(status) } else { steady };
+    status.replicas = facts.children.len() as i32;
+    status.ready_replicas = facts.children.iter().filter(|c| c.ready && !c.terminating).count() as i32;
+    status.available_replicas =
+        facts.children.iter().filter(|c| c.available && !c.terminating).count() as i32;
+    let requested = Scope::Target(facts.requested.clone());
+    status.updated_replicas = facts
+        .wanted()
+        .filter(|c| {
+            c.held == facts.requested && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running)
+        })
+        .count() as i32;
+    refresh_rollout(status, facts, &scope, input);
+    let stalled = is_stalled(status, facts, now);
+    status.phase = phase(status, facts).to_owned();
+    refresh_conditions(status, facts, stalled, &scope, input);
+    status.observed_generation = input.generation;
+}
+
+/// The completion of a fleet that has no rollout: the first one, and the one after it was scaled to 0.
+fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+    if facts.replicas == 0 && facts.children.is_empty() {
+        status.scaled_to_zero = true;
+    }
+    let filling = status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero;
+    let target = Scope::Target(facts.requested.clone());
+    if status.rollout.is_none()
+        && filling
+        && facts.rejected.is_none()
+        && facts.invalid.is_none()
+        && facts.is_converged(&target)
+    {
+        status.last_completed_rollout_hash.clone_from(&facts.requested);
+        status.current_revision.clone_from(&status.update_revision);
+        status.scaled_to_zero = false;
+    }
+}
+
+fn refresh_rollout(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    scope: &Scope,
+    input: &RefreshInput<'_>,
+) {
+    let was_stopped = status.phase == "Paused"
+        || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS)
+            .is_some_and(|c| c.reason == "PartitionHeld");
+    let stopped = facts.paused || progress::is_held_by_partition(facts, scope);
+    let Some(rollout) = status.rollout.as_mut() else { return };
+    let score = progress::score(facts, scope);
+    if score > rollout.best || (was_stopped && !stopped) {
+        rollout.last_progress_at = input.now;
+    }
+    rollout.best = rollout.best.max(score);
+    rollout.nodes = progress::counts(facts, scope);
+    let mut unconverged = progress::missing(facts, input.name, &rollout.unconverged, input.now);
+    unconverged.extend(progress::unconverged(facts, scope, &rollout.unconverged, input.now));
+    unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
+    rollout.unconverged = unconverged;
+    rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
+    rollout.message = match input.plan.and_then(Plan::current_task) {
+        _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
+        Some(task) => task.message.clone(),
+        None => String::new(),
+    };
+}
+
+fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
+    let wanted = facts.wanted().count();
+    let failed = facts.wanted().filter(|c| c.failed).count();
+    if facts.terminating {
+        "Terminating"
+    } else if facts.paused {
+        "Paused"
+    } else if wanted > 0 && failed == wanted {
+        "Failed"
+    } else if status.rollout.is_some() {
+        "Upgrading"
+    } else if failed > 0 {
+        "Degraded"
+    } else if status.last_completed_rollout_hash.is_empty() {
+        "Initializing"
+    } else if facts.missing().is_empty() && facts.wanted().all(|c| c.ready && !c.terminating) {
+        "Ready"
+    } else {
+        "Pending"
+    }
+}
+
+fn refresh_conditions(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    scope: &Scope,
+    input: &RefreshInput<'_>,
+) {
+    let verdicts = [
+        (READY, ready(status, facts)),
+        (UP_TO_DATE, up_to_date(status, facts, stalled, scope, input)),
+        (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled, scope)),
+        (STALLED, standing_still(status, facts, stalled)),
+    ];
+    for (type_, (truth, reason, message)) in verdicts {
+        conditions::set(&mut status.conditions, type_, truth, &reason, &message, input.generation, input.now);
+    }
+    let stands = conditions::is_true(&status.conditions, STALLED);
+    let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
+    let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
+    let busy = !stands
+        && (status.rollout.is_some() || filling || !all_ready || !facts.children.iter().all(|c| !c.surplus));
+    let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
+    conditions::set(&mut status.conditions, RECONCILING, truth, reason, "", input.generation, input.now);
+}
+
+type Verdict = (Truth, String, String);
+
+fn verdict(truth: Truth, reason: &str, message: impl Into<String>) -> Verdict {
+    (truth, reason.to_owned(), message.into())
+}
+
+fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
+    let failed: Vec<&str> = facts.wanted().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
+    let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
+        + facts.missing().len()
+        + facts.conflicts.len();
+    if facts.replicas == 0 {
+        verdict(Truth::False, "NotStarted", "replicas is 0")
+    } else if unready == 0 {
+        verdict(Truth::True, "AllNodesReady", "")
+    } else if !failed.is_empty() {
+        let first = facts.wanted().find(|c| c.failed).and_then(|c| c.problem.as_ref());
+        let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
+        verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
+    } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
+        verdict(Truth::False, "NotStarted", "no node exists yet")
+    } else if status.last_completed_rollout_hash.is_empty() {
+        verdict(
+            Truth::False,
+            "NodesInitializing",
+            format!("{unready} of {} nodes are not ready", facts.replicas),
+        )
+    } else {
+        verdict(Truth::False, "NodesNotReady", format!("{unready} of {} nodes are not ready", facts.replicas))
+    }
+}
+
+fn invalid(facts: &FleetFacts) -> Option<String> {
+    facts.invalid.clone().or_else(|| facts.conflicts.first().map(|c| c.message.clone()))
+}
+
+fn up_to_date(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    scope: &Scope,
+    input: &RefreshInput<'_>,
+) -> Verdict {
+    if let Some(sentence) = invalid(facts) {
+        return verdict(Truth::False, "InvalidSpec", sentence);
+    }
+    if let Some(rollout) = &status.rollout {
+        if stalled {
+            return verdict(Truth::False, "Stalled", why_stalled(rollout));
+        }
+        if progress::is_held_by_partition(facts, scope) {
+            return verdict(Truth::Unknown, "PartitionHeld", rollout.message.clone());
+        }
+        return verdict(Truth::Unknown, "Applying", rollout.message.clone());
+    }
+    if let Some(rejected) = &status.rejected {
+        let (reason, what) = match rejected.outcome.as_str() {
+            "Aborted" => ("Aborted", "was aborted"),
+            "RolledBack" => ("RolledBack", "was rolled back"),
+            _ => ("PlanFailed", "failed"),
+        };
+        let mut message = format!(
+            "the rollout of {} {what}; change the template, or annotate windlass.dev/retry={}",
+            short(&rejected.hash),
+            rejected.plan_id
+        );
+        if let Some(plan) = input.plan.filter(|p| reason == "PlanFailed" && !p.failure.is_empty()) {
+            message = format!("{}; {message}", plan.failure);
+        }
+        return verdict(Truth::False, reason, message);
+    }
+    if status.last_completed_rollout_hash == facts.requested {
+        return verdict(Truth::True, "Applied", input.remark);
+    }
+    if facts.replicas == 0 {
+        return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
+    }
+    verdict(Truth::Unknown, "Applying", "the nodes are being created")
+}
+
+fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool, scope: &Scope) -> Verdict {
+    if let Some(rollout) = &status.rollout {
+        let reason = if facts.paused {
+            "Paused"
+        } else if stalled {
+            "Stalled"
+        } else if progress::is_held_by_partition(facts, scope) {
+            "PartitionHeld"
+        } else {
+            &rollout.cause
+        };
+        return verdict(Truth::True, reason, rollout.summary.clone());
+    }
+    let reason = match status.rejected.as_ref().map(|r| r.outcome.as_str()) {
+        Some("Aborted") => "RolloutAborted",
+        Some("RolledBack") => "RolledBack",
+        Some(_) => "RolloutFailed",
+        None if status.last_completed_rollout_hash.is_empty() => "NotStarted",
+        None => "RolloutComplete",
+    };
+    verdict(Truth::False, reason, "")
+}
+
+fn standing_still(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool) -> Verdict {
+    if let Some(sentence) = invalid(facts) {
+        return verdict(Truth::True, "InvalidSpec", sentence);
+    }
+    if let Some(rollout) = status.rollout.as_ref().filter(|_| stalled) {
+        return verdict(Truth::True, "NoProgress", why_stalled(rollout));
+    }
+    if status.rollout.is_none()
+        && let Some(rejected) = &status.rejected
+    {
+        let reason = match rejected.outcome.as_str() {
+            "Aborted" => "Aborted",
+            "RolledBack" => "RolledBack",
+            _ => "PlanFailed",
+        };
+        return verdict(
+            Truth::True,
+            reason,
+            format!("plan {} ended; the target is not tried again", rejected.plan_id),
+        );
+    }
+    verdict(Truth::False, "Progressing", "")
+}
+
+fn why_stalled(rollout: &Rollout) -> String {
+    match rollout.unconverged.first() {
+        Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
+        None => format!("no progress: {}", rollout.message),
+    }
+}
+
+/// A hash as notes for people write it: its first five digits.
+#[must_use]
+pub fn short(hash: &str) -> &str {
+    let digits = hash.split_once(':').map_or(hash, |(_, digits)| digits);
+    digits.get(..5).unwrap_or(digits)
+}
+
+/// The build ID that is made from an image's tag and a rollout hash.
+#[must_use]
+pub fn generated_build_id(image: &str, hash: &str) -> String {
+    let name = image.split('@').next().unwrap_or_default();
+    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map_or("latest", |(_, tag)| tag);
+    let tag: String = tag.chars().take(50).collect();
+    format!("{tag}-{}", short(hash))
+}

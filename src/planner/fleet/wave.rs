@@ -1,0 +1,133 @@
+//! Who may be granted a new template. The clauses are those of BEHAVIOUR §4; each was shown to be needed
+//! by the model in `shared/model`.
+
+use super::facts::{ChildFacts, FleetFacts, Rendering, Scope};
+
+/// The clause under which a grant is given.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Clause {
+    /// (a) It already runs the target.
+    RunsTarget,
+    /// (b) It is in flight, and its grant is unspent.
+    InFlightUnspent,
+    /// (c) It is Failed.
+    Failed,
+    /// (d) It is down, or in flight on a spent grant, and the others in flight leave room.
+    Down,
+    /// (e) It serves, or has drifted, and the disrupted leave room.
+    Serving,
+    /// (f) Nothing has completed yet, and it was never ready.
+    NeverReady,
+}
+
+/// A grant to be given.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// The node.
+    pub name: String,
+    /// The rollout hash of the revision that its spec is to hold.
+    pub revision: String,
+    /// The pod template hash.
+    pub hash: String,
+    /// Why it may be given.
+    pub clause: Clause,
+}
+
+/// How much of the wave is used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Used {
+    disrupted: i32,
+    in_flight: i32,
+}
+
+impl Used {
+    fn of(facts: &FleetFacts) -> Self {
+        let in_flight = facts.children.iter().filter(|c| c.is_in_flight()).count() as i32;
+        Self { disrupted: facts.disrupted(), in_flight }
+    }
+}
+
+/// The clause under which the node at `index` may now be granted `target`, if there is one.
+#[must_use]
+pub fn may_grant(facts: &FleetFacts, index: usize, target: &str) -> Option<Clause> {
+    clause(facts, facts.children.get(index)?, target, Used::of(facts))
+}
+
+fn clause(facts: &FleetFacts, child: &ChildFacts, target: &str, used: Used) -> Option<Clause> {
+    if child.running == target {
+        return Some(Clause::RunsTarget);
+    }
+    if facts.last_completed.is_empty() && !child.ever_ready {
+        return Some(Clause::NeverReady);
+    }
+    let in_flight = child.is_in_flight();
+    if in_flight && !child.is_spent() {
+        return Some(Clause::InFlightUnspent);
+    }
+    // One whose sidecar cannot be reached may well serve: it counts as down, and is not free to take.
+    let down = in_flight || (child.is_disrupted() && !child.unreachable);
+    if down && child.failed {
+        return Some(Clause::Failed);
+    }
+    if down {
+        let others = used.in_flight - i32::from(in_flight);
+        return (others < facts.max_unavailable).then_some(Clause::Down);
+    }
+    let others = used.disrupted - i32::from(child.is_disrupted());
+    (others < facts.max_unavailable).then_some(Clause::Serving)
+}
+
+/// Every grant that may be given now, in the order in which to give them: nodes that already run the
+/// target, then those that are down, then those that serve, each from the highest ordinal. Each grant is
+/// counted before the next is looked for.
+#[must_use]
+pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
+    if facts.wanted().all(|c| facts.is_granted(c, scope)) {
+        return Vec::new();
+    }
+    let mut facts = facts.clone();
+    let mut grants = Vec::new();
+    while let Some((index, grant)) = next_grant(&facts, scope) {
+        let child = &mut facts.children[index];
+        child.held.clone_from(&grant.revision);
+        child.granted.clone_from(&grant.hash);
+        child.behind = true;
+        // Any ID that is not the spent one: the grant that is about to be written has a new one.
+        child.grant_id = format!("{}+", child.spent_id);
+        grants.push(grant);
+    }
+    grants
+}
+
+fn next_grant(facts: &FleetFacts, scope: &Scope) -> Option<(usize, Grant)> {
+    let used = Used::of(facts);
+    let candidates: Vec<(usize, &ChildFacts, &str, &Rendering)> = facts
+        .children
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, c)| !c.surplus && !c.terminating && !facts.is_granted(c, scope))
+        .filter_map(|(index, child)| {
+            Some((index, child, facts.revision_for(child, scope), facts.target_for(child, scope)?))
+        })
+        .collect();
+    let passes: [fn(&ChildFacts, &str) -> bool; 3] = [
+        |child, target| child.running == target,
+        |child, _| child.is_disrupted(),
+        |child, _| !child.is_disrupted(),
+    ];
+    passes.iter().find_map(|pass| {
+        candidates.iter().filter(|(_, child, _, target)| pass(child, &target.hash)).find_map(
+            |(index, child, revision, target)| {
+                let clause = clause(facts, child, &target.hash, used)?;
+                let grant = Grant {
+                    name: child.name.clone(),
+                    revision: (*revision).to_owned(),
+                    hash: target.hash.clone(),
+                    clause,
+                };
+                Some((*index, grant))
+            },
+        )
+    })
+}

@@ -1,0 +1,258 @@
+//! What is known of one node, and what follows from it. The rules are those of BEHAVIOUR §2 and §5.
+
+use chrono::{DateTime, Utc};
+
+use crate::api::Problem;
+
+/// Which pod template a StatefulSet was observed to hold.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Template {
+    /// The rendered template with this hash, untouched since Windlass wrote it.
+    At(String),
+    /// Something else: edited by hand, or made by something else.
+    Unknown,
+}
+
+/// A node's StatefulSet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LiveSet {
+    /// Its UID.
+    pub uid: String,
+    /// Its generation.
+    pub generation: i64,
+    /// What its template is.
+    pub template: Template,
+    /// Whether the StatefulSet controller has seen its latest generation.
+    pub observed: bool,
+    /// The revision that its next pod will have.
+    pub update_revision: String,
+    /// The image of the main container in its template.
+    pub main_image: String,
+}
+
+/// Whether a node's StatefulSet is there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum SetFact {
+    /// There is none of its name.
+    Missing,
+    /// One of its name is being removed: it belonged to an earlier node.
+    Leaving,
+    /// It is there.
+    Live(LiveSet),
+}
+
+/// A node's pod.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PodFacts {
+    /// Its UID.
+    pub uid: String,
+    /// Its revision: the label `controller-revision-hash`.
+    pub revision: String,
+    /// Whether it belongs to the node's StatefulSet.
+    pub owned: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether its condition Ready holds.
+    pub ready: bool,
+    /// Since when it does.
+    pub ready_since: Option<DateTime<Utc>>,
+    /// Whether its main container runs and has an image ID.
+    pub running: bool,
+    /// The image of its main container, as its spec says it.
+    pub main_image: String,
+    /// Whether its sidecar runs and is not ready.
+    pub sidecar_unready: bool,
+    /// Why it does not serve.
+    pub problem: Option<Problem>,
+    /// Whether that cannot pass by itself soon: image pull, crash loop, unschedulable.
+    pub cannot_run: bool,
+}
+
+/// What a node runs, as it was observed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Running {
+    /// The pod template hash.
+    pub hash: String,
+    /// The main container's image.
+    pub image: String,
+    /// The pod.
+    pub pod_uid: String,
+}
+
+/// What this version of Windlass renders from the node's spec.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Wanted {
+    /// The pod template hash.
+    pub hash: String,
+    /// The main container's image.
+    pub image: String,
+}
+
+/// Everything that a decision about one node rests on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NodeFacts {
+    /// What its spec renders to; an error is a sentence about the spec.
+    pub wanted: Result<Wanted, String>,
+    /// `spec.grantedHash`; empty when the node moves by itself.
+    pub granted_hash: String,
+    /// `spec.grantID`.
+    pub grant_id: String,
+    /// `status.spentGrantID`.
+    pub spent_grant_id: String,
+    /// Its StatefulSet.
+    pub set: SetFact,
+    /// Its pod.
+    pub pod: Option<PodFacts>,
+    /// What it ran when its status was last written.
+    pub previous: Running,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// Whether it is scaled to 0.
+    pub suspended: bool,
+}
+
+impl NodeFacts {
+    /// The hash that the node may run: the granted one, or, without a grant, what its spec renders to.
+    #[must_use]
+    pub fn grant(&self) -> Option<&str> {
+        if self.granted_hash.is_empty() {
+            self.wanted.as_ref().ok().map(|w| w.hash.as_str())
+        } else {
+            Some(&self.granted_hash)
+        }
+    }
+
+    /// Whether the grant has already been converged to once, so that no Ready pod may be taken down for it.
+    /// A node is created with an empty grant ID: that grant counts as spent.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        !self.granted_hash.is_empty() && self.grant_id == self.spent_grant_id
+    }
+
+    /// Whether this version of Windlass renders what was granted.
+    #[must_use]
+    pub fn can_render(&self) -> bool {
+        self.wanted.as_ref().is_ok_and(|w| Some(w.hash.as_str()) == self.grant())
+    }
+
+    /// The StatefulSet, if it is there.
+    #[must_use]
+    pub fn live(&self) -> Option<&LiveSet> {
+        match &self.set {
+            SetFact::Live(set) => Some(set),
+            SetFact::Missing | SetFact::Leaving => None,
+        }
+    }
+
+    /// Whether the StatefulSet's template is what was granted.
+    #[must_use]
+    pub fn template_is_granted(&self) -> bool {
+        let (Some(set), Some(grant)) = (self.live(), self.grant()) else { return false };
+        matches!(&set.template, Template::At(hash) if hash == grant)
+    }
+
+    /// The pod, if it is there and stays.
+    #[must_use]
+    pub fn staying_pod(&self) -> Option<&PodFacts> {
+        self.pod.as_ref().filter(|p| !p.terminating)
+    }
+
+    /// Whether the pod is at the revision that the StatefulSet controller gives to new pods, as far as it
+    /// has seen the latest template.
+    #[must_use]
+    pub fn is_at_update_revision(&self, pod: &PodFacts) -> bool {
+        self.live().is_some_and(|set| {
+            set.observed && !set.update_revision.is_empty() && pod.revision == set.update_revision
+        })
+    }
+
+    /// The pod template hash that a pod was made from, as far as that is known.
+    #[must_use]
+    pub fn pod_hash(&self, pod: &PodFacts) -> Option<&str> {
+        if self.is_at_update_revision(pod)
+            && let Some(LiveSet { template: Template::At(hash), .. }) = self.live()
+        {
+            return Some(hash);
+        }
+        let known = pod.uid == self.previous.pod_uid && !self.previous.hash.is_empty();
+        known.then_some(self.previous.hash.as_str())
+    }
+
+    /// What the node runs now: see BEHAVIOUR §2 on `currentImage` and `podTemplateHash`.
+    #[must_use]
+    pub fn running(&self) -> Running {
+        if let Some(pod) = self.staying_pod().filter(|p| p.running && self.is_at_update_revision(p))
+            && let Some(LiveSet { template: Template::At(hash), .. }) = self.live()
+        {
+            return Running { hash: hash.clone(), image: pod.main_image.clone(), pod_uid: pod.uid.clone() };
+        }
+        let previous = &self.previous;
+        if previous.pod_uid.is_empty() {
+            return Running::default();
+        }
+        if self.staying_pod().is_some_and(|p| p.uid == previous.pod_uid) {
+            return previous.clone();
+        }
+        // Its pod is gone. The value holds while the next pod can only be the same.
+        let same_template = self.live().is_some_and(|set| {
+            set.observed && matches!(&set.template, Template::At(hash) if *hash == previous.hash)
+        });
+        let no_other_pod = self.pod.as_ref().is_none_or(|p| self.is_at_update_revision(p));
+        if same_template && no_other_pod { previous.clone() } else { Running::default() }
+    }
+
+    /// Whether the template or the pod differs from what was granted, and the grant allows a plan.
+    #[must_use]
+    pub fn wants_roll(&self) -> bool {
+        if self.terminating || self.suspended || self.grant().is_none() {
+            return false;
+        }
+        let set = match &self.set {
+            SetFact::Missing => return true,
+            SetFact::Leaving => return false,
+            SetFact::Live(set) => set,
+        };
+        let pod_differs = set.observed && self.staying_pod().is_some_and(|p| !self.is_at_update_revision(p));
+        if self.template_is_granted() && !pod_differs {
+            return false;
+        }
+        !self.is_kept_by_spent_grant()
+    }
+
+    /// Whether a Ready pod that is not at the grant stays, because the grant is spent.
+    #[must_use]
+    pub fn is_kept_by_spent_grant(&self) -> bool {
+        self.is_spent() && self.staying_pod().is_some_and(|p| p.ready && self.pod_hash(p) != self.grant())
+    }
+
+    /// Whether the template is at the grant and observed, and the pod at it and Ready.
+    #[must_use]
+    pub fn is_converged(&self) -> bool {
+        self.template_is_granted()
+            && self.staying_pod().is_some_and(|p| p.ready && self.is_at_update_revision(p))
+    }
+
+    /// Whether the pod runs while its sidecar keeps it out of service.
+    #[must_use]
+    pub fn needs_mark(&self) -> bool {
+        !self.terminating && self.staying_pod().is_some_and(|p| p.running && p.sidecar_unready)
+    }
+
+    /// Why the pod at the hash that was granted cannot run, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        if self.set == SetFact::Missing && self.grant().is_some() && !self.can_render() {
+            return Some(
+                "its StatefulSet is gone, and this version of Windlass renders another template \
+                         than the granted one; it needs a new grant"
+                    .to_owned(),
+            );
+        }
+        let pod = self.staying_pod().filter(|p| p.cannot_run)?;
+        let at_grant = self.grant().is_some() && self.pod_hash(pod) == self.grant();
+        at_grant.then(|| match &pod.problem {
+            Some(problem) => format!("{}: {}", problem.reason, problem.message),
+            None => "its pod cannot run".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,9 @@
+//! One node: what it runs, whether it wants a plan, and what its status says.
+
+pub mod decide;
+pub mod facts;
+pub mod problem;
+pub mod status;
+
+pub use decide::{NodeDecision, decide};
+pub use facts::{LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted};

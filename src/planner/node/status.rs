@@ -1,0 +1,238 @@
+//! A node's status, computed from what was observed. Pure: writing it is the controller's business.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    decide::is_rolling,
+    facts::{NodeFacts, SetFact, Template},
+};
+use crate::api::conditions::{
+    self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
+};
+use crate::api::{Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
+use crate::engine::{self, Plan, PlanState};
+
+/// What the sidecar answered in this reconcile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum SidecarAnswer {
+    /// The node has no sidecar.
+    NotConfigured,
+    /// It says that the node is ready.
+    Ready,
+    /// It says that the node is not ready, or there is no pod to ask.
+    NotReady,
+    /// It cannot be reached, or does not speak the protocol.
+    Unreachable(String),
+    /// It was not asked.
+    NotAsked,
+}
+
+/// What a status is computed from, beside the facts.
+pub struct StatusInput<'a> {
+    /// The status as it was.
+    pub previous: &'a StatefulNodeStatus,
+    /// The generation of the spec that was read.
+    pub generation: i64,
+    /// The plan as it now stands.
+    pub plan: Option<&'a Plan>,
+    /// The plan in its stored form, where it cannot be read.
+    pub raw_plan: Option<&'a RawPlan>,
+    /// What the sidecar answered.
+    pub sidecar: &'a SidecarAnswer,
+    /// Why the spec cannot be carried out, in a sentence.
+    pub invalid: Option<&'a str>,
+    /// The StatefulSet's name.
+    pub set_name: &'a str,
+    /// The latest restart that is obeyed (RFC 3339); empty for none.
+    pub restarted_at: &'a str,
+    /// The time.
+    pub now: DateTime<Utc>,
+}
+
+/// Computes the status that follows from what was observed.
+#[must_use]
+pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus {
+    let running = facts.running();
+    let ready = facts.staying_pod().is_some_and(|p| p.ready);
+    let previous = input.previous;
+    let first_ready_at = previous.first_ready_at.or_else(|| ready.then_some(input.now));
+    let spent = if facts.is_converged() { facts.grant_id.clone() } else { previous.spent_grant_id.clone() };
+    let mut next = StatefulNodeStatus {
+        observed_generation: input.generation,
+        phase: String::new(),
+        current_image: running.image,
+        pod_template_hash: running.hash,
+        pod_uid: running.pod_uid,
+        spent_grant_id: spent,
+        stateful_set: set_ref(facts, input),
+        restarted_at: input.restarted_at.to_owned(),
+        first_ready_at,
+        problem: problem(facts, input, ready),
+        plan: input.plan.map(RawPlan::of).or_else(|| input.raw_plan.cloned()),
+        history: previous.history.clone(),
+        conditions: previous.conditions.clone(),
+    };
+    let failure = failure(facts, input);
+    next.phase = phase(facts, input, ready, first_ready_at.is_some(), failure.is_some()).to_owned();
+    set_conditions(facts, input, ready, first_ready_at.is_some(), failure.as_deref(), &mut next);
+    next
+}
+
+fn set_ref(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<StatefulSetRef> {
+    let set = match &facts.set {
+        SetFact::Missing | SetFact::Leaving => return None,
+        SetFact::Live(set) => set,
+    };
+    let before = input.previous.stateful_set.as_ref().filter(|s| s.uid == set.uid);
+    let generation = match &set.template {
+        Template::At(_) => set.generation,
+        // An edit by hand must go on being seen as one.
+        Template::Unknown => before.map_or(0, |s| s.generation),
+    };
+    Some(StatefulSetRef { name: input.set_name.to_owned(), uid: set.uid.clone(), generation })
+}
+
+fn failure(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<String> {
+    facts.failure().or_else(|| {
+        let plan = input.plan.filter(|p| p.state == PlanState::Failed)?;
+        (Some(plan.target_hash.as_str()) == facts.grant() && !facts.is_converged())
+            .then(|| plan.failure.clone())
+    })
+}
+
+fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Problem> {
+    if ready || facts.suspended {
+        return None;
+    }
+    let named = |reason: &str, message: String| {
+        let before = input.previous.problem.as_ref().filter(|p| p.reason == reason);
+        Problem { reason: reason.to_owned(), message, since: before.map_or(input.now, |p| p.since) }
+    };
+    if let Some(invalid) = input.invalid {
+        return Some(named("InvalidSpec", invalid.to_owned()));
+    }
+    if let (SidecarAnswer::Unreachable(why), true) = (input.sidecar, facts.needs_mark()) {
+        return Some(named("SidecarUnreachable", why.clone()));
+    }
+    match &facts.pod {
+        Some(pod) => {
+            pod.problem.clone().or_else(|| Some(named("NotReady", "its pod is not ready".to_owned())))
+        }
+        None => Some(named("Missing", failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned()))),
+    }
+}
+
+fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, failed: bool) -> &'static str {
+    let rolling = input.plan.is_some_and(|p| p.is_active() && is_rolling(&p.recipe));
+    if facts.terminating {
+        "Terminating"
+    } else if facts.suspended {
+        "Suspended"
+    } else if failed {
+        "Failed"
+    } else if rolling {
+        "Updating"
+    } else if ready {
+        "Running"
+    } else if !ever && facts.set != SetFact::Missing {
+        "Initializing"
+    } else {
+        "Pending"
+    }
+}
+
+fn set_conditions(
+    facts: &NodeFacts,
+    input: &StatusInput<'_>,
+    ready: bool,
+    ever: bool,
+    failure: Option<&str>,
+    next: &mut StatefulNodeStatus,
+) {
+    let plan = input.plan;
+    let active = plan.filter(|p| p.is_active());
+    let problem = next.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message)).unwrap_or_default();
+    let list = &mut next.conditions;
+    let mut set = |type_: &str, truth, reason: &str, message: &str| {
+        conditions::set(list, type_, truth, reason, message, input.generation, input.now);
+    };
+
+    match (ready, failure) {
+        (true, _) => set(READY, Truth::True, "NodeReady", ""),
+        (_, _) if facts.suspended => set(READY, Truth::False, "Suspended", "the node is suspended"),
+        (_, Some(why)) => set(READY, Truth::False, "NodesFailed", why),
+        (_, None) if ever => set(READY, Truth::False, "PodNotReady", &problem),
+        (_, None) if facts.set == SetFact::Missing && active.is_none() => {
+            set(READY, Truth::False, "NotStarted", &problem);
+        }
+        (_, None) => set(READY, Truth::False, "NodesInitializing", &problem),
+    }
+
+    let last_roll = next.history.iter().rev().find(|h| is_rolling(&h.recipe)).map(|h| h.outcome.as_str());
+    match active.filter(|p| is_rolling(&p.recipe)) {
+        Some(plan) => {
+            let waiting = plan.current_task().map(|t| t.message.clone()).unwrap_or_default();
+            set(NODE_UPDATE_IN_PROGRESS, Truth::True, "UpdateStarted", &waiting);
+        }
+        None => {
+            let reason = match last_roll {
+                None => "NotStarted",
+                Some("Failed") => "UpdateFailed",
+                Some("Superseded" | "Aborted") => "UpdateSuperseded",
+                Some(_) => "UpdateComplete",
+            };
+            set(NODE_UPDATE_IN_PROGRESS, Truth::False, reason, "");
+        }
+    }
+
+    let (truth, reason, message) = sidecar_condition(facts, input, ready);
+    set(SIDECAR_READY, truth, reason, &message);
+
+    let overdue = active.and_then(|p| engine::stalled(p, input.now));
+    let failed_plan = plan.filter(|p| p.state == PlanState::Failed && !facts.is_converged());
+    if let Some(sentence) = input.invalid {
+        set(STALLED, Truth::True, "InvalidSpec", sentence);
+    } else if let Some(plan) = failed_plan {
+        set(STALLED, Truth::True, "PlanFailed", &plan.failure);
+    } else if let Some(task) = overdue {
+        set(STALLED, Truth::True, "NoProgress", &format!("{}: {}", task.type_, task.message));
+    } else {
+        set(STALLED, Truth::False, "Progressing", "");
+    }
+    let stalled = input.invalid.is_some() || failed_plan.is_some() || overdue.is_some();
+    if !stalled && (active.is_some() || (!ready && !facts.suspended)) {
+        set(RECONCILING, Truth::True, "Progressing", "");
+    } else {
+        set(RECONCILING, Truth::False, "Settled", "");
+    }
+
+    // Availability is counted from when the kubelet saw the pod Ready, not from when we did.
+    if let Some(since) = facts.staying_pod().and_then(|p| p.ready_since).filter(|_| ready)
+        && let Some(condition) = next.conditions.iter_mut().find(|c| c.type_ == READY)
+    {
+        condition.last_transition_time = since;
+    }
+}
+
+fn sidecar_condition(
+    facts: &NodeFacts,
+    input: &StatusInput<'_>,
+    ready: bool,
+) -> (Truth, &'static str, String) {
+    match input.sidecar {
+        SidecarAnswer::NotConfigured => (Truth::False, "NotConfigured", String::new()),
+        SidecarAnswer::Ready => (Truth::True, "Ready", String::new()),
+        SidecarAnswer::Unreachable(why) => (Truth::Unknown, "Unreachable", why.clone()),
+        SidecarAnswer::NotReady => (Truth::False, "NotReady", String::new()),
+        // The kubelet asks it all the time: a Ready pod has a sidecar that says so.
+        SidecarAnswer::NotAsked if ready => (Truth::True, "Ready", String::new()),
+        SidecarAnswer::NotAsked if facts.needs_mark() => {
+            let before = conditions::find(&input.previous.conditions, SIDECAR_READY);
+            match before.filter(|c| c.reason == "Unreachable") {
+                Some(condition) => (Truth::Unknown, "Unreachable", condition.message.clone()),
+                None => (Truth::False, "NotReady", String::new()),
+            }
+        }
+        SidecarAnswer::NotAsked => (Truth::False, "NotReady", String::new()),
+    }
+}

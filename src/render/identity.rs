@@ -1,0 +1,100 @@
+//! Who an object belongs to: what is added to a rendered template for one node, and to a Service for one
+//! fleet. Selectors use only labels that never change.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api::names::{GROUP, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, VERSION};
+use crate::api::{DeletionPolicy, TemplateMeta};
+
+/// A StatefulNode as the owner of its child objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeIdentity {
+    /// The node's name, which is its StatefulSet's and its headless Service's too.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its UID.
+    pub uid: String,
+    /// The fleet that it belongs to, if any.
+    pub deployment: Option<String>,
+    /// The set of nodes that it belongs to, if any.
+    pub set: Option<String>,
+    /// Labels and annotations that come from `template.metadata`, for the child objects and never for pods
+    /// (see [`applied_metadata`](super::applied_metadata)).
+    pub metadata: TemplateMeta,
+}
+
+impl NodeIdentity {
+    /// Windlass's own labels of everything that belongs to the node, its pod included.
+    #[must_use]
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let Self { name: _, namespace: _, uid: _, deployment, set, metadata: _ } = self;
+        let mut labels = self.selector();
+        labels.insert(LABEL_MANAGED_BY.to_owned(), MANAGER.to_owned());
+        if let Some(deployment) = deployment {
+            labels.insert(LABEL_DEPLOYMENT.to_owned(), deployment.clone());
+        }
+        if let Some(set) = set {
+            labels.insert(LABEL_SET.to_owned(), set.clone());
+        }
+        labels
+    }
+
+    /// The labels that select the node's pod.
+    #[must_use]
+    pub fn selector(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([(LABEL_NODE.to_owned(), self.name.clone())])
+    }
+
+    /// The reference from a child object to the node.
+    #[must_use]
+    pub fn owner_reference(&self) -> Value {
+        owner_reference("StatefulNode", &self.name, &self.uid)
+    }
+}
+
+/// A NodeDeployment as the owner of its child objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetIdentity {
+    /// The fleet's name, which is its Service's too.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether its children outlive it.
+    pub deletion_policy: DeletionPolicy,
+}
+
+impl FleetIdentity {
+    /// Windlass's own labels of what belongs to the fleet as a whole.
+    #[must_use]
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (LABEL_DEPLOYMENT.to_owned(), self.name.clone()),
+            (LABEL_MANAGED_BY.to_owned(), MANAGER.to_owned()),
+        ])
+    }
+
+    /// The references from a child object to the fleet: none where children outlive it.
+    #[must_use]
+    pub fn owner_references(&self) -> Vec<Value> {
+        match self.deletion_policy {
+            DeletionPolicy::Delete => vec![owner_reference("NodeDeployment", &self.name, &self.uid)],
+            DeletionPolicy::Retain => Vec::new(),
+        }
+    }
+}
+
+fn owner_reference(kind: &str, name: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}

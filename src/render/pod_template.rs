@@ -1,0 +1,371 @@
+//! The pod template that a node should run, without the node's identity: the same for each node of a
+//! fleet at one revision, so that its hash is too.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api::names::{ANNOTATION_RESTARTED_AT, OWN_PREFIX};
+use crate::api::{Sidecar, StatefulNodeSpec};
+use crate::revision::template::{main_container, remove_own_keys, set_image};
+
+/// The name of the injected sidecar's container.
+pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
+/// The path of the sidecar's readiness probe.
+const READYZ: &str = "/readyz";
+/// The name of the sidecar's port.
+const SIDECAR_PORT: &str = "windlass";
+/// Seconds between two readiness probes: how long a node that was marked ready still waits for traffic.
+const PROBE_SECONDS: i32 = 2;
+
+/// What an embedding platform adds. The default adds nothing.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RenderOptions {
+    /// Annotations of every pod. They win over the template's, and are part of the pod template hash: a
+    /// change of them rolls out as `OperatorDrift`. Keys under `windlass.dev/` are ignored.
+    pub pod_annotations: BTreeMap<String, String>,
+}
+
+/// Why a spec cannot be rendered.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RenderError {
+    /// A part of the template is not what it has to be.
+    #[error("{field} has to be {expected}")]
+    Malformed {
+        /// The field's path in the node's spec.
+        field: String,
+        /// What it has to be.
+        expected: &'static str,
+    },
+    /// The template has no container.
+    #[error("podTemplate.spec.containers is empty; a node needs a main container")]
+    NoContainers,
+    /// The main container does not exist.
+    #[error("mainContainer is {name:?}, but podTemplate.spec.containers has no container of that name")]
+    NoMainContainer {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// A container has the name of the injected sidecar.
+    #[error(
+        "podTemplate.spec.{field} has a container named {SIDECAR_CONTAINER:?}; that name is the injected sidecar's, choose another"
+    )]
+    SidecarNameTaken {
+        /// `containers` or `initContainers`.
+        field: &'static str,
+    },
+}
+
+/// The pod template that a node should run, without its identity. `restarted_at` is the restart that the
+/// node last obeyed, as it was written.
+pub fn pod_template(
+    spec: &StatefulNodeSpec,
+    restarted_at: Option<&str>,
+    options: &RenderOptions,
+) -> Result<Value, RenderError> {
+    let StatefulNodeSpec {
+        image,
+        main_container: asked,
+        pod_template,
+        sidecar,
+        // Beside the pod template in the StatefulSet, or in the Service.
+        volume_claim_templates: _,
+        volume_claim_retention: _,
+        ports: _,
+        service_annotations: _,
+        suspend: _,
+        // Said to the executor.
+        progress_deadline_seconds: _,
+        granted_hash: _,
+        grant_id: _,
+    } = spec;
+    check_shape(pod_template)?;
+    let mut template = pod_template.clone();
+    remove_own_keys(&mut template);
+
+    let main = main_container(asked, pod_template)
+        .ok_or_else(|| malformed("podTemplate.spec.containers[0].name", "a name"))?;
+    if !containers(&template, "containers").any(|c| name(c) == Some(main)) {
+        return Err(RenderError::NoMainContainer { name: main.to_owned() });
+    }
+    if !image.is_empty() {
+        set_image(&mut template, main, image);
+    }
+    if let Some(sidecar) = sidecar {
+        inject(&mut template, sidecar)?;
+    }
+    annotate(&mut template, restarted_at, options);
+    Ok(template)
+}
+
+fn malformed(field: &str, expected: &'static str) -> RenderError {
+    RenderError::Malformed { field: field.to_owned(), expected }
+}
+
+/// The parts that rendering goes into. The API server judges all others.
+fn check_shape(template: &Value) -> Result<(), RenderError> {
+    if !template.is_object() {
+        return Err(malformed("podTemplate", "an object"));
+    }
+    if !template["spec"].is_object() {
+        return Err(malformed("podTemplate.spec", "an object"));
+    }
+    for field in ["metadata", "metadata.labels", "metadata.annotations"] {
+        let value = template.pointer(&format!("/{}", field.replace('.', "/")));
+        if value.is_some_and(|value| !value.is_null() && !value.is_object()) {
+            return Err(malformed(&format!("podTemplate.{field}"), "an object"));
+        }
+    }
+    for field in ["containers", "initContainers"] {
+        let list = &template["spec"][field];
+        if !list.is_null() && !list.is_array() {
+            return Err(malformed(&format!("podTemplate.spec.{field}"), "a list"));
+        }
+        if let Some(index) = containers(template, field).position(|c| !c.is_object()) {
+            return Err(malformed(&format!("podTemplate.spec.{field}[{index}]"), "an object"));
+        }
+    }
+    match containers(template, "containers").next() {
+        Some(_) => Ok(()),
+        None => Err(RenderError::NoContainers),
+    }
+}
+
+fn containers<'a>(template: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    template["spec"][field].as_array().into_iter().flatten()
+}
+
+fn name(container: &Value) -> Option<&str> {
+    container.get("name")?.as_str()
+}
+
+fn inject(template: &mut Value, sidecar: &Sidecar) -> Result<(), RenderError> {
+    for field in ["containers", "initContainers"] {
+        if containers(template, field).any(|c| name(c) == Some(SIDECAR_CONTAINER)) {
+            return Err(RenderError::SidecarNameTaken { field });
+        }
+    }
+    // First, for init containers start in order: it answers while the user's own still run, which may take
+    // hours (a restore), and ends after them all.
+    let mut all = vec![sidecar_container(sidecar)];
+    all.extend(containers(template, "initContainers").cloned());
+    template["spec"]["initContainers"] = Value::Array(all);
+    Ok(())
+}
+
+fn sidecar_container(sidecar: &Sidecar) -> Value {
+    // How the operator reaches the sidecar applies at once, so nothing of it may be in the pod.
+    let Sidecar { image, port, resources, url: _, token_secret: _ } = sidecar;
+    let mut container = json!({
+        "name": SIDECAR_CONTAINER,
+        "image": image,
+        "restartPolicy": "Always",
+        "args": ["sidecar", "--bind", format!("0.0.0.0:{port}")],
+        "ports": [{"name": SIDECAR_PORT, "containerPort": port, "protocol": "TCP"}],
+        "readinessProbe": {
+            "httpGet": {"path": READYZ, "port": port},
+            "periodSeconds": PROBE_SECONDS,
+        },
+        // All that the Pod Security level "restricted" asks of a container and that no pod-level field can
+        // say; a server of a few paths needs none of it.
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+    });
+    if !resources.is_null() {
+        container["resources"] = resources.clone();
+    }
+    container
+}
+
+fn annotate(template: &mut Value, restarted_at: Option<&str>, options: &RenderOptions) {
+    let RenderOptions { pod_annotations } = options;
+    let added = pod_annotations.iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));
+    for (key, value) in added {
+        template["metadata"]["annotations"][key] = value.as_str().into();
+    }
+    if let Some(time) = restarted_at {
+        template["metadata"]["annotations"][ANNOTATION_RESTARTED_AT] = time.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::from_value;
+
+    use super::*;
+    use crate::revision::pod_template_hash;
+
+    fn spec(value: Value) -> StatefulNodeSpec {
+        from_value(value).unwrap()
+    }
+
+    fn render(value: Value) -> Value {
+        pod_template(&spec(value), None, &RenderOptions::default()).unwrap()
+    }
+
+    fn refusal(value: Value) -> String {
+        pod_template(&spec(value), Some("now"), &RenderOptions::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_template_passes_through_untouched() {
+        let template = json!({
+            "metadata": {"creationTimestamp": null, "labels": {"a": ""}},
+            "spec": {"containers": [{"name": "db", "futureField": {"x": null}}], "futureField": [{}], "initContainers": []},
+        });
+        assert_eq!(render(json!({"podTemplate": template})), template);
+    }
+
+    #[test]
+    fn the_image_goes_to_the_main_container() {
+        let containers = json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]);
+        let template = json!({"spec": {"containers": containers}});
+        let first = render(json!({"image": "x:2", "podTemplate": template}));
+        assert_eq!(
+            first["spec"]["containers"],
+            json!([{"name": "db", "image": "x:2"}, {"name": "log", "image": "log:1"}])
+        );
+        let named = render(json!({"image": "x:2", "mainContainer": "log", "podTemplate": template}));
+        assert_eq!(
+            named["spec"]["containers"],
+            json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "x:2"}])
+        );
+    }
+
+    #[test]
+    fn the_sidecar_is_a_native_one_and_starts_first() {
+        let rendered = render(json!({
+            "podTemplate": {"spec": {"containers": [{"name": "db"}], "initContainers": [{"name": "restore"}]}},
+            "sidecar": {"image": "w:1", "port": 7780, "resources": {"limits": {"cpu": "50m"}}, "url": "http://x", "tokenSecret": "t"},
+        }));
+        let sidecar = json!({
+            "name": "windlass-sidecar",
+            "image": "w:1",
+            "restartPolicy": "Always",
+            "args": ["sidecar", "--bind", "0.0.0.0:7780"],
+            "ports": [{"name": "windlass", "containerPort": 7780, "protocol": "TCP"}],
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": 7780}, "periodSeconds": 2},
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+            "resources": {"limits": {"cpu": "50m"}},
+        });
+        assert_eq!(rendered["spec"]["initContainers"], json!([sidecar, {"name": "restore"}]));
+        assert_eq!(rendered["spec"]["containers"], json!([{"name": "db"}]));
+    }
+
+    #[test]
+    fn how_the_sidecar_is_reached_is_not_in_the_pod() {
+        let template = json!({"spec": {"containers": [{"name": "db"}], "initContainers": null}});
+        let bare = render(json!({"podTemplate": template, "sidecar": {"image": "w:1"}}));
+        let reached = json!({"image": "w:1", "port": 7777, "url": "http://x", "tokenSecret": "t"});
+        assert_eq!(render(json!({"podTemplate": template, "sidecar": reached})), bare);
+        assert_eq!(bare["spec"]["initContainers"][0].get("resources"), None);
+    }
+
+    #[test]
+    fn a_restart_and_a_platforms_annotations_move_the_hash() {
+        let spec = spec(json!({"podTemplate": {
+            "metadata": {"annotations": {"a": "user"}}, "spec": {"containers": [{"name": "db"}]}}}));
+        let none = RenderOptions::default();
+        let platform = RenderOptions {
+            pod_annotations: [("a", "platform"), ("b", ""), ("windlass.dev/x", "y")]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .into(),
+        };
+        let plain = pod_template(&spec, None, &none).unwrap();
+        let restarted = pod_template(&spec, Some("2026-01-01T00:00:00Z"), &none).unwrap();
+        let added = pod_template(&spec, None, &platform).unwrap();
+        assert_eq!(
+            restarted["metadata"]["annotations"],
+            json!({"a": "user", "windlass.dev/restartedAt": "2026-01-01T00:00:00Z"})
+        );
+        assert_eq!(added["metadata"]["annotations"], json!({"a": "platform", "b": ""}));
+        let hashes = [&plain, &restarted, &added].map(pod_template_hash);
+        assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+    }
+
+    #[test]
+    fn a_restart_is_noted_where_there_is_no_metadata_yet() {
+        for metadata in [json!(null), json!({}), json!({"annotations": null})] {
+            let template = json!({"metadata": metadata, "spec": {"containers": [{"name": "db"}]}});
+            let spec = spec(json!({"podTemplate": template}));
+            let rendered = pod_template(&spec, Some("now"), &RenderOptions::default()).unwrap();
+            assert_eq!(rendered["metadata"]["annotations"], json!({"windlass.dev/restartedAt": "now"}));
+        }
+    }
+
+    #[test]
+    fn keys_of_windlass_in_a_users_template_are_left_out() {
+        let rendered = render(json!({"podTemplate": {
+            "metadata": {"labels": {"windlass.dev/set": "x", "a": "b"}, "annotations": {"windlass.dev/abort": "x"}},
+            "spec": {"containers": [{"name": "db"}]}}}));
+        assert_eq!(rendered["metadata"], json!({"labels": {"a": "b"}, "annotations": {}}));
+    }
+
+    #[test]
+    fn what_cannot_be_rendered_is_named() {
+        let with_spec = |spec: Value| json!({"podTemplate": {"spec": spec}});
+        let with_metadata = |metadata: Value| json!({"podTemplate": {"metadata": metadata, "spec": {"containers": [{"name": "db"}]}}});
+        for (value, sentence) in [
+            (json!({"podTemplate": []}), "podTemplate has to be an object"),
+            (json!({"podTemplate": {}}), "podTemplate.spec has to be an object"),
+            (with_spec(json!("x")), "podTemplate.spec has to be an object"),
+            (with_spec(json!({})), "podTemplate.spec.containers is empty; a node needs a main container"),
+            (
+                with_spec(json!({"containers": null})),
+                "podTemplate.spec.containers is empty; a node needs a main container",
+            ),
+            (
+                with_spec(json!({"containers": []})),
+                "podTemplate.spec.containers is empty; a node needs a main container",
+            ),
+            (with_spec(json!({"containers": {}})), "podTemplate.spec.containers has to be a list"),
+            (
+                with_spec(json!({"containers": [{"name": "a"}, "b"]})),
+                "podTemplate.spec.containers[1] has to be an object",
+            ),
+            (with_spec(json!({"containers": [{}]})), "podTemplate.spec.containers[0].name has to be a name"),
+            (
+                with_spec(json!({"containers": [{"name": "a"}], "initContainers": {}})),
+                "podTemplate.spec.initContainers has to be a list",
+            ),
+            (
+                with_spec(json!({"containers": [{"name": "a"}], "initContainers": [1]})),
+                "podTemplate.spec.initContainers[0] has to be an object",
+            ),
+            (with_metadata(json!("x")), "podTemplate.metadata has to be an object"),
+            (with_metadata(json!({"labels": []})), "podTemplate.metadata.labels has to be an object"),
+            (
+                with_metadata(json!({"annotations": 1})),
+                "podTemplate.metadata.annotations has to be an object",
+            ),
+        ] {
+            assert_eq!(refusal(value), sentence);
+        }
+    }
+
+    #[test]
+    fn a_main_container_has_to_exist_with_or_without_an_image() {
+        for image in ["", "x:1"] {
+            let value = json!({"image": image, "mainContainer": "nope", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+            assert_eq!(
+                refusal(value),
+                "mainContainer is \"nope\", but podTemplate.spec.containers has no container of that name"
+            );
+        }
+    }
+
+    #[test]
+    fn the_sidecars_name_is_taken_only_where_there_is_a_sidecar() {
+        for field in ["containers", "initContainers"] {
+            let mut value = json!({"podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+            let list = json!([{"name": SIDECAR_CONTAINER}]);
+            value["podTemplate"]["spec"][field] = list;
+            render(value.clone());
+            value["sidecar"] = json!({"image": "w:1"});
+            let sentence = refusal(value);
+            assert!(
+                sentence.starts_with(&format!("podTemplate.spec.{field} has a container named")),
+                "{sentence}"
+            );
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A node's StatefulSet.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::identity::NodeIdentity;
+use super::metadata::new_child_metadata;
+use crate::api::names::ANNOTATION_TEMPLATE_HASH;
+use crate::api::{StatefulNodeSpec, TemplateMeta};
+
+/// How many of its own revisions a StatefulSet keeps: the running one, the wanted one, and one to spare.
+const REVISION_HISTORY_LIMIT: i32 = 3;
+
+/// A node's StatefulSet. `template` is the rendered [`pod_template`](super::pod_template), `hash` its pod
+/// template hash.
+#[must_use]
+pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: &Value, hash: &str) -> Value {
+    let StatefulNodeSpec {
+        volume_claim_templates,
+        suspend,
+        // In the rendered template.
+        image: _,
+        main_container: _,
+        pod_template: _,
+        sidecar: _,
+        // In the Service.
+        ports: _,
+        service_annotations: _,
+        // The executor gives claims an owner by itself: the StatefulSet's own policy would delete them
+        // whoever deletes the StatefulSet.
+        volume_claim_retention: _,
+        // Said to the executor.
+        progress_deadline_seconds: _,
+        granted_hash: _,
+        grant_id: _,
+    } = spec;
+    let TemplateMeta { labels, annotations } =
+        new_child_metadata(&identity.metadata, &stateful_set_own_metadata(identity, hash));
+    let mut set = json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": identity.name,
+            "namespace": identity.namespace,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [identity.owner_reference()],
+        },
+        "spec": {
+            "replicas": i32::from(!*suspend),
+            "serviceName": identity.name,
+            "selector": {"matchLabels": identity.selector()},
+            "updateStrategy": {"type": "OnDelete"},
+            "podManagementPolicy": "OrderedReady",
+            "revisionHistoryLimit": REVISION_HISTORY_LIMIT,
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            "template": stateful_set_template(identity, template),
+        },
+    });
+    if !volume_claim_templates.is_empty() {
+        set["spec"]["volumeClaimTemplates"] = json!(volume_claim_templates);
+    }
+    set
+}
+
+/// Windlass's own labels and annotations of a node's StatefulSet.
+#[must_use]
+pub fn stateful_set_own_metadata(identity: &NodeIdentity, hash: &str) -> TemplateMeta {
+    TemplateMeta {
+        labels: identity.labels(),
+        annotations: BTreeMap::from([(ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_owned())]),
+    }
+}
+
+/// What stands at `/spec/template` of a node's StatefulSet: the rendered template with the node's labels.
+#[must_use]
+pub fn stateful_set_template(identity: &NodeIdentity, template: &Value) -> Value {
+    let mut template = template.clone();
+    let own = identity.labels().into_iter().map(|(key, value)| (key, Value::String(value)));
+    let mut at = &mut template;
+    for key in ["metadata", "labels"] {
+        // Only a template that was not rendered has something else than an object here; the API server
+        // would refuse it.
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = &mut at[key];
+    }
+    match at {
+        Value::Object(labels) => labels.extend(own),
+        other => *other = own.collect::<Map<_, _>>().into(),
+    }
+    template
+}

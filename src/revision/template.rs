@@ -1,0 +1,140 @@
+//! What Windlass reads off a pod template, and the two things that it changes in one: the image override
+//! is applied, and keys that are Windlass's own are left out.
+
+use serde_json::Value;
+
+use crate::api::StatefulNodeSpec;
+use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, OWN_PREFIX};
+
+/// Whether a label or annotation is Windlass's own, and so never a user's.
+#[must_use]
+pub fn is_own_key(key: &str) -> bool {
+    key.starts_with(OWN_PREFIX) || key == LABEL_MANAGED_BY
+}
+
+/// The name of the main container: the one that is asked for, else the first. `None` where no name is
+/// asked for and there is no container with a name. The name that is asked for need not exist.
+#[must_use]
+pub fn main_container<'a>(asked: &'a str, pod_template: &'a Value) -> Option<&'a str> {
+    if asked.is_empty() {
+        containers(pod_template)?.first()?.get("name")?.as_str().filter(|name| !name.is_empty())
+    } else {
+        Some(asked)
+    }
+}
+
+/// The image that a node's main container is to run; `None` where none is stated.
+#[must_use]
+pub fn main_image(spec: &StatefulNodeSpec) -> Option<&str> {
+    if !spec.image.is_empty() {
+        return Some(&spec.image);
+    }
+    image_of(&spec.pod_template, main_container(&spec.main_container, &spec.pod_template)?)
+}
+
+/// The image of this container of a pod template, or of a pod; `None` where there is none.
+#[must_use]
+pub fn image_of<'a>(pod_template: &'a Value, container: &str) -> Option<&'a str> {
+    let found = containers(pod_template)?.iter().find(|c| is_named(c, container))?;
+    found.get("image")?.as_str().filter(|image| !image.is_empty())
+}
+
+/// Sets the image of this container. Answers whether it was found.
+pub fn set_image(pod_template: &mut Value, container: &str, image: &str) -> bool {
+    let found = pod_template
+        .pointer_mut("/spec/containers")
+        .and_then(Value::as_array_mut)
+        .and_then(|containers| containers.iter_mut().find(|c| is_named(c, container)))
+        .and_then(Value::as_object_mut);
+    match found {
+        Some(fields) => {
+            fields.insert("image".to_owned(), image.into());
+            true
+        }
+        None => false,
+    }
+}
+
+/// Removes the labels and annotations that are Windlass's own, but for the restart, which is there to
+/// change what runs.
+pub fn remove_own_keys(pod_template: &mut Value) {
+    if let Some(labels) = pod_template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.retain(|key, _| !is_own_key(key));
+    }
+    if let Some(annotations) =
+        pod_template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+    {
+        annotations.retain(|key, _| !key.starts_with(OWN_PREFIX) || key == ANNOTATION_RESTARTED_AT);
+    }
+}
+
+fn containers(pod_template: &Value) -> Option<&Vec<Value>> {
+    pod_template.pointer("/spec/containers")?.as_array()
+}
+
+fn is_named(container: &Value, name: &str) -> bool {
+    container.get("name").and_then(Value::as_str) == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(image: &str, main_container: &str, pod_template: Value) -> StatefulNodeSpec {
+        StatefulNodeSpec {
+            image: image.to_owned(),
+            main_container: main_container.to_owned(),
+            pod_template,
+            ..StatefulNodeSpec::default()
+        }
+    }
+
+    fn two() -> Value {
+        json!({"spec": {"containers": [{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]}})
+    }
+
+    #[test]
+    fn the_main_container_is_the_first_unless_another_is_asked_for() {
+        assert_eq!(main_container("", &two()), Some("db"));
+        assert_eq!(main_container("log", &two()), Some("log"));
+        assert_eq!(main_container("", &json!({"spec": {"containers": []}})), None);
+        assert_eq!(main_container("", &json!({"spec": {"containers": [{"name": ""}]}})), None);
+        assert_eq!(main_container("", &json!({})), None);
+    }
+
+    #[test]
+    fn the_main_image_is_the_override_or_the_main_containers() {
+        assert_eq!(main_image(&spec("", "", two())), Some("db:1"));
+        assert_eq!(main_image(&spec("", "log", two())), Some("log:1"));
+        assert_eq!(main_image(&spec("db:2", "", two())), Some("db:2"));
+        assert_eq!(main_image(&spec("", "nope", two())), None);
+        assert_eq!(main_image(&spec("", "", json!({"spec": {"containers": [{"name": "db"}]}}))), None);
+    }
+
+    #[test]
+    fn only_the_named_container_gets_the_image() {
+        let mut template = two();
+        assert!(set_image(&mut template, "log", "log:2"));
+        assert_eq!(image_of(&template, "log"), Some("log:2"));
+        assert_eq!(image_of(&template, "db"), Some("db:1"));
+        assert!(!set_image(&mut template, "nope", "x"));
+    }
+
+    #[test]
+    fn keys_of_windlass_go_but_for_the_restart() {
+        let mut template = json!({"metadata": {
+            "labels": {"windlass.dev/node": "x", "app.kubernetes.io/managed-by": "Helm", "windlass.development/a": "b"},
+            "annotations": {
+                "windlass.dev/restartedAt": "now", "windlass.dev/x": "y", "app.kubernetes.io/managed-by": "Helm", "a": "b"
+            }
+        }});
+        remove_own_keys(&mut template);
+        let left = json!({"metadata": {
+            "labels": {"windlass.development/a": "b"},
+            "annotations": {"windlass.dev/restartedAt": "now", "app.kubernetes.io/managed-by": "Helm", "a": "b"}
+        }});
+        assert_eq!(template, left);
+    }
+}

@@ -1,0 +1,165 @@
+//! How the operator asks a sidecar: a port that tasks are handed, and its implementation over HTTP.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
+use serde::de::DeserializeOwned;
+
+use super::exchange::{Failure, client, excerpt, exchange};
+use super::protocol::{RefusalBody, Status, TaskAnswer, TaskRequest};
+use super::url::parse_http;
+
+/// Why a sidecar's answer cannot be used. The text is a sentence that names the URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SidecarError {
+    /// No answer came, or nothing could be sent.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It answered, and not with a 2xx.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The sentence, with what the sidecar said of it.
+        message: String,
+    },
+    /// It answered with what is not in the protocol.
+    #[error("{0}")]
+    Garbled(String),
+}
+
+/// Asks sidecars. `base_url` is what [`url_for`](super::url_for) returned.
+#[cfg_attr(test, mockall::automock)]
+#[cfg_attr(test, allow(clippy::ref_option_ref, reason = "in the mock that is generated"))]
+#[async_trait]
+pub trait SidecarClient: Send + Sync {
+    /// What the sidecar knows of its node now.
+    async fn status(&self, base_url: &str) -> Result<Status, SidecarError>;
+
+    /// Hands it a task. `Ok` says that the sidecar took it, or had it already, not that it is done: ask
+    /// [`task`](Self::task) or [`status`](Self::status) for that. Submitting twice is harmless.
+    async fn submit<'a>(
+        &self,
+        base_url: &str,
+        request: &TaskRequest,
+        token: Option<&'a str>,
+    ) -> Result<(), SidecarError>;
+
+    /// How far a task is; `None` when the sidecar does not know it, as after a restart.
+    async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError>;
+}
+
+/// Asks over HTTP, with one pool of connections for all sidecars. Clones share the pool.
+#[derive(Clone, Debug)]
+pub struct HttpSidecar {
+    http: Client,
+}
+
+impl HttpSidecar {
+    /// How long an exchange may take in all, unless told otherwise.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// A client whose exchanges, connecting included, end after `timeout`. Fails only where the machine
+    /// cannot provide an HTTP client, with a sentence that says why.
+    pub fn new(timeout: Duration) -> Result<Self, String> {
+        Ok(Self { http: client(timeout)? })
+    }
+}
+
+#[async_trait]
+impl SidecarClient for HttpSidecar {
+    async fn status(&self, base_url: &str) -> Result<Status, SidecarError> {
+        let url = endpoint(base_url, &["v1", "status"])?;
+        let body = accepted(&url, ask(&url, self.http.get(url.clone())).await?)?;
+        read(&url, &body)
+    }
+
+    async fn submit<'a>(
+        &self,
+        base_url: &str,
+        request: &TaskRequest,
+        token: Option<&'a str>,
+    ) -> Result<(), SidecarError> {
+        let url = endpoint(base_url, &["v1", "tasks"])?;
+        let mut post = self.http.post(url.clone()).json(request);
+        if let Some(token) = token {
+            post = post.header(AUTHORIZATION, bearer(&url, token)?);
+        }
+        accepted(&url, ask(&url, post).await?).map(drop)
+    }
+
+    async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+        let url = endpoint(base_url, &["v1", "tasks", id])?;
+        let (status, body) = ask(&url, self.http.get(url.clone())).await?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let answer: TaskAnswer = read(&url, &accepted(&url, (status, body))?)?;
+        if answer.id != id {
+            let other = excerpt(answer.id.as_bytes());
+            return Err(SidecarError::Garbled(format!("the sidecar at {url} answered for task {other}")));
+        }
+        Ok(Some(answer))
+    }
+}
+
+fn endpoint(base_url: &str, path: &[&str]) -> Result<Url, SidecarError> {
+    let mut url = parse_http(base_url)
+        .map_err(|fault| SidecarError::Unreachable(format!("the sidecar's URL `{base_url}` {fault}")))?;
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    Ok(url)
+}
+
+/// Secrets are often written with a newline at their end; it is no part of the token.
+fn bearer(url: &Url, token: &str) -> Result<HeaderValue, SidecarError> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| {
+        SidecarError::Unreachable(format!(
+            "the sidecar at {url} cannot be asked: its token has characters that no HTTP header can carry"
+        ))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+async fn ask(url: &Url, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), SidecarError> {
+    exchange(request).await.map_err(|failure| {
+        let sentence = format!("the sidecar at {url} {failure}");
+        match failure {
+            Failure::NoAnswer(_) => SidecarError::Unreachable(sentence),
+            Failure::TooLong => SidecarError::Garbled(sentence),
+        }
+    })
+}
+
+fn accepted(url: &Url, (status, body): (StatusCode, Vec<u8>)) -> Result<Vec<u8>, SidecarError> {
+    if status.is_success() {
+        return Ok(body);
+    }
+    let mut message = format!("the sidecar at {url} answered {status}");
+    if let Ok(refusal) = serde_json::from_slice::<RefusalBody>(&body) {
+        message = format!("{message}: {}", excerpt(refusal.message.as_bytes()));
+    } else {
+        log_unquoted(url, &body);
+    }
+    Err(SidecarError::Refused { status: status.as_u16(), message })
+}
+
+fn read<T: DeserializeOwned>(url: &Url, body: &[u8]) -> Result<T, SidecarError> {
+    serde_json::from_slice(body).map_err(|error| {
+        log_unquoted(url, body);
+        let fault =
+            if error.is_data() { "JSON that is not in its protocol" } else { "something that is not JSON" };
+        let (line, column) = (error.line(), error.column());
+        SidecarError::Garbled(format!("the sidecar at {url} answered {fault} (line {line}, column {column})"))
+    })
+}
+
+/// What is outside the protocol goes to the log and never into an error, which ends in a status: whoever
+/// may write `sidecar.url` could otherwise read, through the operator, what only the operator can reach.
+fn log_unquoted(url: &Url, body: &[u8]) {
+    tracing::debug!(%url, answer = excerpt(body), "an answer outside the sidecar's protocol");
+}

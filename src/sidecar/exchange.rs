@@ -1,0 +1,100 @@
+//! One HTTP exchange with a server that nobody has reason to trust: bounded in time and in size, and it
+//! goes where it was sent, not where a redirect or a proxy variable points.
+
+use std::error::Error;
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, StatusCode, redirect};
+
+/// The longest answer that is read, in bytes.
+pub(super) const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// How long an unused connection is kept. Pods come and go; their connections should not outlive them.
+const IDLE_CONNECTION: Duration = Duration::from_secs(30);
+
+/// Why there was no whole answer. Each is the end of a sentence that begins with who was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Nothing, or not all of it, came back.
+    NoAnswer(String),
+    /// More came back than is read.
+    TooLong,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoAnswer(sentence) => f.write_str(sentence),
+            Self::TooLong => write!(f, "answered with more than {MAX_ANSWER_BYTES} bytes"),
+        }
+    }
+}
+
+/// A client whose exchanges are over, one way or the other, after `timeout`.
+pub(super) fn client(timeout: Duration) -> Result<Client, String> {
+    Client::builder()
+        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(timeout)
+        .timeout(timeout)
+        .pool_idle_timeout(IDLE_CONNECTION)
+        .pool_max_idle_per_host(1)
+        .build()
+        .map_err(|error| format!("no HTTP client could be made: {}", root_cause(&error)))
+}
+
+/// Sends `request` and reads the whole answer, whatever its status.
+pub(super) async fn exchange(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), Failure> {
+    let mut response = request.send().await.map_err(no_answer)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(no_answer)? {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err(Failure::TooLong);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((response.status(), body))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "shaped for map_err")]
+fn no_answer(error: reqwest::Error) -> Failure {
+    Failure::NoAnswer(if error.is_timeout() {
+        "did not answer in time".to_owned()
+    } else {
+        format!("did not answer: {}", root_cause(&error))
+    })
+}
+
+/// reqwest's own text stops at "error sending request"; what went wrong is at the end of the chain.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// The beginning of a text from outside, on one line, short enough to be quoted in a status.
+pub(super) fn excerpt(text: &[u8]) -> String {
+    const MAX_CHARS: usize = 120;
+    let text = String::from_utf8_lossy(text);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_one_short_line() {
+        assert_eq!(excerpt(b" bad\n\tthing \xff"), "bad thing \u{fffd}");
+        let long = excerpt("é".repeat(500).as_bytes());
+        assert_eq!(long.chars().count(), 121);
+        assert!(long.ends_with('…'));
+    }
+}

@@ -1,0 +1,192 @@
+//! What a sidecar remembers while it runs, and how tasks change that. No I/O, and nothing outlives the
+//! process: a restarted sidecar has to be marked ready again.
+
+use std::collections::VecDeque;
+
+use super::protocol::{TaskAnswer, TaskRequest, TaskState, TaskType};
+
+/// The most tasks that are remembered. With the bound on a request's size it bounds the memory.
+const MAX_TASKS: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    ready: bool,
+    halted: bool,
+    /// Oldest first.
+    tasks: VecDeque<Task>,
+}
+
+#[derive(Debug)]
+struct Task {
+    request: TaskRequest,
+    state: TaskState,
+    message: String,
+}
+
+impl Task {
+    fn answer(&self) -> TaskAnswer {
+        TaskAnswer { id: self.request.id.clone(), state: self.state, message: self.message.clone() }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Submitted {
+    /// The task was taken.
+    New(TaskAnswer),
+    /// It was taken before; nothing happened now.
+    Again(TaskAnswer),
+    /// Another task has this ID, of this type.
+    OtherContent(TaskType),
+    /// As many tasks as can be remembered are unfinished.
+    Full,
+}
+
+impl Memory {
+    pub(super) fn ready(&self) -> bool {
+        self.ready
+    }
+
+    pub(super) fn halted(&self) -> bool {
+        self.halted
+    }
+
+    pub(super) fn task(&self, id: &str) -> Option<TaskAnswer> {
+        self.tasks.iter().find(|task| task.request.id == id).map(Task::answer)
+    }
+
+    /// Whether some task waits for the application's height.
+    pub(super) fn awaits_height(&self) -> bool {
+        self.tasks.iter().any(|task| task.state == TaskState::Running)
+    }
+
+    /// Takes a task, or says why not. `tells_height` is whether the application can be asked its height.
+    pub(super) fn submit(&mut self, request: TaskRequest, tells_height: bool) -> Submitted {
+        if let Some(known) = self.tasks.iter().find(|task| task.request.id == request.id) {
+            return if known.request == request {
+                Submitted::Again(known.answer())
+            } else {
+                Submitted::OtherContent(known.request.kind)
+            };
+        }
+        if self.tasks.len() >= MAX_TASKS {
+            let Some(oldest) = self.tasks.iter().position(|task| task.state.is_finished()) else {
+                return Submitted::Full;
+            };
+            self.tasks.remove(oldest);
+        }
+        let (state, message) = match request.kind {
+            TaskType::MarkReady => {
+                self.ready = true;
+                (TaskState::Complete, "the node is marked ready".to_owned())
+            }
+            TaskType::HaltAtHeight if tells_height => {
+                (TaskState::Running, "waiting to learn the application's height".to_owned())
+            }
+            TaskType::HaltAtHeight => (
+                TaskState::Failed,
+                "the application's height is not known here: start the sidecar with --height-url".to_owned(),
+            ),
+        };
+        let task = Task { request, state, message };
+        let answer = task.answer();
+        self.tasks.push_back(task);
+        Submitted::New(answer)
+    }
+
+    /// Moves the tasks that wait for a height, now that it is known or known to be unknown.
+    pub(super) fn observe_height(&mut self, observed: &Result<i64, String>) {
+        for task in self.tasks.iter_mut().filter(|task| task.state == TaskState::Running) {
+            let Some(halt) = task.request.height() else { continue };
+            match observed {
+                Ok(height) if *height >= halt => {
+                    self.halted = true;
+                    task.state = TaskState::Complete;
+                    task.message =
+                        format!("the application is at height {height}, and was to halt at {halt}");
+                }
+                Ok(height) => {
+                    task.message = format!("waiting for height {halt}: the application is at {height}");
+                }
+                Err(sentence) => task.message = format!("waiting for height {halt}: {sentence}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(memory: &Memory, id: &str) -> Option<TaskState> {
+        memory.task(id).map(|answer| answer.state)
+    }
+
+    #[test]
+    fn a_halt_waits_for_its_own_height() {
+        let mut memory = Memory::default();
+        memory.submit(TaskRequest::halt_at_height("near", 10), true);
+        memory.submit(TaskRequest::halt_at_height("far", 20), true);
+        memory.observe_height(&Ok(9));
+        assert_eq!(state(&memory, "near"), Some(TaskState::Running));
+        assert!(!memory.halted());
+        memory.observe_height(&Ok(10));
+        assert_eq!(state(&memory, "near"), Some(TaskState::Complete));
+        assert_eq!(state(&memory, "far"), Some(TaskState::Running));
+        assert!(memory.halted() && memory.awaits_height());
+        memory.observe_height(&Ok(25));
+        assert_eq!(state(&memory, "far"), Some(TaskState::Complete));
+        assert!(!memory.awaits_height());
+    }
+
+    #[test]
+    fn a_halt_that_was_reached_stays_reached() {
+        let mut memory = Memory::default();
+        memory.submit(TaskRequest::halt_at_height("halt", 10), true);
+        memory.observe_height(&Ok(10));
+        let reached = memory.task("halt").unwrap();
+        assert_eq!(reached.state, TaskState::Complete);
+        for later in [Ok(11), Ok(3), Err("gone".to_owned())] {
+            memory.observe_height(&later);
+            assert_eq!(memory.task("halt"), Some(reached.clone()));
+        }
+        assert!(memory.halted());
+    }
+
+    #[test]
+    fn an_unknown_height_is_waited_out_and_said() {
+        let mut memory = Memory::default();
+        memory.submit(TaskRequest::halt_at_height("halt", 10), true);
+        memory.observe_height(&Err("the application is silent".to_owned()));
+        let answer = memory.task("halt").unwrap();
+        assert_eq!(answer.state, TaskState::Running);
+        assert!(answer.message.contains("silent"), "{}", answer.message);
+    }
+
+    #[test]
+    fn the_oldest_finished_task_is_forgotten_first() {
+        let mut memory = Memory::default();
+        memory.submit(TaskRequest::halt_at_height("halt", 10), true);
+        for n in 1..MAX_TASKS {
+            memory.submit(TaskRequest::mark_ready(format!("r{n}")), true);
+        }
+        assert_eq!(state(&memory, "r1"), Some(TaskState::Complete));
+        memory.submit(TaskRequest::mark_ready("one-more"), true);
+        assert_eq!(memory.tasks.len(), MAX_TASKS);
+        assert_eq!(state(&memory, "r1"), None);
+        assert_eq!(state(&memory, "r2"), Some(TaskState::Complete));
+        assert_eq!(state(&memory, "halt"), Some(TaskState::Running));
+        assert_eq!(state(&memory, "one-more"), Some(TaskState::Complete));
+    }
+
+    #[test]
+    fn a_memory_full_of_unfinished_tasks_takes_no_more() {
+        let mut memory = Memory::default();
+        for n in 0..MAX_TASKS {
+            memory.submit(TaskRequest::halt_at_height(format!("h{n}"), 10), true);
+        }
+        assert_eq!(memory.submit(TaskRequest::mark_ready("ready"), true), Submitted::Full);
+        assert!(!memory.ready());
+        let again = memory.submit(TaskRequest::halt_at_height("h0", 10), true);
+        assert!(matches!(again, Submitted::Again(_)), "{again:?}");
+    }
+}

@@ -1,0 +1,24 @@
+//! The process next to a node's main container that keeps the pod out of service until the node is marked
+//! ready: the protocol, the operator's client for it, and the server of `windlass sidecar`.
+//!
+//! Nothing here knows of Kubernetes, plans or tasks of plans.
+
+mod application;
+mod args;
+mod client;
+mod exchange;
+mod memory;
+mod protocol;
+mod server;
+#[cfg(test)]
+mod tests;
+mod token;
+mod url;
+
+pub use args::{SidecarArgs, run};
+#[cfg(test)]
+pub use client::MockSidecarClient;
+pub use client::{HttpSidecar, SidecarClient, SidecarError};
+pub use protocol::{MAX_TASK_ID_BYTES, RefusalBody, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
+pub use server::{SidecarServer, router, serve};
+pub use url::{UrlError, url_for};

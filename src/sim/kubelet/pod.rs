@@ -1,0 +1,114 @@
+//! One pod: what is known of it, and what is to be done about it next.
+
+use futures::future::{BoxFuture, FutureExt};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    probe::sidecar_url,
+    status::{Life, Now},
+    steering::Orders,
+};
+
+/// What a write led to.
+pub(super) enum Outcome {
+    Patched(Box<Pod>),
+    Bound(Box<PersistentVolumeClaim>),
+    Done,
+}
+
+pub(super) type Write = BoxFuture<'static, Result<Outcome, kube::Error>>;
+
+/// What is to be done for a pod.
+#[derive(Default)]
+pub(super) struct Step {
+    pub(super) write: Option<Write>,
+    /// When to look again though nothing happens.
+    pub(super) again: Option<Instant>,
+    /// A URL to begin to ask.
+    pub(super) ask: Option<String>,
+}
+
+pub(super) struct TrackedPod {
+    pub(super) pod: Pod,
+    pub(super) life: Life,
+    /// The status last written, so that none is written twice.
+    pub(super) written: Option<Value>,
+    /// It was deleted for good, and only finalizers can still hold it.
+    pub(super) let_go: bool,
+    /// The URL that is being asked for its sidecar's readiness.
+    pub(super) probing: Option<String>,
+}
+
+impl TrackedPod {
+    pub(super) fn new(mut pod: Pod, life: Life) -> Self {
+        pod.metadata.managed_fields = None;
+        Self { pod, life, written: None, let_go: false, probing: None }
+    }
+
+    /// Takes news of the same pod, unless it is older: the reply to our own write may come before the watch's news.
+    pub(super) fn update(&mut self, mut pod: Pod) {
+        if version(&pod) >= version(&self.pod) {
+            pod.metadata.managed_fields = None;
+            self.pod = pod;
+        }
+    }
+
+    pub(super) fn step(&mut self, client: &Client, orders: &Orders, now: Now) -> Step {
+        let pod = &self.pod;
+        if pod.metadata.deletion_timestamp.is_some() && !orders.hold {
+            let let_go = self.let_go || pod.metadata.deletion_grace_period_seconds == Some(0);
+            return Step { write: (!let_go).then(|| delete(client, pod)), ..Step::default() };
+        }
+        let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        if !bound || matches!(phase, Some("Succeeded" | "Failed")) {
+            return Step::default();
+        }
+        let Some(outlook) = self.life.outlook(pod, orders, now) else { return Step::default() };
+        let mut step = Step { again: outlook.again, ..Step::default() };
+        let url = sidecar_url(pod, &self.life.ip);
+        if self.probing != url {
+            self.probing.clone_from(&url);
+            step.ask = url;
+        }
+        if self.written.as_ref() != Some(&outlook.status) {
+            step.write = Some(patch(client, pod, &outlook.status));
+            self.written = Some(outlook.status);
+        }
+        step
+    }
+}
+
+fn api(client: &Client, pod: &Pod) -> Api<Pod> {
+    Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default())
+}
+
+/// With the UID: by the time it arrives the pod's controller may have made another of the same name.
+fn delete(client: &Client, pod: &Pod) -> Write {
+    let (api, name) = (api(client, pod), pod.name_any());
+    let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
+    let how = DeleteParams::default().grace_period(0).preconditions(preconditions);
+    async move { api.delete(&name, &how).await.map(|_| Outcome::Done) }.boxed()
+}
+
+/// With the resourceVersion, for the same reason: a UID in a patch is not looked at.
+fn patch(client: &Client, pod: &Pod, status: &Value) -> Write {
+    let (api, name) = (api(client, pod), pod.name_any());
+    let patch = json!({"metadata": {"resourceVersion": pod.resource_version()}, "status": status});
+    async move {
+        let patched = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(Outcome::Patched(Box::new(patched)))
+    }
+    .boxed()
+}
+
+/// The resourceVersion as a number: it only grows.
+pub(super) fn version(object: &impl ResourceExt) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(u64::MAX)
+}

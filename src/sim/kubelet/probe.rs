@@ -1,0 +1,42 @@
+//! Whether a native sidecar is ready, asked of where it really listens.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt;
+
+use super::{SIDECAR_URL, status::is_native_sidecar};
+
+/// Asks a URL; true is an answer of 200.
+pub type Probe = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+
+pub(super) fn over_http() -> Probe {
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(1)).no_proxy().build();
+    Arc::new(move |url| {
+        let client = client.as_ref().ok().cloned();
+        Box::pin(async move {
+            let Some(client) = client else { return false };
+            client.get(url).send().await.is_ok_and(|answer| answer.status() == 200)
+        })
+    })
+}
+
+/// The path of a native sidecar's readiness probe, if that is an HTTP one that the player asks: `/readyz`.
+pub(super) fn probe_path(container: &Container) -> Option<&str> {
+    let path = container.readiness_probe.as_ref()?.http_get.as_ref()?.path.as_deref()?;
+    (is_native_sidecar(container) && path == "/readyz").then_some(path)
+}
+
+/// The URL to ask for a pod's readiness, if it has such a sidecar and says where that is.
+pub(super) fn sidecar_url(pod: &Pod, ip: &str) -> Option<String> {
+    let template = pod.annotations().get(SIDECAR_URL)?;
+    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let path = inits.into_iter().find_map(probe_path)?;
+    let url = template
+        .replace("{name}", &pod.name_any())
+        .replace("{namespace}", &pod.namespace().unwrap_or_default())
+        .replace("{podIP}", ip);
+    let base = url.trim_end_matches('/');
+    Some(if base.ends_with(path) { base.to_owned() } else { format!("{base}{path}") })
+}

@@ -1,0 +1,343 @@
+//! The status that a kubelet would write for a pod: pure, the time is an argument.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    conditions::{conditions, dead, phase},
+    image,
+    probe::probe_path,
+    steering::{Fare, Orders},
+};
+
+/// How long a `slow` container takes to become ready.
+const SLOW: Duration = Duration::from_secs(5);
+/// The kubelet's back-off between restarts of a crashing container doubles from the first to the last.
+const BACKOFF_FIRST: Duration = Duration::from_secs(10);
+const BACKOFF_LAST: Duration = Duration::from_mins(5);
+
+/// A reading of both clocks: one to wait by, one to write down.
+#[derive(Clone, Copy)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    pub(super) wall: DateTime<Utc>,
+}
+
+/// What is remembered of a pod from one status to the next.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    pub(super) ip: String,
+    /// When the kubelet took the pod, in its status' form.
+    pub(super) started: Option<String>,
+    /// What the sidecar's readiness URL last said.
+    pub(super) probed: bool,
+    containers: BTreeMap<String, ContainerLife>,
+}
+
+#[derive(Clone, Debug)]
+struct ContainerLife {
+    state: State,
+    /// None: since before this kubelet.
+    since: Option<Instant>,
+    since_wall: String,
+    /// Restarts before the present state.
+    restarts: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    Crashes,
+    Waits,
+    Ended,
+}
+
+/// A status to write, and when to look again though nothing happens.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    pub(super) status: Value,
+    pub(super) again: Option<Instant>,
+}
+
+/// A native sidecar outlives the other init containers and starts before the main ones.
+pub(super) fn is_native_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+impl Life {
+    /// Takes up a pod that another kubelet, or this one in an earlier process, may have begun.
+    pub(super) fn adopt(pod: &Pod, ip: String) -> Self {
+        let status = pod.status.clone().unwrap_or_default();
+        let taken = status.pod_ip.filter(|ip| !ip.is_empty());
+        let started = status.start_time.map(|time| text_of(&time));
+        let mut life = Self { ip: taken.unwrap_or(ip), started, ..Self::default() };
+        let inits = status.init_container_statuses.into_iter().flatten();
+        for container in inits.chain(status.container_statuses.into_iter().flatten()) {
+            let state = container.state.unwrap_or_default();
+            let running = state.running.and_then(|running| running.started_at);
+            let ended = state.terminated.and_then(|ended| ended.started_at);
+            let crashes =
+                state.waiting.and_then(|w| w.reason).is_some_and(|reason| reason == "CrashLoopBackOff");
+            let (state, since_wall) = match (running, ended) {
+                (Some(at), _) => (State::Runs, text_of(&at)),
+                (None, Some(at)) => (State::Ended, text_of(&at)),
+                (None, None) if crashes => (State::Crashes, life.started.clone().unwrap_or_default()),
+                (None, None) => continue,
+            };
+            let restarts = container.restart_count - i32::from(crashes);
+            life.containers
+                .insert(container.name, ContainerLife { state, since: None, since_wall, restarts });
+        }
+        life
+    }
+
+    /// What the pod's status should be now, if it differs from nothing at all: None for a pod that its node
+    /// has never begun and never will.
+    pub(super) fn outlook(&mut self, pod: &Pod, orders: &Orders, now: Now) -> Option<Outlook> {
+        if orders.dead {
+            return dead(pod, now);
+        }
+        let spec = pod.spec.as_ref()?;
+        let ends = spec.restart_policy.as_deref().is_some_and(|policy| policy != "Always");
+        let started = self.started.get_or_insert_with(|| text(now.wall)).clone();
+        let mut view = View { pod, orders, now, again: None, blocked: false };
+        let inits: Vec<Value> = spec
+            .init_containers
+            .iter()
+            .flatten()
+            .map(|container| view.init_container(self, container))
+            .collect();
+        let initialized = !view.blocked;
+        let mains: Vec<Value> =
+            spec.containers.iter().map(|container| view.main_container(self, container, ends)).collect();
+        let again = view.again;
+
+        let phase = phase(spec.restart_policy.as_deref(), &mains);
+        let sidecars = spec.init_containers.iter().flatten().zip(&inits);
+        let asleep = sidecars.filter(|(container, _)| is_native_sidecar(container)).map(|(_, status)| status);
+        let unready: Vec<&str> = asleep
+            .chain(&mains)
+            .filter(|status| status["ready"] != true)
+            .filter_map(|status| status["name"].as_str())
+            .collect();
+        let conditions = conditions(pod, phase, initialized, &unready, now);
+        let mut status = json!({
+            "phase": phase,
+            "conditions": conditions,
+            "hostIP": "127.0.0.1",
+            "hostIPs": [{"ip": "127.0.0.1"}],
+            "podIP": self.ip,
+            "podIPs": [{"ip": self.ip}],
+            "startTime": started,
+            "containerStatuses": mains,
+        });
+        if !inits.is_empty() {
+            status["initContainerStatuses"] = Value::Array(inits);
+        }
+        Some(Outlook { status, again })
+    }
+
+    /// Moves a container into a state; a change from running or crashing to running anew is a restart.
+    fn enter(&mut self, container: &str, state: State, now: Now) -> ContainerLife {
+        let fresh =
+            || ContainerLife { state, since: Some(now.instant), since_wall: text(now.wall), restarts: 0 };
+        let life = self.containers.entry(container.to_owned()).or_insert_with(fresh);
+        if life.state != state {
+            let restarts = match life.state {
+                State::Crashes => life.restarts + crashes(life.since, now.instant).0,
+                _ => life.restarts,
+            };
+            *life = ContainerLife { restarts, ..fresh() };
+        }
+        life.clone()
+    }
+}
+
+/// One look at a pod's containers in their order.
+struct View<'a> {
+    pod: &'a Pod,
+    orders: &'a Orders,
+    now: Now,
+    again: Option<Instant>,
+    /// An init container keeps all that come after it from starting.
+    blocked: bool,
+}
+
+impl View<'_> {
+    fn init_container(&mut self, life: &mut Life, container: &Container) -> Value {
+        let fare = self.orders.fare(&container.name);
+        let native = is_native_sidecar(container);
+        if self.blocked {
+            return waiting(container, 0, "PodInitializing", "");
+        }
+        match fare {
+            Fare::NoImage | Fare::Creating => self.blocked = true,
+            Fare::Crashes => self.blocked = !native,
+            _ if !native => return self.ended(life, container, 0),
+            _ => {}
+        }
+        let probed = match probe_path(container) {
+            Some(_) if self.pod.annotations().contains_key(super::SIDECAR_URL) => life.probed,
+            _ => true,
+        };
+        self.container(life, container, fare, probed)
+    }
+
+    fn main_container(&mut self, life: &mut Life, container: &Container, ends: bool) -> Value {
+        if self.blocked {
+            return waiting(container, 0, "PodInitializing", "");
+        }
+        let never =
+            self.pod.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
+        match self.orders.fare(&container.name) {
+            Fare::Runs if ends => self.ended(life, container, 0),
+            Fare::Slow if ends && self.slow_is_over(life, container) => self.ended(life, container, 0),
+            Fare::Crashes if never => self.ended(life, container, 1),
+            fare => self.container(life, container, fare, true),
+        }
+    }
+
+    fn slow_is_over(&mut self, life: &mut Life, container: &Container) -> bool {
+        if life.containers.get(&container.name).is_some_and(|life| life.state == State::Ended) {
+            return true;
+        }
+        let since = life.enter(&container.name, State::Runs, self.now).since;
+        self.waited(since, SLOW)
+    }
+
+    /// Whether `long` has passed; if not, asks to be looked at when it has.
+    fn waited(&mut self, since: Option<Instant>, long: Duration) -> bool {
+        let Some(due) = since.map(|since| since + long) else { return true };
+        if due <= self.now.instant {
+            return true;
+        }
+        self.again = self.again.into_iter().chain([due]).min();
+        false
+    }
+
+    fn container(&mut self, life: &mut Life, container: &Container, fare: Fare, probed: bool) -> Value {
+        let image = container.image.as_deref().unwrap_or_default();
+        let name = &container.name;
+        match fare {
+            Fare::Creating => {
+                let restarts = life.enter(name, State::Waits, self.now).restarts;
+                waiting(container, restarts, "ContainerCreating", "")
+            }
+            Fare::NoImage => {
+                let restarts = life.enter(name, State::Waits, self.now).restarts;
+                let message = format!(
+                    "Back-off pulling image \"{image}\": ErrImagePull: failed to pull and unpack image \"{}\": not found",
+                    image::normalised(image)
+                );
+                waiting(container, restarts, "ImagePullBackOff", &message)
+            }
+            Fare::Crashes => self.crashing(life, container),
+            Fare::Runs | Fare::Stays | Fare::Unready | Fare::Slow => {
+                let run = life.enter(name, State::Runs, self.now);
+                let ready = match fare {
+                    Fare::Unready => false,
+                    Fare::Slow => self.waited(run.since, SLOW),
+                    _ => true,
+                };
+                let state = json!({"running": {"startedAt": run.since_wall}});
+                self.begun(container, run.restarts, ready && probed, &state, &run.since_wall)
+            }
+        }
+    }
+
+    fn crashing(&mut self, life: &mut Life, container: &Container) -> Value {
+        let name = &container.name;
+        let crash = life.enter(name, State::Crashes, self.now);
+        let (count, delay, next) = crashes(crash.since, self.now.instant);
+        self.again = self.again.into_iter().chain(next).min();
+        let message = format!(
+            "back-off {}s restarting failed container={name} pod={}_{}({})",
+            delay.as_secs(),
+            self.pod.name_any(),
+            self.pod.namespace().unwrap_or_default(),
+            self.pod.uid().unwrap_or_default()
+        );
+        let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+        let mut status = self.begun(container, crash.restarts + count, false, &state, &crash.since_wall);
+        status["started"] = false.into();
+        status
+    }
+
+    fn ended(&mut self, life: &mut Life, container: &Container, code: i32) -> Value {
+        let end = life.enter(&container.name, State::Ended, self.now);
+        let reason = if code == 0 { "Completed" } else { "Error" };
+        let state = json!({"terminated": {
+            "exitCode": code, "reason": reason, "startedAt": end.since_wall, "finishedAt": end.since_wall,
+        }});
+        // An init container that has done its work counts as ready; a main one does not.
+        let init = self.pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
+        let ready = init.is_some_and(|init| init.iter().any(|init| init.name == container.name));
+        let mut status = self.begun(container, end.restarts, ready, &state, &end.since_wall);
+        status["started"] = false.into();
+        status
+    }
+
+    /// A container whose image is there and which has run at least once.
+    fn begun(&self, container: &Container, restarts: i32, ready: bool, state: &Value, since: &str) -> Value {
+        let image = container.image.as_deref().unwrap_or_default();
+        let uid = self.pod.uid().unwrap_or_default();
+        let id =
+            |run: i32| format!("containerd://{}", image::hex(&format!("{uid}/{}/{run}", container.name)));
+        let last = if restarts == 0 {
+            json!({})
+        } else {
+            json!({"terminated": {
+                "exitCode": 1, "reason": "Error", "startedAt": since, "finishedAt": since,
+                "containerID": id(restarts - 1),
+            }})
+        };
+        json!({
+            "name": container.name, "image": image::normalised(image), "imageID": image::id(image),
+            "containerID": id(restarts), "ready": ready, "started": true, "restartCount": restarts,
+            "state": state, "lastState": last,
+        })
+    }
+}
+
+fn waiting(container: &Container, restarts: i32, reason: &str, message: &str) -> Value {
+    let mut waiting = json!({"reason": reason});
+    if !message.is_empty() {
+        waiting["message"] = message.into();
+    }
+    json!({
+        "name": container.name, "image": container.image, "imageID": "", "ready": false, "started": false,
+        "restartCount": restarts, "state": {"waiting": waiting}, "lastState": {},
+    })
+}
+
+/// How often a container that began to crash at `since` has been restarted, how long it now backs off, and
+/// when it is restarted next.
+fn crashes(since: Option<Instant>, now: Instant) -> (i32, Duration, Option<Instant>) {
+    let mut count = 1;
+    let mut delay = BACKOFF_FIRST;
+    // A crash from before this kubelet stays as it was found.
+    let Some(mut due) = since.map(|since| since + delay) else { return (count, delay, None) };
+    while due <= now {
+        count += 1;
+        delay = BACKOFF_LAST.min(delay * 2);
+        due += delay;
+    }
+    (count, delay, Some(due))
+}
+
+pub(super) fn text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+fn text_of(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> String {
+    serde_json::to_value(time).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

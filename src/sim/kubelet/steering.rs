@@ -1,0 +1,156 @@
+//! How a pod is to fare: what its image tag asks for, and what a test says over it while it runs.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod};
+use kube::ResourceExt;
+
+/// The label, with value `true`, of the config maps that steer the pods of their namespace.
+pub const STEER_LABEL: &str = "windlass.test/steer";
+
+/// What a container does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fare {
+    /// Runs and is ready. In a pod that is meant to end (`restartPolicy` other than `Always`), it ends well.
+    Runs,
+    /// Runs and is ready, even in a pod that is meant to end. Only a test can say this.
+    Stays,
+    /// Runs and is never ready.
+    Unready,
+    /// Runs and is ready 5 s after its start.
+    Slow,
+    /// `CrashLoopBackOff`.
+    Crashes,
+    /// `ImagePullBackOff`.
+    NoImage,
+    /// `ContainerCreating`, as when a volume cannot be mounted.
+    Creating,
+}
+
+impl Fare {
+    fn of_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "ready" => Self::Stays,
+            "unready" => Self::Unready,
+            "slow" => Self::Slow,
+            "crash" => Self::Crashes,
+            "nope" => Self::NoImage,
+            "creating" => Self::Creating,
+            _ => return None,
+        })
+    }
+
+    fn of_image(image: &str) -> Self {
+        let tag = tag(image);
+        ["unready", "slow", "crash", "nope"]
+            .into_iter()
+            .find(|word| tag.contains(word))
+            .and_then(Self::of_word)
+            .unwrap_or(Self::Runs)
+    }
+}
+
+fn tag(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or(image);
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.split_once(':').map_or("", |(_, tag)| tag)
+}
+
+/// What the tests have said, by namespace: the data of all its steering config maps.
+///
+/// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or
+/// `claim.<claim>`. A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`,
+/// `creating`; for pods also `dead` (its node is lost: not Ready, and never gone) and `hold-terminating` (not
+/// gone while the word stands); for claims `unbound`. Any other word, `default` for one, changes nothing.
+#[derive(Debug, Default)]
+pub(super) struct Steering {
+    maps: BTreeMap<(String, String), BTreeMap<String, String>>,
+}
+
+impl Steering {
+    pub(super) fn set(&mut self, map: ConfigMap) {
+        let key = (map.namespace().unwrap_or_default(), map.name_any());
+        self.maps.insert(key, map.data.unwrap_or_default());
+    }
+
+    pub(super) fn remove(&mut self, map: &ConfigMap) {
+        self.maps.remove(&(map.namespace().unwrap_or_default(), map.name_any()));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.maps.clear();
+    }
+
+    fn words(&self, namespace: &str, key: &str) -> impl Iterator<Item = &str> {
+        self.maps
+            .iter()
+            .filter(move |((of, _), _)| of == namespace)
+            .filter_map(move |(_, data)| data.get(key))
+            .flat_map(|value| value.split([' ', ',', '\n']))
+    }
+
+    fn says(&self, namespace: &str, key: &str, word: &str) -> bool {
+        self.words(namespace, key).any(|said| said == word)
+    }
+
+    pub(super) fn holds_claim(&self, namespace: &str, claim: &str) -> bool {
+        self.says(namespace, &format!("claim.{claim}"), "unbound")
+    }
+
+    /// What is said of this pod.
+    pub(super) fn orders(&self, pod: &Pod) -> Orders {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let fare = |key: &str| self.words(&namespace, key).find_map(Fare::of_word);
+        let spec = pod.spec.as_ref();
+        let of = |container: &Container, whole_pod: Option<Fare>| {
+            let said = fare(&format!("{name}.{}", container.name)).or(whole_pod);
+            let image = container.image.as_deref().unwrap_or_default();
+            (container.name.clone(), said.unwrap_or_else(|| Fare::of_image(image)))
+        };
+        let main = fare(&name);
+        let mut fares: BTreeMap<String, Fare> = BTreeMap::new();
+        for container in spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten() {
+            fares.extend([of(container, None)]);
+        }
+        for container in spec.into_iter().flat_map(|spec| &spec.containers) {
+            fares.extend([of(container, main)]);
+        }
+        let dead = self.says(&namespace, &name, "dead");
+        Orders { dead, hold: dead || self.says(&namespace, &name, "hold-terminating"), fares }
+    }
+}
+
+/// What one pod is to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Orders {
+    pub(super) dead: bool,
+    pub(super) hold: bool,
+    fares: BTreeMap<String, Fare>,
+}
+
+impl Orders {
+    pub(super) fn fare(&self, container: &str) -> Fare {
+        self.fares.get(container).copied().unwrap_or(Fare::Runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_images_tag_says_how_it_fares_and_its_name_does_not() {
+        for (image, fare) in [
+            ("nginx", Fare::Runs),
+            ("nginx:1.27", Fare::Runs),
+            ("nope:1", Fare::Runs),
+            ("registry:5000/nope", Fare::Runs),
+            ("registry:5000/x:2-nope", Fare::NoImage),
+            ("x:crash@sha256:00", Fare::Crashes),
+            ("x:unready", Fare::Unready),
+            ("x:slow-1", Fare::Slow),
+        ] {
+            assert_eq!(Fare::of_image(image), fare, "{image}");
+        }
+    }
+}

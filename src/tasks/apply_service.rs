@@ -1,0 +1,67 @@
+//! `apply-service`: the node's headless Service is there and says what the spec says.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::node_scope::{Belongs, NodeScope, belongs, metadata_change, metadata_ops, service_ops, spec_of};
+use crate::api::TemplateMeta;
+use crate::cluster::observed::ObservedNode;
+use crate::cluster::{ClusterError, Kind, Part, Target};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::render;
+
+/// Creates the node's headless Service, or brings it to what the spec says.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyService {}
+
+#[typetag::serde(name = "apply-service")]
+#[async_trait]
+impl Task for ApplyService {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let scope = cx.env.get::<NodeScope>()?;
+        let node = scope.require()?;
+        apply(scope, &node).await
+    }
+
+    fn replayable(&self) -> bool {
+        true
+    }
+}
+
+/// Brings the node's Service to what its spec says. A Service is not part of a rollout: what differs
+/// applies at once, within a plan and outside of one.
+pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, TaskError> {
+    let spec = spec_of(node)?;
+    let identity = scope.identity(node);
+    let wanted = render::headless_service(&identity, spec);
+    let Some(service) = scope.service() else {
+        return match scope.cluster.create(Kind::Service, wanted).await {
+            Ok(_) => Ok(Outcome::Done),
+            Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::Service, node).await? {
+                Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence)),
+                Some(Belongs::Earlier) => Ok(leaving()),
+                _ => Err(TaskError::transient("waiting to see the Service that exists already")),
+            },
+            Err(error) => Err(error.into()),
+        };
+    };
+    match belongs(&service.meta, &node.meta, "Service") {
+        Belongs::Elsewhere(sentence) => return Err(TaskError::terminal(sentence)),
+        Belongs::Earlier => return Ok(leaving()),
+        Belongs::Here if service.meta.terminating => return Ok(leaving()),
+        Belongs::Here => {}
+    }
+    let own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
+    let users = render::headless_service_metadata(&identity, spec);
+    let mut ops = metadata_ops(&service.meta, &metadata_change(&service.meta, &users, &own));
+    ops.extend(service_ops(&service, &wanted));
+    if !ops.is_empty() {
+        scope.cluster.patch(Target::of(Kind::Service, &service.meta), Part::Main, ops).await?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn leaving() -> Outcome {
+    Outcome::waiting("waiting for the Service of an earlier node of this name to be removed")
+}

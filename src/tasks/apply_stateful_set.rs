@@ -1,0 +1,88 @@
+//! `apply-stateful-set`: the node's StatefulSet is there, and its template is the granted one.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::node_scope::{Belongs, NodeScope, metadata_ops, set_target, spec_of};
+use crate::api::TemplateMeta;
+use crate::api::names::ANNOTATION_TEMPLATE_HASH;
+use crate::cluster::{ClusterError, Kind, Part, PatchOp};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::node::SetFact;
+use crate::render;
+
+/// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyStatefulSet {}
+
+#[typetag::serde(name = "apply-stateful-set")]
+#[async_trait]
+impl Task for ApplyStatefulSet {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let scope = cx.env.get::<NodeScope>()?;
+        let node = scope.require()?;
+        let facts = scope.facts(&node);
+        if matches!(facts.set, SetFact::Live(_)) && facts.template_is_granted() {
+            return Ok(Outcome::Done);
+        }
+        if facts.set == SetFact::Leaving {
+            return Ok(Outcome::waiting(
+                "waiting for the StatefulSet of an earlier node of this name to be removed",
+            ));
+        }
+        if !facts.can_render() {
+            return Ok(Outcome::waiting(
+                "waiting for a grant: this version of Windlass renders another template than the granted one",
+            ));
+        }
+        let identity = scope.identity(&node);
+        let rendered = scope.rendered(&node).map_err(TaskError::terminal)?;
+        if facts.set == SetFact::Missing {
+            let manifest =
+                render::stateful_set(&identity, spec_of(&node)?, &rendered.template, &rendered.hash);
+            return match scope.cluster.create(Kind::StatefulSet, manifest).await {
+                Ok(created) => {
+                    scope.wrote_template(&created, &rendered.hash);
+                    Ok(Outcome::Done)
+                }
+                Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::StatefulSet, &node).await?
+                {
+                    Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence)),
+                    _ => Err(TaskError::transient("waiting to see the StatefulSet that exists already")),
+                },
+                Err(error) => Err(error.into()),
+            };
+        }
+        // Under a spent grant the template stays while a Ready pod runs that is not at it: the pod's next
+        // crash would otherwise update the node outside of any wave.
+        if facts.is_kept_by_spent_grant() {
+            return Ok(Outcome::waiting("waiting for a new grant: the last one was already used"));
+        }
+        let Some(set) = scope.set() else {
+            return Err(TaskError::transient("the StatefulSet went while it was to be written"));
+        };
+        let stamp = TemplateMeta {
+            annotations: [(ANNOTATION_TEMPLATE_HASH.to_owned(), rendered.hash.clone())].into(),
+            ..TemplateMeta::default()
+        };
+        let mut ops = metadata_ops(
+            &set.meta,
+            &render::MetadataChange {
+                annotations: stamp.annotations.into_iter().map(|(k, v)| (k, Some(v))).collect(),
+                ..render::MetadataChange::default()
+            },
+        );
+        let template = render::stateful_set_template(&identity, &rendered.template);
+        ops.push(PatchOp::set("/spec/template", template));
+        ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
+        let answer = scope.cluster.patch(set_target(&set), Part::Main, ops).await?;
+        scope.wrote_template(&answer, &rendered.hash);
+        Ok(Outcome::Done)
+    }
+
+    fn replayable(&self) -> bool {
+        true
+    }
+}

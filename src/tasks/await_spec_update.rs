@@ -1,0 +1,42 @@
+//! `await-spec-update`: every node was observed at what it was granted.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CHILD_CHANGED,
+    fleet_scope::{FleetScope, some_of},
+};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+
+/// Waits until every node's pod was observed at the target.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitSpecUpdate {}
+
+#[typetag::serde(name = "await-spec-update")]
+#[async_trait]
+impl Task for AwaitSpecUpdate {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        let facts = fleet.facts();
+        let scope = &fleet.scope;
+        if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, scope)) {
+            let message = format!("{} is no longer at its grant", child.name);
+            return Ok(Outcome::invalidated(CHILD_CHANGED, message));
+        }
+        let waiting: Vec<&str> =
+            facts.wanted().filter(|c| !facts.is_updated(c, scope)).map(|c| c.name.as_str()).collect();
+        if !waiting.is_empty() {
+            return Ok(Outcome::waiting(format!("waiting for {} to run the target", some_of(&waiting))));
+        }
+        if facts.missing().is_empty() && facts.conflicts.is_empty() && facts.replicas > 0 {
+            return Ok(Outcome::Done);
+        }
+        Ok(Outcome::waiting("waiting for missing nodes to be created"))
+    }
+
+    fn replayable(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,25 @@
+//! How one step happens: one file a task, and the scopes that tasks are handed. A task looks at how
+//! things are, does what is missing through the cluster port, and says whether that is all.
+
+mod apply_service;
+mod apply_stateful_set;
+mod await_spec_update;
+pub mod fleet_scope;
+mod mark_ready;
+pub mod node_scope;
+mod observe_image;
+mod replace_pod;
+mod update_node_specs;
+
+pub use apply_service::{ApplyService, apply as apply_service};
+pub use apply_stateful_set::ApplyStatefulSet;
+pub use await_spec_update::AwaitSpecUpdate;
+pub use fleet_scope::FleetScope;
+pub use mark_ready::{MarkReady, mark};
+pub use node_scope::NodeScope;
+pub use observe_image::ObserveImage;
+pub use replace_pod::ReplacePod;
+pub use update_node_specs::UpdateNodeSpecs;
+
+/// The word in history for a plan whose completed steps no longer hold.
+pub const CHILD_CHANGED: &str = "ChildChanged";

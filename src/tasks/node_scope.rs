@@ -1,0 +1,339 @@
+//! What the tasks of one node are handed: how it is observed, and the port to change it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
+use crate::api::{StatefulNodeSpec, TemplateMeta};
+use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
+use crate::engine::TaskError;
+use crate::planner::node::{
+    LiveSet, NodeFacts, Running, SetFact, Template, Wanted, problem::pod_facts, status::SidecarAnswer,
+};
+use crate::render::{self, MetadataChange, NodeIdentity, RenderOptions};
+use crate::revision;
+use crate::sidecar::SidecarClient;
+
+/// What the tasks of one node are handed.
+#[derive(Clone)]
+pub struct NodeScope {
+    /// The node.
+    pub key: Key,
+    /// What is known of the cluster.
+    pub view: Arc<View>,
+    /// The port to change it.
+    pub cluster: Arc<dyn Cluster>,
+    /// What this process has learned.
+    pub memory: Arc<Memory>,
+    /// What an embedding platform adds to pods.
+    pub options: Arc<RenderOptions>,
+    /// The way to sidecars.
+    pub sidecars: Arc<dyn SidecarClient>,
+    /// The time of this reconcile.
+    pub now: DateTime<Utc>,
+    /// What the sidecar answered in this reconcile.
+    pub answer: Arc<Mutex<SidecarAnswer>>,
+}
+
+/// A node and what its spec renders to.
+pub struct Rendered {
+    /// The pod template, without the node's identity.
+    pub template: Value,
+    /// Its hash.
+    pub hash: String,
+    /// The main container's image.
+    pub image: String,
+}
+
+/// To whom an existing StatefulSet or Service of a node's name belongs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Belongs {
+    /// To the node.
+    Here,
+    /// To an earlier node of the same name; it is being removed.
+    Earlier,
+    /// To something else, in a sentence.
+    Elsewhere(String),
+}
+
+impl NodeScope {
+    /// The node as it is known now.
+    #[must_use]
+    pub fn node(&self) -> Option<Arc<ObservedNode>> {
+        self.view.nodes.get(&self.key)
+    }
+
+    /// The node, or an error for a task: it went while the task ran.
+    pub fn require(&self) -> Result<Arc<ObservedNode>, TaskError> {
+        self.node().ok_or_else(|| TaskError::transient(format!("StatefulNode {} is gone", self.key)))
+    }
+
+    /// Its StatefulSet, whosever it is.
+    #[must_use]
+    pub fn set(&self) -> Option<Arc<ObservedSet>> {
+        self.view.sets.get(&self.key)
+    }
+
+    /// Its headless Service, whosever it is.
+    #[must_use]
+    pub fn service(&self) -> Option<Arc<ObservedService>> {
+        self.view.services.get(&self.key)
+    }
+
+    /// Its pod, whosever it is.
+    #[must_use]
+    pub fn pod(&self) -> Option<Arc<ObservedPod>> {
+        self.view.pods.get(&Key::new(&self.key.namespace, pod_name(&self.key.name)))
+    }
+
+    /// Everything that a decision rests on, as it is known now.
+    #[must_use]
+    pub fn facts(&self, node: &ObservedNode) -> NodeFacts {
+        let set = self.set();
+        let set_fact = match set.as_deref() {
+            None => SetFact::Missing,
+            Some(set) => match belongs(&set.meta, &node.meta, "StatefulSet") {
+                Belongs::Here if !set.meta.terminating => SetFact::Live(self.live(node, set)),
+                Belongs::Here | Belongs::Earlier => SetFact::Leaving,
+                // The controller reports it; nothing may be decided on it.
+                Belongs::Elsewhere(_) => SetFact::Leaving,
+            },
+        };
+        let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
+        let status = &node.status;
+        let main = node.spec.as_ref().map(|s| s.main_container.clone()).unwrap_or_default();
+        let pod = self
+            .pod()
+            .map(|pod| pod_facts(&pod, &main, set_uid, status.problem.as_ref(), &status.pod_uid, self.now));
+        let spec = node.spec.as_ref();
+        NodeFacts {
+            wanted: self.rendered(node).map(|r| Wanted { hash: r.hash, image: r.image }),
+            granted_hash: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
+            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
+            spent_grant_id: status.spent_grant_id.clone(),
+            set: set_fact,
+            pod: pod.filter(|p| p.owned || set.is_none()),
+            previous: Running {
+                hash: status.pod_template_hash.clone(),
+                image: status.current_image.clone(),
+                pod_uid: status.pod_uid.clone(),
+            },
+            terminating: node.meta.terminating,
+            suspended: spec.is_ok_and(|s| s.suspend),
+        }
+    }
+
+    fn live(&self, node: &ObservedNode, set: &ObservedSet) -> LiveSet {
+        let main = node.spec.as_ref().map(|s| s.main_container.as_str()).unwrap_or_default();
+        let image = set.images.iter().find(|(name, _)| name == main).or_else(|| set.images.first());
+        LiveSet {
+            uid: set.meta.uid.clone(),
+            generation: set.meta.generation,
+            template: self.template(node, set).unwrap_or(Template::Unknown),
+            observed: set.is_observed(),
+            update_revision: set.update_revision.clone(),
+            main_image: image.map(|(_, image)| image.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// What the StatefulSet's template is; `None` when that has to be asked of the API server first.
+    #[must_use]
+    pub fn template(&self, node: &ObservedNode, set: &ObservedSet) -> Option<Template> {
+        let generation = set.meta.generation;
+        if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
+            if let Some(hash) = known.hash {
+                return Some(Template::At(hash));
+            }
+            if known.compared_with == self.rendered(node).map(|r| r.hash).unwrap_or_default() {
+                return Some(Template::Unknown);
+            }
+        }
+        let recorded = node.status.stateful_set.as_ref();
+        let untouched = recorded.is_some_and(|r| r.uid == set.meta.uid && r.generation == generation);
+        match set.stamp() {
+            Some(stamp) if untouched => Some(Template::At(stamp.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// What the node's spec renders to; an error is a sentence about the spec.
+    pub fn rendered(&self, node: &ObservedNode) -> Result<Rendered, String> {
+        let spec = node.spec.as_ref().map_err(Clone::clone)?;
+        let restart = effective_restart(node);
+        let restart = (!restart.is_empty()).then_some(restart.as_str());
+        let template = render::pod_template(spec, restart, &self.options).map_err(|e| e.to_string())?;
+        let hash = revision::pod_template_hash(&template);
+        let image = revision::main_image(spec).unwrap_or_default().to_owned();
+        Ok(Rendered { template, hash, image })
+    }
+
+    /// The node's identity for rendering.
+    #[must_use]
+    pub fn identity(&self, node: &ObservedNode) -> NodeIdentity {
+        let meta = &node.meta;
+        NodeIdentity {
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            deployment: meta.label(LABEL_DEPLOYMENT).map(str::to_owned),
+            set: meta.label(LABEL_SET).map(str::to_owned),
+            metadata: render::applied_metadata(&meta.labels, &meta.annotations),
+        }
+    }
+
+    /// Remembers what a write of ours made of a StatefulSet's template.
+    pub fn wrote_template(&self, answer: &Value, hash: &str) {
+        let meta = Meta::read(answer);
+        let checked = crate::cluster::memory::CheckedTemplate {
+            generation: meta.generation,
+            hash: Some(hash.to_owned()),
+            compared_with: hash.to_owned(),
+        };
+        self.memory.templates.put(meta.uid, checked);
+    }
+
+    /// Notes what the sidecar answered.
+    pub fn answered(&self, answer: SidecarAnswer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// Finds out to whom a name belongs that no watch has shown.
+    pub async fn whose(&self, kind: Kind, node: &ObservedNode) -> Result<Option<Belongs>, ClusterError> {
+        let found = self.cluster.get(kind, &self.key.namespace, &self.key.name).await?;
+        Ok(found.map(|object| {
+            let owner = belongs(&Meta::read(&object), &node.meta, kind.name());
+            if owner != Belongs::Elsewhere(String::new()) && !matches!(owner, Belongs::Elsewhere(_)) {
+                self.view.observe(kind, &object);
+            }
+            owner
+        }))
+    }
+}
+
+/// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.
+#[must_use]
+pub fn effective_restart(node: &ObservedNode) -> String {
+    let asked = node.meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
+    later(&node.status.restarted_at, asked).to_owned()
+}
+
+/// The later of two times in RFC 3339; one that cannot be read is never the later.
+#[must_use]
+pub fn later<'a>(left: &'a str, right: &'a str) -> &'a str {
+    match (parse_time(left), parse_time(right)) {
+        (Some(l), Some(r)) if r > l => right,
+        (None, Some(_)) => right,
+        (Some(_), _) => left,
+        (None, None) => "",
+    }
+}
+
+/// Reads a time in RFC 3339.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
+}
+
+/// To whom an object of a node's name belongs.
+#[must_use]
+pub fn belongs(object: &Meta, node: &Meta, kind: &str) -> Belongs {
+    if object.is_controlled_by(&node.uid) {
+        return Belongs::Here;
+    }
+    match object.controller() {
+        Some(owner) if owner.kind == "StatefulNode" && owner.name == node.name => Belongs::Earlier,
+        owner => {
+            let whose = owner.map_or_else(
+                || "has no owner that Windlass knows".to_owned(),
+                |o| format!("belongs to {} {}", o.kind, o.name),
+            );
+            Belongs::Elsewhere(format!(
+                "{kind} {} exists and {whose}; Windlass does not touch it: rename or remove it, or give the \
+                 node another name",
+                object.name
+            ))
+        }
+    }
+}
+
+/// The operations of a JSON patch that make a change of labels and annotations.
+#[must_use]
+pub fn metadata_ops(meta: &Meta, change: &MetadataChange) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    let fields = [
+        ("labels", &change.labels, meta.has_labels, &meta.labels),
+        ("annotations", &change.annotations, meta.has_annotations, &meta.annotations),
+    ];
+    for (field, changes, exists, live) in fields {
+        if !changes.is_empty() && !exists {
+            ops.push(PatchOp::set(format!("/metadata/{field}"), Value::Object(serde_json::Map::new())));
+        }
+        for (key, value) in changes {
+            let path = format!("/metadata/{field}/{}", pointer_key(key));
+            match value {
+                Some(value) => ops.push(PatchOp::set(path, Value::String(value.clone()))),
+                None if live.contains_key(key) => ops.push(PatchOp::remove(path)),
+                None => {}
+            }
+        }
+    }
+    ops
+}
+
+/// The change that brings an existing child's metadata to what is wanted.
+#[must_use]
+pub fn metadata_change(meta: &Meta, wanted: &TemplateMeta, own: &TemplateMeta) -> MetadataChange {
+    render::metadata_change(wanted, own, &meta.labels, &meta.annotations)
+}
+
+/// The operations that bring a node's live Service to what its spec says; none when it is so already.
+#[must_use]
+pub fn service_ops(service: &ObservedService, wanted: &Value) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    for field in ["selector", "publishNotReadyAddresses"] {
+        let (live, want) = (&service.spec[field], &wanted["spec"][field]);
+        if !want.is_null() && live != want {
+            ops.push(PatchOp::set(format!("/spec/{field}"), want.clone()));
+        }
+    }
+    let (live, want) = (ports(&service.spec["ports"]), ports(&wanted["spec"]["ports"]));
+    if live != want {
+        match &wanted["spec"]["ports"] {
+            Value::Array(list) => ops.push(PatchOp::set("/spec/ports", Value::Array(list.clone()))),
+            _ => ops.push(PatchOp::remove("/spec/ports")),
+        }
+    }
+    ops
+}
+
+/// Ports with what the API server fills in, and without what it adds.
+fn ports(list: &Value) -> Vec<BTreeMap<&'static str, Value>> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    let with_defaults = |port: &Value| {
+        let number = port["port"].clone();
+        let or =
+            |field: &str, default: Value| if port[field].is_null() { default } else { port[field].clone() };
+        BTreeMap::from([
+            ("name", or("name", Value::String(String::new()))),
+            ("targetPort", or("targetPort", number.clone())),
+            ("protocol", or("protocol", Value::String("TCP".to_owned()))),
+            ("port", number),
+        ])
+    };
+    list.iter().map(with_defaults).collect()
+}
+
+/// A guarded write to the node's StatefulSet.
+#[must_use]
+pub fn set_target(set: &ObservedSet) -> Target {
+    Target::of(Kind::StatefulSet, &set.meta)
+}
+
+/// A node's spec, or a terminal error for a task.
+pub fn spec_of(node: &ObservedNode) -> Result<&StatefulNodeSpec, TaskError> {
+    node.spec.as_deref().map_err(|e| TaskError::terminal(e.clone()))
+}

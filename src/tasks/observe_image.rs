@@ -1,0 +1,41 @@
+//! `observe-image`: the new pod's main container runs the image.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{CHILD_CHANGED, node_scope::NodeScope};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+
+/// Waits until the pod at the update revision runs the image that was asked for.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObserveImage {}
+
+#[typetag::serde(name = "observe-image")]
+#[async_trait]
+impl Task for ObserveImage {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let scope = cx.env.get::<NodeScope>()?;
+        let node = scope.require()?;
+        let facts = scope.facts(&node);
+        if facts.live().is_none() {
+            return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet is gone"));
+        }
+        let Some(pod) = facts.staying_pod() else {
+            return Ok(Outcome::waiting("waiting for the pod to be created again"));
+        };
+        if facts.live().is_some_and(|set| set.observed) && !facts.is_at_update_revision(pod) {
+            return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is at another revision"));
+        }
+        let running = facts.running();
+        if pod.running && running.pod_uid == pod.uid && Some(running.hash.as_str()) == facts.grant() {
+            return Ok(Outcome::Done);
+        }
+        let why = pod.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message)).unwrap_or_default();
+        Ok(Outcome::waiting(format!("waiting for the pod to run {}: {why}", pod.main_image)))
+    }
+
+    fn replayable(&self) -> bool {
+        true
+    }
+}

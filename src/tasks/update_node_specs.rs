@@ -1,0 +1,57 @@
+//! `update-node-specs`: every node of the fleet has been granted the target, a wave at a time.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::fleet_scope::{FleetScope, some_of};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::fleet::{next_grants, progress};
+
+/// Writes the target revision into the nodes and grants it to them, as the wave allows.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateNodeSpecs {}
+
+#[typetag::serde(name = "update-node-specs")]
+#[async_trait]
+impl Task for UpdateNodeSpecs {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        let facts = fleet.facts();
+        if facts.paused {
+            return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
+        }
+        for grant in next_grants(&facts, &fleet.scope) {
+            fleet.grant(&grant, &cx.plan.id).await?;
+        }
+        let facts = fleet.facts();
+        let ungranted: Vec<&str> =
+            facts.wanted().filter(|c| !facts.is_granted(c, &fleet.scope)).map(|c| c.name.as_str()).collect();
+        if !ungranted.is_empty() {
+            let disrupted = facts.disrupted();
+            return Ok(Outcome::waiting(format!(
+                "waiting for the wave: {disrupted} of at most {} nodes are disrupted, {} still to be granted",
+                facts.max_unavailable,
+                some_of(&ungranted)
+            )));
+        }
+        if !facts.missing().is_empty() || !facts.conflicts.is_empty() {
+            return Ok(Outcome::waiting("waiting for missing nodes to be created"));
+        }
+        let held = facts.held_below();
+        if held > 0 && facts.revision_differs_below_partition(&fleet.scope) {
+            return Ok(if progress::is_held_by_partition(&facts, &fleet.scope) {
+                Outcome::waiting(format!(
+                    "waiting for the partition to be lowered: ordinals below {held} keep the current revision"
+                ))
+            } else {
+                Outcome::waiting(format!("waiting for the nodes from ordinal {held} to be ready"))
+            });
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn replayable(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,163 @@
+//! The API server's audit log: who asked for what.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Deserialize;
+
+use super::Error;
+
+/// One request.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Entry {
+    #[serde(rename = "auditID")]
+    pub audit_id: String,
+    pub stage: String,
+    #[serde(rename = "requestURI")]
+    pub request_uri: String,
+    pub verb: String,
+    pub user: User,
+    pub user_agent: String,
+    pub object_ref: ObjectRef,
+    pub response_status: Status,
+    pub request_received_timestamp: String,
+}
+
+/// Who asked.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct User {
+    pub username: String,
+}
+
+/// What was asked about. The name of an object that was created with a generated name is not known.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(default)]
+pub struct ObjectRef {
+    #[serde(rename = "apiGroup")]
+    pub group: String,
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    pub code: u16,
+}
+
+impl Entry {
+    /// Whether it asked to change something, and not only to try.
+    pub fn is_write(&self) -> bool {
+        let verb =
+            matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection");
+        let virtual_kind =
+            self.object_ref.subresource == "token" || self.object_ref.resource.ends_with("reviews");
+        verb && !virtual_kind && !self.is_dry_run()
+    }
+
+    pub fn is_dry_run(&self) -> bool {
+        self.request_uri
+            .split_once('?')
+            .is_some_and(|(_, query)| query.split('&').any(|part| part == "dryRun=All"))
+    }
+
+    pub fn succeeded(&self) -> bool {
+        (200..300).contains(&self.response_status.code)
+    }
+}
+
+/// A part of the log, oldest first. Each method narrows it.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    entries: Vec<Entry>,
+}
+
+impl Audit {
+    pub(super) fn read(path: &Path, from: u64) -> Result<Self, Error> {
+        use std::io::{BufRead, BufReader, Seek, SeekFrom};
+        let mut file = std::fs::File::open(path)?;
+        file.seek(SeekFrom::Start(from))?;
+        let mut last_stage: BTreeMap<String, usize> = BTreeMap::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        for line in BufReader::new(file).lines() {
+            // The last line may be half written.
+            let Ok(entry) = serde_json::from_str::<Entry>(&line?) else { continue };
+            // A watch is logged when it begins and when it ends.
+            let next = entries.len();
+            let at = *last_stage.entry(entry.audit_id.clone()).or_insert(next);
+            if at == next {
+                entries.push(entry);
+            } else {
+                entries[at] = entry;
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    pub fn filter(mut self, keep: impl Fn(&Entry) -> bool) -> Self {
+        self.entries.retain(keep);
+        self
+    }
+
+    /// Requests of this user: `admin`, or `system:serviceaccount:<namespace>:<name>`.
+    pub fn user(self, name: &str) -> Self {
+        self.filter(|entry| entry.user.username == name)
+    }
+
+    /// Requests whose user agent begins so.
+    pub fn agent(self, prefix: &str) -> Self {
+        self.filter(|entry| entry.user_agent.starts_with(prefix))
+    }
+
+    pub fn verb(self, verb: &str) -> Self {
+        self.filter(|entry| entry.verb == verb)
+    }
+
+    /// The resource in the plural, with all its subresources.
+    pub fn resource(self, plural: &str) -> Self {
+        self.filter(|entry| entry.object_ref.resource == plural)
+    }
+
+    /// `status`, `scale`, …; empty for the object itself.
+    pub fn subresource(self, name: &str) -> Self {
+        self.filter(|entry| entry.object_ref.subresource == name)
+    }
+
+    pub fn namespace(self, name: &str) -> Self {
+        self.filter(|entry| entry.object_ref.namespace == name)
+    }
+
+    pub fn name(self, name: &str) -> Self {
+        self.filter(|entry| entry.object_ref.name == name)
+    }
+
+    /// Writes that were carried out, dry runs left out.
+    pub fn writes(self) -> Self {
+        self.filter(|entry| entry.is_write() && entry.succeeded())
+    }
+
+    /// Writes carried out or refused, dry runs left out.
+    pub fn write_attempts(self) -> Self {
+        self.filter(Entry::is_write)
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many entries each object has, its subresources counted apart.
+    pub fn per_object(&self) -> BTreeMap<ObjectRef, usize> {
+        self.entries.iter().fold(BTreeMap::new(), |mut counts, entry| {
+            *counts.entry(entry.object_ref.clone()).or_default() += 1;
+            counts
+        })
+    }
+}

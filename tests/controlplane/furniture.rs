@@ -1,0 +1,123 @@
+//! What a cluster holds before anybody uses it: nodes, a storage class, Windlass's kinds.
+
+use std::{path::Path, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, ServiceAccount},
+        storage::v1::StorageClass,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, Resource, api::PostParams};
+use serde_json::json;
+
+use super::Error;
+
+/// The storage class that claims get by default; the played kubelet binds them.
+pub const STORAGE_CLASS: &str = "played";
+const NODES: [&str; 3] = ["played-0", "played-1", "played-2"];
+
+/// Creates what has to be there before controllers start: they list the kinds there are when they do.
+pub async fn before_controllers(client: &Client, with_crds: bool) -> Result<(), Error> {
+    let class = json!({
+        "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "windlass.test/played", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+    });
+    create::<StorageClass>(client, class).await?;
+    for name in NODES {
+        create::<Node>(client, node(name)).await?;
+    }
+    if with_crds {
+        install_crds(client).await?;
+    }
+    Ok(())
+}
+
+/// Creates the definitions under deploy/crds, if there are any yet, and waits until they are served.
+async fn install_crds(client: &Client) -> Result<(), Error> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
+    let Ok(files) = std::fs::read_dir(folder) else { return Ok(()) };
+    let mut names = Vec::new();
+    for file in files {
+        let path = file?.path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path)?;
+        for definition in serde_saphyr::from_multiple::<serde_json::Value>(&text)? {
+            // A kustomization may stand among them.
+            if definition["kind"] == "CustomResourceDefinition" {
+                names.push(definition["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+                create::<CustomResourceDefinition>(client, definition).await?;
+            }
+        }
+    }
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for name in names {
+        until(&format!("the definition {name} to be established"), async || {
+            let conditions = api.get(&name).await.ok()?.status?.conditions?;
+            conditions.iter().any(|c| c.type_ == "Established" && c.status == "True").then_some(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Waits until pods can be made and scheduled.
+pub async fn after_controllers(client: &Client) -> Result<(), Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    until("the nodes to lose their taints", async || {
+        let nodes = nodes.list(&kube::api::ListParams::default()).await.ok()?;
+        let tainted = |node: &Node| {
+            node.spec.as_ref().is_some_and(|s| s.taints.as_ref().is_some_and(|t| !t.is_empty()))
+        };
+        (!nodes.items.iter().any(tainted)).then_some(())
+    })
+    .await?;
+    service_account(client, "default").await
+}
+
+/// Waits for the namespace's default account, without which no pod is admitted.
+pub async fn service_account(client: &Client, namespace: &str) -> Result<(), Error> {
+    let api: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    until(&format!("the default service account of {namespace}"), async || api.get("default").await.ok())
+        .await?;
+    Ok(())
+}
+
+/// Asks every 20 ms, for a minute.
+async fn until<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> Result<T, Error> {
+    for _ in 0..3000 {
+        if let Some(answer) = ask().await {
+            return Ok(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Err(format!("waited a minute in vain for {what}").into())
+}
+
+async fn create<K>(client: &Client, object: serde_json::Value) -> Result<(), Error>
+where
+    K: Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    K::DynamicType: Default,
+{
+    let object: K = serde_json::from_value(object)?;
+    Api::all(client.clone()).create(&PostParams::default(), &object).await?;
+    Ok(())
+}
+
+fn node(name: &str) -> serde_json::Value {
+    let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played",
+        "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+        "status": {
+            "capacity": room, "allocatable": room, "conditions": [ready],
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
+        },
+    })
+}

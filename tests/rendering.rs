@@ -1,0 +1,222 @@
+//! The objects that a node and a fleet consist of, whole. A field that comes or goes here is written to
+//! every object there is at the next upgrade of Windlass.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use windlass::api::{DeletionPolicy, Port, StatefulNodeSpec, TemplateMeta};
+use windlass::render::{
+    FleetIdentity, NodeIdentity, RenderOptions, fleet_service, headless_service, pod_template, stateful_set,
+    stateful_set_template,
+};
+use windlass::revision::pod_template_hash;
+
+fn owned_node() -> NodeIdentity {
+    NodeIdentity {
+        name: "db-0".to_owned(),
+        namespace: "prod".to_owned(),
+        uid: "u-1".to_owned(),
+        deployment: Some("db".to_owned()),
+        set: Some("first".to_owned()),
+        metadata: TemplateMeta {
+            labels: [("team".to_owned(), "storage".to_owned())].into(),
+            annotations: [("note".to_owned(), "node".to_owned())].into(),
+        },
+    }
+}
+
+fn lone_node() -> NodeIdentity {
+    NodeIdentity {
+        name: "solo".to_owned(),
+        namespace: "prod".to_owned(),
+        uid: "u-2".to_owned(),
+        ..NodeIdentity::default()
+    }
+}
+
+fn spec(value: Value) -> StatefulNodeSpec {
+    StatefulNodeSpec::deserialize(value).unwrap()
+}
+
+fn full_spec() -> StatefulNodeSpec {
+    spec(json!({
+        "image": "db:2",
+        "podTemplate": {
+            "metadata": {"labels": {"app": "db", "windlass.dev/node": "forged"}},
+            "spec": {"containers": [{"name": "db", "futureField": null}]},
+        },
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "futureField": {}}],
+        "volumeClaimRetention": "Delete",
+        "ports": [{"name": "sql", "port": 5432}, {"name": "web", "port": 80, "targetPort": "http", "protocol": "TCP"}],
+        "serviceAnnotations": {"dns": "db.example", "note": "service", "windlass.dev/abort": "x"},
+    }))
+}
+
+#[test]
+fn the_stateful_set_of_a_fleets_node() {
+    let (identity, spec) = (owned_node(), full_spec());
+    let template = pod_template(&spec, None, &RenderOptions::default()).unwrap();
+    let own = json!({
+        "app.kubernetes.io/managed-by": "windlass",
+        "windlass.dev/deployment": "db",
+        "windlass.dev/node": "db-0",
+        "windlass.dev/set": "first",
+    });
+    let with = |key: &str, value: &str| {
+        let mut labels = own.clone();
+        labels[key] = json!(value);
+        labels
+    };
+    let expected = json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "db-0",
+            "namespace": "prod",
+            "labels": with("team", "storage"),
+            "annotations": {
+                "note": "node",
+                "windlass.dev/applied-metadata": "{\"annotations\":[\"note\"],\"labels\":[\"team\"]}",
+                "windlass.dev/pod-template-hash": "v1:hash",
+            },
+            "ownerReferences": [{
+                "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "name": "db-0", "uid": "u-1",
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "replicas": 1,
+            "serviceName": "db-0",
+            "selector": {"matchLabels": {"windlass.dev/node": "db-0"}},
+            "updateStrategy": {"type": "OnDelete"},
+            "podManagementPolicy": "OrderedReady",
+            "revisionHistoryLimit": 3,
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            "template": {
+                "metadata": {"labels": with("app", "db")},
+                "spec": {"containers": [{"name": "db", "image": "db:2", "futureField": null}]},
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "futureField": {}}],
+        },
+    });
+    let rendered = stateful_set(&identity, &spec, &template, "v1:hash");
+    assert_eq!(rendered, expected);
+    assert_eq!(stateful_set_template(&identity, &template), expected["spec"]["template"]);
+}
+
+#[test]
+fn the_stateful_set_of_a_node_that_stands_alone() {
+    let spec = spec(json!({"podTemplate": {"spec": {"containers": [{"name": "main"}]}}}));
+    let template = pod_template(&spec, None, &RenderOptions::default()).unwrap();
+    let set = stateful_set(&lone_node(), &spec, &template, "v1:hash");
+    let own = json!({"app.kubernetes.io/managed-by": "windlass", "windlass.dev/node": "solo"});
+    assert_eq!(set["metadata"]["labels"], own);
+    assert_eq!(set["metadata"]["annotations"], json!({"windlass.dev/pod-template-hash": "v1:hash"}));
+    assert_eq!(set["spec"]["template"]["metadata"], json!({ "labels": own }));
+    assert_eq!(set["spec"].get("volumeClaimTemplates"), None);
+}
+
+#[test]
+fn a_suspended_node_has_no_replica() {
+    let spec = StatefulNodeSpec { suspend: true, ..full_spec() };
+    assert_eq!(stateful_set(&owned_node(), &spec, &json!({}), "v1:hash")["spec"]["replicas"], json!(0));
+}
+
+#[test]
+fn a_nodes_identity_does_not_move_the_hash() {
+    for metadata in [json!({"labels": {"app": "db"}}), json!({"labels": null}), json!(null)] {
+        let spec =
+            spec(json!({"podTemplate": {"metadata": metadata, "spec": {"containers": [{"name": "db"}]}}}));
+        let template = pod_template(&spec, Some("2026-01-01T00:00:00Z"), &RenderOptions::default()).unwrap();
+        let hash = pod_template_hash(&template);
+        for identity in [owned_node(), lone_node()] {
+            let stored = stateful_set_template(&identity, &template);
+            assert_ne!(stored, template);
+            assert_eq!(pod_template_hash(&stored), hash);
+        }
+    }
+}
+
+#[test]
+fn the_headless_service_of_a_node() {
+    let expected = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "db-0",
+            "namespace": "prod",
+            "labels": {
+                "app.kubernetes.io/managed-by": "windlass",
+                "team": "storage",
+                "windlass.dev/deployment": "db",
+                "windlass.dev/node": "db-0",
+                "windlass.dev/set": "first",
+            },
+            "annotations": {
+                "dns": "db.example",
+                "note": "service",
+                "windlass.dev/applied-metadata": "{\"annotations\":[\"dns\",\"note\"],\"labels\":[\"team\"]}",
+            },
+            "ownerReferences": [{
+                "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "name": "db-0", "uid": "u-1",
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": true,
+            "selector": {"windlass.dev/node": "db-0"},
+            "ports": [
+                {"name": "sql", "port": 5432},
+                {"name": "web", "port": 80, "targetPort": "http", "protocol": "TCP"},
+            ],
+        },
+    });
+    assert_eq!(headless_service(&owned_node(), &full_spec()), expected);
+    let portless = StatefulNodeSpec { ports: Vec::new(), ..full_spec() };
+    assert_eq!(headless_service(&owned_node(), &portless)["spec"].get("ports"), None);
+}
+
+#[test]
+fn the_service_of_a_fleet_stands_before_its_active_set() {
+    let mut fleet = FleetIdentity {
+        name: "db".to_owned(),
+        namespace: "prod".to_owned(),
+        uid: "u-3".to_owned(),
+        deletion_policy: DeletionPolicy::Delete,
+    };
+    let metadata = TemplateMeta {
+        labels: [("team".to_owned(), "storage".to_owned())].into(),
+        ..TemplateMeta::default()
+    };
+    let ports = [Port { name: "sql".to_owned(), port: 5432, ..Port::default() }];
+    let service = fleet_service(&fleet, &metadata, &ports, "a1b2c");
+    let expected = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "db",
+            "namespace": "prod",
+            "labels": {
+                "app.kubernetes.io/managed-by": "windlass", "team": "storage", "windlass.dev/deployment": "db",
+            },
+            "annotations": {"windlass.dev/applied-metadata": "{\"annotations\":[],\"labels\":[\"team\"]}"},
+            "ownerReferences": [{
+                "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "name": "db", "uid": "u-3",
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "a1b2c"},
+            "ports": [{"name": "sql", "port": 5432}],
+        },
+    });
+    assert_eq!(service, expected);
+
+    fleet.deletion_policy = DeletionPolicy::Retain;
+    let retained = fleet_service(&fleet, &TemplateMeta::default(), &ports, "a1b2c");
+    assert_eq!(retained["metadata"]["ownerReferences"], json!([]));
+    assert_eq!(retained["metadata"]["annotations"], json!({"windlass.dev/owner-uid": "u-3"}));
+}
