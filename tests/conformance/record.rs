@@ -16,9 +16,11 @@ pub fn read() -> BTreeMap<String, Value> {
     std::fs::read_to_string(path()).map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
 }
 
-/// Records what was observed; cases that did not run keep what they had.
+/// Records what was observed; cases that did not run keep what they had, cases
+/// that are no more are forgotten.
 pub fn write(results: &Results) {
     let mut recorded = read();
+    recorded.retain(|name, _| super::cases::all().iter().any(|case| case.name == name));
     for (name, result) in results {
         if let Ok(observed) = result {
             recorded.insert((*name).to_owned(), observed.clone());

@@ -22,7 +22,7 @@ pub fn run(case: Case) -> Result<Value, String> {
         suite::prepare(&client).await;
         // The kubelet lists before it watches; the real one had time to.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        suite::run(case, Arc::new(Ctx::new(client, "conf"))).await
+        suite::run(case, Arc::new(Ctx::new(client, "simulated"))).await
     })
 }
 
@@ -53,6 +53,6 @@ fn furnish(cluster: &Cluster) {
         }
     }
     cluster
-        .install(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "conf"}}))
+        .install(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "simulated"}}))
         .unwrap();
 }

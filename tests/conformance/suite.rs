@@ -61,7 +61,8 @@ pub async fn prepare(client: &Client) {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     ctx.send("POST", path, "", Some(super::cases::widget::definition())).await;
     ctx.until("the widgets to be served", async || {
-        (ctx.get("/apis/conformance.windlass.dev/v1/namespaces/default/widgets").await.code == 200).then_some(())
+        (ctx.get("/apis/conformance.windlass.dev/v1/namespaces/default/widgets").await.code == 200)
+            .then_some(())
     })
     .await;
     // Served by one list does not mean that its watch cache is warm, nor that discovery knows it everywhere.
@@ -202,6 +203,16 @@ impl Ctx {
             }
         }
         self.note(what, observed);
+    }
+
+    /// Notes the end of a refusal that begins with the whole object, whose fields have no fixed order.
+    pub fn strictly(&self, what: &str, answer: &Answer) {
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        let start = message.find("strict decoding error").unwrap_or(0);
+        self.note(
+            what,
+            json!({"code": answer.code, "reason": answer.body["reason"], "end": &message[start..]}),
+        );
     }
 
     /// Notes an answer's code and reason only, where the sentence holds what no two runs share.

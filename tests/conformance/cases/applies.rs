@@ -18,12 +18,17 @@ cases![
 ];
 
 async fn an_apply_makes_what_is_not_there(w: &Ctx) {
-    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
+    let body =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
     let answer = w.patch(&w.at("configmaps/m?fieldManager=one"), APPLY, body).await;
     w.said("apply", &answer);
     w.note("data", answer.body["data"].clone());
-    let status = json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "status": {"message": "m"}});
-    w.said("status of nothing", &w.patch(&w.at("conf:widgets/none/status?fieldManager=one"), APPLY, status).await);
+    let status =
+        json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "status": {"message": "m"}});
+    w.said(
+        "status of nothing",
+        &w.patch(&w.at("conf:widgets/none/status?fieldManager=one"), APPLY, status).await,
+    );
 }
 
 async fn an_apply_takes_away_what_its_manager_no_longer_names(w: &Ctx) {
@@ -47,7 +52,8 @@ async fn an_apply_leaves_what_others_wrote(w: &Ctx) {
 }
 
 async fn an_apply_over_another_managers_field_conflicts_unless_forced(w: &Ctx) {
-    let body = |a| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": a}});
+    let body =
+        |a| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": a}});
     w.patch(&w.at("configmaps/m?fieldManager=one"), APPLY, body("1")).await;
     w.coded("other value", &w.patch(&w.at("configmaps/m?fieldManager=two"), APPLY, body("2")).await);
     w.coded("same value", &w.patch(&w.at("configmaps/m?fieldManager=two"), APPLY, body("1")).await);
@@ -61,7 +67,8 @@ async fn an_apply_without_a_manager_is_refused(w: &Ctx) {
 }
 
 async fn an_equal_apply_is_no_write(w: &Ctx) {
-    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
+    let body =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
     let path = w.at("configmaps/m?fieldManager=one");
     let first = w.patch(&path, APPLY, body.clone()).await;
     let second = w.patch(&path, APPLY, body).await;
@@ -69,7 +76,8 @@ async fn an_equal_apply_is_no_write(w: &Ctx) {
 }
 
 async fn an_apply_makes_a_missing_object_even_with_a_version(w: &Ctx) {
-    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "resourceVersion": "5"}});
+    let body =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "resourceVersion": "5"}});
     w.said("apply", &w.patch(&w.at("configmaps/m?fieldManager=one&force=true"), APPLY, body).await);
 }
 
@@ -86,7 +94,8 @@ async fn an_apply_merges_containers_by_name(w: &Ctx) {
 
 async fn a_forced_apply_does_not_remove_what_a_hand_added(w: &Ctx) {
     widget::made(w, "one").await;
-    let body = json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "spec": {"kind": "Round"}});
+    let body =
+        json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "spec": {"kind": "Round"}});
     let path = w.at("conf:widgets/one?fieldManager=one&force=true");
     w.patch(&path, APPLY, body.clone()).await;
     w.patch(&w.at("conf:widgets/one"), crate::suite::MERGE, json!({"spec": {"name": "hand"}})).await;

@@ -77,7 +77,9 @@ async fn in_the_foreground_children_go_at_once_while_a_finalizer_holds_the_owner
     w.until_gone(&w.at("configmaps/blocks")).await;
     w.until_gone(&w.at("configmaps/plain")).await;
     let left = w
-        .until_is(&w.at("configmaps/owner"), |o| o["metadata"]["finalizers"].as_array().is_some_and(|f| f.len() == 1))
+        .until_is(&w.at("configmaps/owner"), |o| {
+            o["metadata"]["finalizers"].as_array().is_some_and(|f| f.len() == 1)
+        })
         .await;
     w.note("finalizers", left["metadata"]["finalizers"].clone());
     w.patch(&w.at("configmaps/owner"), MERGE, json!({"metadata": {"finalizers": null}})).await;
@@ -105,7 +107,9 @@ async fn an_object_with_two_owners_stays_for_the_second(w: &Ctx) {
     make(w, child).await;
     w.delete(&w.at("configmaps/one"), Value::Null).await;
     let left = w
-        .until_is(&w.at("configmaps/child"), |c| c["metadata"]["ownerReferences"].as_array().is_some_and(|r| r.len() == 1))
+        .until_is(&w.at("configmaps/child"), |c| {
+            c["metadata"]["ownerReferences"].as_array().is_some_and(|r| r.len() == 1)
+        })
         .await;
     w.note("left", left["metadata"]["ownerReferences"][0]["name"].clone());
     w.delete(&w.at("configmaps/two"), Value::Null).await;

@@ -20,7 +20,7 @@ cases![
     a_name_that_is_none_is_refused,
     an_object_without_a_name_is_refused,
     a_label_that_is_none_is_refused,
-    server_owned_metadata_in_a_new_object_is_ignored,
+    server_owned_metadata_in_a_new_object_is_ignored_but_for_a_generation_that_nobody_counts,
     an_event_of_a_fixed_name_can_be_made_once,
     an_event_is_one_object_in_both_groups,
     a_lease_keeps_its_micro_times,
@@ -99,7 +99,7 @@ async fn a_label_that_is_none_is_refused(w: &Ctx) {
     w.said("key", &w.post(&w.at("configmaps"), body).await);
 }
 
-async fn server_owned_metadata_in_a_new_object_is_ignored(w: &Ctx) {
+async fn server_owned_metadata_in_a_new_object_is_ignored_but_for_a_generation_that_nobody_counts(w: &Ctx) {
     let mut body = map("stamped");
     body["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     body["metadata"]["generation"] = 9.into();
@@ -133,7 +133,15 @@ async fn an_event_is_one_object_in_both_groups(w: &Ctx) {
     body["regarding"]["namespace"] = w.ns.clone().into();
     w.made(&w.at("events:events"), body).await;
     let core = w.get(&w.at("events/both.1")).await.body;
-    for field in ["apiVersion", "message", "involvedObject", "reportingComponent", "eventTime", "firstTimestamp", "note"] {
+    for field in [
+        "apiVersion",
+        "message",
+        "involvedObject",
+        "reportingComponent",
+        "eventTime",
+        "firstTimestamp",
+        "note",
+    ] {
         w.note(field, core[field].clone());
     }
     let selected = w.get(&w.at("events?fieldSelector=involvedObject.name=x,reason=RolloutStarted")).await;

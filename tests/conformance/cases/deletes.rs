@@ -37,13 +37,25 @@ fn unbound_pod(name: &str) -> Value {
 async fn a_delete_answers_with_a_status_for_most_and_the_object_for_a_pod(w: &Ctx) {
     let (path, _) = map(w, "m").await;
     let answer = w.delete(&path, Value::Null).await;
-    w.note("map", json!([answer.code, answer.body["kind"], answer.body["status"], answer.body["details"]["name"], answer.body["details"]["kind"]]));
+    w.note(
+        "map",
+        json!([
+            answer.code,
+            answer.body["kind"],
+            answer.body["status"],
+            answer.body["details"]["name"],
+            answer.body["details"]["kind"]
+        ]),
+    );
     w.made(&w.at("pods"), unbound_pod("p")).await;
     let answer = w.delete(&w.at("pods/p"), Value::Null).await;
     w.note("pod", json!([answer.code, answer.body["kind"], answer.body["metadata"]["name"]]));
     widget::made(w, "one").await;
     let answer = w.delete(&w.at("conf:widgets/one"), Value::Null).await;
-    w.note("custom", json!([answer.code, answer.body["kind"], answer.body["status"], answer.body["details"]["group"]]));
+    w.note(
+        "custom",
+        json!([answer.code, answer.body["kind"], answer.body["status"], answer.body["details"]["group"]]),
+    );
 }
 
 async fn a_delete_with_a_wrong_uid_conflicts(w: &Ctx) {
@@ -91,8 +103,16 @@ async fn held(w: &Ctx, name: &str) -> (String, Value) {
 async fn a_finalizer_holds_an_object_and_the_last_one_lets_it_go(w: &Ctx) {
     let (path, _) = held(w, "one").await;
     let answer = w.delete(&path, Value::Null).await;
-    w.note("delete", json!([answer.code, answer.body["kind"], answer.body["metadata"]["deletionTimestamp"].is_string(),
-        answer.body["metadata"]["deletionGracePeriodSeconds"], answer.body["metadata"]["finalizers"]]));
+    w.note(
+        "delete",
+        json!([
+            answer.code,
+            answer.body["kind"],
+            answer.body["metadata"]["deletionTimestamp"].is_string(),
+            answer.body["metadata"]["deletionGracePeriodSeconds"],
+            answer.body["metadata"]["finalizers"]
+        ]),
+    );
     let answer = w.patch(&path, JSON, json!([{"op": "remove", "path": "/metadata/finalizers"}])).await;
     w.note("last patch", json!([answer.code, answer.body["metadata"]["finalizers"]]));
     w.said("get", &w.get(&path).await);
@@ -124,7 +144,13 @@ async fn a_second_delete_of_a_held_object_changes_nothing(w: &Ctx) {
     let (path, _) = held(w, "one").await;
     let first = w.delete(&path, Value::Null).await;
     let second = w.delete(&path, Value::Null).await;
-    w.note("second", json!([second.code, second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]]));
+    w.note(
+        "second",
+        json!([
+            second.code,
+            second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
+        ]),
+    );
 }
 
 async fn a_deletion_time_cannot_be_written(w: &Ctx) {
@@ -142,7 +168,8 @@ async fn a_collection_is_deleted_by_selector(w: &Ctx) {
     let answer = w.delete(&w.at("configmaps?labelSelector=l%3Dx"), Value::Null).await;
     w.note("answer", json!([answer.code, answer.body["kind"]]));
     let left = w.get(&w.at("configmaps?labelSelector=l")).await.body;
-    let names: Vec<&Value> = left["items"].as_array().unwrap().iter().map(|i| &i["metadata"]["name"]).collect();
+    let names: Vec<&Value> =
+        left["items"].as_array().unwrap().iter().map(|i| &i["metadata"]["name"]).collect();
     w.note("left", json!(names));
 }
 
@@ -174,7 +201,14 @@ async fn a_bound_pod_has_grace_and_an_unbound_one_none(w: &Ctx) {
     bound["spec"]["terminationGracePeriodSeconds"] = 7.into();
     w.made(&w.at("pods"), bound).await;
     let answer = w.delete(&w.at("pods/bound"), Value::Null).await;
-    w.note("bound", json!([answer.code, answer.body["metadata"]["deletionGracePeriodSeconds"], answer.body["metadata"]["deletionTimestamp"].is_string()]));
+    w.note(
+        "bound",
+        json!([
+            answer.code,
+            answer.body["metadata"]["deletionGracePeriodSeconds"],
+            answer.body["metadata"]["deletionTimestamp"].is_string()
+        ]),
+    );
     w.patch(&w.at("pods/bound"), MERGE, json!({"metadata": {"finalizers": null}})).await;
     w.until_gone(&w.at("pods/bound")).await;
 }

@@ -22,20 +22,35 @@ cases![
 ];
 
 async fn maps(w: &Ctx) {
-    for (name, labels) in [("a", json!({"x": "1"})), ("b", json!({"x": "2", "y": "1"})), ("c", json!({"z": "1"}))] {
+    for (name, labels) in
+        [("a", json!({"x": "1"})), ("b", json!({"x": "2", "y": "1"})), ("c", json!({"z": "1"}))]
+    {
         w.made(&w.at("configmaps"), json!({"metadata": {"name": name, "labels": labels}})).await;
     }
 }
 
 fn names(answer: &Answer) -> Value {
-    let own = |item: &&Value| item["metadata"]["name"] != "kube-root-ca.crt" && item["metadata"]["name"] != "steer";
+    let own =
+        |item: &&Value| item["metadata"]["name"] != "kube-root-ca.crt" && item["metadata"]["name"] != "steer";
     let items = answer.body["items"].as_array().cloned().unwrap_or_default();
     items.iter().filter(own).map(|item| item["metadata"]["name"].clone()).collect()
 }
 
 async fn label_selectors_choose_as_written(w: &Ctx) {
     maps(w).await;
-    for selector in ["x=1", "x==1", "x!=1", "x", "!x,y", "!x", "x in (1,2)", "x notin (1)", "x in (1,2),y", "x=1,x=2", "y=1,!z"] {
+    for selector in [
+        "x=1",
+        "x==1",
+        "x!=1",
+        "x",
+        "!x,y",
+        "!x",
+        "x in (1,2)",
+        "x notin (1)",
+        "x in (1,2),y",
+        "x=1,x=2",
+        "y=1,!z",
+    ] {
         let encoded = selector.replace(' ', "%20").replace('=', "%3D").replace('!', "%21");
         w.note(selector, names(&w.get(&w.at(&format!("configmaps?labelSelector={encoded}"))).await));
     }
@@ -132,7 +147,8 @@ async fn a_broken_selector_is_refused(w: &Ctx) {
 async fn a_list_of_all_namespaces_holds_this_one(w: &Ctx) {
     maps(w).await;
     let all = w.get("/api/v1/configmaps?labelSelector=x").await;
-    let here = all.body["items"].as_array().unwrap().iter().filter(|i| i["metadata"]["namespace"] == w.ns.as_str());
+    let here =
+        all.body["items"].as_array().unwrap().iter().filter(|i| i["metadata"]["namespace"] == w.ns.as_str());
     w.note("here", here.count());
     w.note("kind", json!([all.body["kind"], all.body["apiVersion"]]));
 }
@@ -144,7 +160,10 @@ async fn metadata_alone_can_be_asked_for(w: &Ctx) {
         .body(Vec::new())
         .unwrap();
     let object: Value = w.client.request(request).await.unwrap();
-    w.note("one", json!([object["kind"], object["apiVersion"], object["metadata"]["labels"], object["data"]]));
+    w.note(
+        "one",
+        json!([object["kind"], object["apiVersion"], object["metadata"]["labels"], object["data"]]),
+    );
     let request = http::Request::get(w.at("configmaps?labelSelector=x"))
         .header("accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
         .body(Vec::new())

@@ -10,7 +10,7 @@ cases![
     a_json_patch_with_the_version_that_is_stored_is_applied,
     a_json_patch_that_changes_nothing_is_no_write,
     a_json_patch_whose_test_fails_is_unprocessable,
-    a_json_patch_that_removes_what_is_not_there_is_unprocessable,
+    a_json_patch_that_removes_what_is_not_there_is_unprocessable_but_one_that_replaces_it_adds_it,
     a_json_patch_replaces_a_whole_template_and_moves_the_generation,
     a_json_patch_of_a_template_equal_after_defaults_moves_nothing,
     a_dry_run_of_a_patch_moves_the_generation_only_if_it_differs,
@@ -72,10 +72,15 @@ async fn a_json_patch_whose_test_fails_is_unprocessable(w: &Ctx) {
     w.note("details", answer.body["details"].clone());
 }
 
-async fn a_json_patch_that_removes_what_is_not_there_is_unprocessable(w: &Ctx) {
+async fn a_json_patch_that_removes_what_is_not_there_is_unprocessable_but_one_that_replaces_it_adds_it(
+    w: &Ctx,
+) {
     let (path, _) = map(w, "m").await;
     w.said("remove", &w.patch(&path, JSON, json!([{"op": "remove", "path": "/data/zzz"}])).await);
-    w.said("replace", &w.patch(&path, JSON, json!([{"op": "replace", "path": "/data/zzz", "value": "1"}])).await);
+    w.said(
+        "replace",
+        &w.patch(&path, JSON, json!([{"op": "replace", "path": "/data/zzz", "value": "1"}])).await,
+    );
     w.said("add", &w.patch(&path, JSON, json!([{"op": "add", "path": "/nowhere/zzz", "value": "1"}])).await);
     w.coded("no patch", &w.patch(&path, JSON, json!({"data": {}})).await);
 }
@@ -119,7 +124,14 @@ async fn a_dry_run_of_a_patch_moves_the_generation_only_if_it_differs(w: &Ctx) {
         let template = sets::template(image);
         let patch = json!([stamped(&set), {"op": "replace", "path": "/spec/template", "value": template}]);
         let answer = w.patch(&format!("{path}?dryRun=All"), JSON, patch).await;
-        w.note(what, json!([answer.code, generation(&answer.body) - generation(&set), version(&answer.body) == version(&set)]));
+        w.note(
+            what,
+            json!([
+                answer.code,
+                generation(&answer.body) - generation(&set),
+                version(&answer.body) == version(&set)
+            ]),
+        );
     }
     let after = w.get(&path).await.body;
     w.note("stored as before", version(&after) == version(&set));
@@ -128,7 +140,8 @@ async fn a_dry_run_of_a_patch_moves_the_generation_only_if_it_differs(w: &Ctx) {
 async fn a_merge_patch_with_a_stale_version_conflicts(w: &Ctx) {
     let (path, old) = map(w, "m").await;
     w.patch(&path, MERGE, json!({"data": {"a": "2"}})).await;
-    let patch = json!({"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "data": {"a": "3"}});
+    let patch =
+        json!({"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}, "data": {"a": "3"}});
     w.said("patch", &w.patch(&path, MERGE, patch).await);
 }
 
@@ -167,9 +180,9 @@ async fn a_strict_patch_of_a_misspelt_field_is_refused(w: &Ctx) {
     let mut template = sets::template("web:2");
     template["spec"]["containers"][0]["imgae"] = "x".into();
     let patch = json!([{"op": "replace", "path": "/spec/template", "value": template}]);
-    w.said("json patch", &w.patch(&path, JSON, patch).await);
+    w.strictly("json patch", &w.patch(&path, JSON, patch).await);
     let patch = json!({"spec": {"templat": {}}});
-    w.said("merge patch", &w.patch(&path, MERGE, patch).await);
+    w.strictly("merge patch", &w.patch(&path, MERGE, patch).await);
     let mut body = set;
     body["spec"]["template"] = template;
     w.said("put", &w.put(&path, body).await);

@@ -36,7 +36,11 @@ async fn a_pod_runs_once_it_is_bound(w: &Ctx) {
     w.made(&w.at("pods"), pod("p", json!({}))).await;
     let running = w.until_is(&w.at("pods/p"), |p| p["status"]["phase"] == "Running").await;
     w.note("bound", running["spec"]["nodeName"].is_string());
-    let scheduled = running["status"]["conditions"].as_array().unwrap().iter().any(|c| c["type"] == "PodScheduled" && c["status"] == "True");
+    let scheduled = running["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|c| c["type"] == "PodScheduled" && c["status"] == "True");
     w.note("scheduled", scheduled);
 }
 
@@ -47,7 +51,11 @@ fn unschedulable(p: &Value) -> Option<Value> {
 
 async fn a_pod_that_asks_too_much_says_that_it_is_unschedulable(w: &Ctx) {
     let resources = json!({"requests": {"cpu": "1000000"}});
-    w.made(&w.at("pods"), pod("big", json!({"containers": [{"name": "c", "image": "c:1", "resources": resources}]}))).await;
+    w.made(
+        &w.at("pods"),
+        pod("big", json!({"containers": [{"name": "c", "image": "c:1", "resources": resources}]})),
+    )
+    .await;
     let found = w.until_is(&w.at("pods/big"), |p| unschedulable(p).is_some()).await;
     let condition = unschedulable(&found).unwrap();
     w.note("condition", json!([condition["reason"], condition["message"]]));
@@ -72,14 +80,20 @@ async fn a_pods_spec_hardly_changes_but_for_its_images(w: &Ctx) {
 }
 
 async fn a_misspelt_field_of_a_pod_is_refused_by_strict_validation(w: &Ctx) {
-    let body = pod("p", json!({"containers": [{"name": "c", "image": "c:1", "imgae": "c:2"}], "nodeNam": "x"}));
+    let body =
+        pod("p", json!({"containers": [{"name": "c", "image": "c:1", "imgae": "c:2"}], "nodeNam": "x"}));
     w.said("strict", &w.post(&w.at("pods?fieldValidation=Strict"), body.clone()).await);
     let loose = w.post(&w.at("pods?fieldValidation=Ignore&dryRun=All"), body).await;
     w.note("ignored", json!([loose.code, loose.warnings]));
 }
 
 async fn a_bad_quantity_is_refused(w: &Ctx) {
-    let with = |cpu: &str| pod("p", json!({"containers": [{"name": "c", "image": "c:1", "resources": {"limits": {"cpu": cpu}}}]}));
+    let with = |cpu: &str| {
+        pod(
+            "p",
+            json!({"containers": [{"name": "c", "image": "c:1", "resources": {"limits": {"cpu": cpu}}}]}),
+        )
+    };
     w.said("text", &w.post(&w.at("pods"), with("lots")).await);
     w.said("negative", &w.post(&w.at("pods"), with("-1")).await);
     let resources = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}});
@@ -89,8 +103,12 @@ async fn a_bad_quantity_is_refused(w: &Ctx) {
 
 async fn quantities_are_stored_in_canonical_form(w: &Ctx) {
     let limits = json!({"cpu": 0.5, "memory": "1024Mi", "ephemeral-storage": "1000M", "example.com/a": 3});
-    let resources = json!({"limits": limits, "requests": {"cpu": "0.1", "memory": "128974848", "example.com/a": "3"}});
-    let body = pod("p", json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1", "resources": resources}]}));
+    let resources =
+        json!({"limits": limits, "requests": {"cpu": "0.1", "memory": "128974848", "example.com/a": "3"}});
+    let body = pod(
+        "p",
+        json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1", "resources": resources}]}),
+    );
     let answer = w.post(&w.at("pods"), body).await;
     w.said("create", &answer);
     w.note("resources", answer.body["spec"]["containers"][0]["resources"].clone());
@@ -98,7 +116,10 @@ async fn quantities_are_stored_in_canonical_form(w: &Ctx) {
 
 async fn requests_default_to_limits_in_a_pod(w: &Ctx) {
     let resources = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
-    let body = pod("p", json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1", "resources": resources}]}));
+    let body = pod(
+        "p",
+        json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1", "resources": resources}]}),
+    );
     let made = w.made(&w.at("pods"), body).await;
     w.note("requests", made["spec"]["containers"][0]["resources"]["requests"].clone());
     w.note("class", made["status"]["qosClass"].clone());
@@ -112,7 +133,10 @@ async fn a_pods_spec_is_filled_in(w: &Ctx) {
     });
     let volumes = json!([{"name": "e"}, {"name": "s", "secret": {"secretName": "x"}}, {"name": "h", "hostPath": {"path": "/x"}},
         {"name": "d", "downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}]}}]);
-    let body = pod("p", json!({"schedulerName": "nobody", "containers": [container], "volumes": volumes, "automountServiceAccountToken": false}));
+    let body = pod(
+        "p",
+        json!({"schedulerName": "nobody", "containers": [container], "volumes": volumes, "automountServiceAccountToken": false}),
+    );
     let made = w.made(&w.at("pods"), body).await;
     let mut spec = made["spec"].clone();
     spec.as_object_mut().unwrap().retain(|key, _| key != "volumes");
@@ -125,11 +149,15 @@ async fn a_pods_spec_is_filled_in(w: &Ctx) {
 async fn a_pod_needs_a_container_with_a_name_and_an_image(w: &Ctx) {
     w.said("none", &w.post(&w.at("pods"), pod("p", json!({"containers": []}))).await);
     w.said("bare", &w.post(&w.at("pods"), pod("p", json!({"containers": [{}]}))).await);
-    w.said("bad name", &w.post(&w.at("pods"), pod("p", json!({"containers": [{"name": "A", "image": "x"}]}))).await);
+    w.said(
+        "bad name",
+        &w.post(&w.at("pods"), pod("p", json!({"containers": [{"name": "A", "image": "x"}]}))).await,
+    );
 }
 
 async fn a_mount_needs_its_volume(w: &Ctx) {
-    let container = json!({"name": "c", "image": "c:1", "volumeMounts": [{"name": "gone", "mountPath": "/x"}]});
+    let container =
+        json!({"name": "c", "image": "c:1", "volumeMounts": [{"name": "gone", "mountPath": "/x"}]});
     w.said("pod", &w.post(&w.at("pods"), pod("p", json!({"containers": [container]}))).await);
 }
 
@@ -137,7 +165,10 @@ async fn duplicate_containers_are_refused_and_duplicate_variables_taken(w: &Ctx)
     let twice = json!([{"name": "c", "image": "c:1"}, {"name": "c", "image": "c:2"}]);
     w.said("containers", &w.post(&w.at("pods"), pod("p", json!({"containers": twice}))).await);
     let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
-    let body = pod("p", json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1", "env": env}]}));
+    let body = pod(
+        "p",
+        json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1", "env": env}]}),
+    );
     w.coded("variables", &w.post(&w.at("pods"), body).await);
 }
 
@@ -150,12 +181,20 @@ async fn a_headless_service_keeps_none_and_gets_defaults(w: &Ctx) {
 }
 
 async fn a_services_address_does_not_change(w: &Ctx) {
-    let made = w.made(&w.at("services"), json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})).await;
+    let made = w
+        .made(&w.at("services"), json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}))
+        .await;
     w.note("has one", made["spec"]["clusterIP"].is_string());
     let body = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 81}]}});
     let answer = w.put(&w.at("services/s"), body).await;
-    w.note("kept by a put", json!([answer.code, answer.body["spec"]["clusterIP"] == made["spec"]["clusterIP"]]));
-    w.coded("headless now", &w.patch(&w.at("services/s"), MERGE, json!({"spec": {"clusterIP": "None"}})).await);
+    w.note(
+        "kept by a put",
+        json!([answer.code, answer.body["spec"]["clusterIP"] == made["spec"]["clusterIP"]]),
+    );
+    w.coded(
+        "headless now",
+        &w.patch(&w.at("services/s"), MERGE, json!({"spec": {"clusterIP": "None"}})).await,
+    );
 }
 
 async fn a_service_in_front_of_pods_has_endpoints(w: &Ctx) {
@@ -163,7 +202,9 @@ async fn a_service_in_front_of_pods_has_endpoints(w: &Ctx) {
     w.made(&w.at("services"), json!({"metadata": {"name": "s"}, "spec": spec})).await;
     w.made(&w.at("pods"), pod("p", json!({}))).await;
     let found = w
-        .until_is(&w.at("endpoints/s"), |e| e["subsets"][0]["addresses"].as_array().is_some_and(|a| a.len() == 1))
+        .until_is(&w.at("endpoints/s"), |e| {
+            e["subsets"][0]["addresses"].as_array().is_some_and(|a| a.len() == 1)
+        })
         .await;
     w.note("target", found["subsets"][0]["addresses"][0]["targetRef"]["name"].clone());
     w.note("ports", found["subsets"][0]["ports"].clone());

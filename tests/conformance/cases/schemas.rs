@@ -17,7 +17,7 @@ cases![
     lists_have_bounds_and_sets_no_duplicates,
     maps_of_parts_have_unique_keys_and_default_fields,
     an_int_or_string_takes_both_and_nothing_else,
-    a_null_takes_the_default_or_is_refused_or_kept,
+    a_null_takes_the_default_or_is_dropped_or_kept,
     a_rule_refuses_with_its_sentence,
     a_rule_over_two_fields_is_held_at_creation_and_update,
     a_transition_rule_is_held_at_updates_only,
@@ -40,13 +40,16 @@ async fn defaults_are_filled_in_and_shown(w: &Ctx) {
 
 async fn unknown_fields_are_pruned_and_strict_writes_of_them_refused(w: &Ctx) {
     let spec = json!({"kind": "Round", "colour": "red", "deep": {"outer": 1}});
-    let strict = w.post(&w.at("conf:widgets?fieldValidation=Strict"), widget::widget("one", spec.clone())).await;
+    let strict =
+        w.post(&w.at("conf:widgets?fieldValidation=Strict"), widget::widget("one", spec.clone())).await;
     w.said("strict", &strict);
     let answer = post(w, "one", spec).await;
     w.note("spec", answer.body["spec"].clone());
     w.note("warnings", answer.warnings.clone());
-    let strict = w.patch(&w.at("conf:widgets/one?fieldValidation=Strict"), MERGE, json!({"spec": {"colour": "red"}})).await;
-    w.said("strict patch", &strict);
+    let strict = w
+        .patch(&w.at("conf:widgets/one?fieldValidation=Strict"), MERGE, json!({"spec": {"colour": "red"}}))
+        .await;
+    w.strictly("strict patch", &strict);
 }
 
 async fn free_form_fields_keep_what_they_are_given(w: &Ctx) {
@@ -57,7 +60,8 @@ async fn free_form_fields_keep_what_they_are_given(w: &Ctx) {
 
 async fn a_required_field_is_asked_for(w: &Ctx) {
     w.said("kind", &post(w, "one", json!({})).await);
-    let body = json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "metadata": {"name": "two"}});
+    let body =
+        json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "metadata": {"name": "two"}});
     w.said("spec", &w.post(&w.at("conf:widgets"), body).await);
 }
 
@@ -89,7 +93,10 @@ async fn lists_have_bounds_and_sets_no_duplicates(w: &Ctx) {
 
 async fn maps_of_parts_have_unique_keys_and_default_fields(w: &Ctx) {
     let parts = json!([{"name": "a"}, {"name": "b", "size": 1}]);
-    w.note("parts", post(w, "one", json!({"kind": "Round", "parts": parts})).await.body["spec"]["parts"].clone());
+    w.note(
+        "parts",
+        post(w, "one", json!({"kind": "Round", "parts": parts})).await.body["spec"]["parts"].clone(),
+    );
     let parts = json!([{"name": "a"}, {"name": "a", "size": 1}]);
     w.said("twice", &post(w, "two", json!({"kind": "Round", "parts": parts})).await);
     w.said("no key", &post(w, "two", json!({"kind": "Round", "parts": [{"size": 1}]})).await);
@@ -98,17 +105,23 @@ async fn maps_of_parts_have_unique_keys_and_default_fields(w: &Ctx) {
 async fn an_int_or_string_takes_both_and_nothing_else(w: &Ctx) {
     for (index, share) in [json!(3), json!("30%")].into_iter().enumerate() {
         let name = format!("w{index}");
-        w.note("share", post(w, &name, json!({"kind": "Round", "share": share})).await.body["spec"]["share"].clone());
+        w.note(
+            "share",
+            post(w, &name, json!({"kind": "Round", "share": share})).await.body["spec"]["share"].clone(),
+        );
     }
     w.coded("bool", &post(w, "one", json!({"kind": "Round", "share": true})).await);
     w.said("zero", &post(w, "one", json!({"kind": "Round", "share": 0})).await);
     w.said("101%", &post(w, "one", json!({"kind": "Round", "share": "101%"})).await);
 }
 
-async fn a_null_takes_the_default_or_is_refused_or_kept(w: &Ctx) {
-    w.note("with a default", post(w, "one", json!({"kind": "Round", "replicas": null})).await.body["spec"].clone());
+async fn a_null_takes_the_default_or_is_dropped_or_kept(w: &Ctx) {
+    w.note(
+        "with a default",
+        post(w, "one", json!({"kind": "Round", "replicas": null})).await.body["spec"].clone(),
+    );
     w.note("nullable", post(w, "two", json!({"kind": "Round", "maybe": null})).await.body["spec"].clone());
-    w.said("neither", &post(w, "three", json!({"kind": "Round", "name": null})).await);
+    w.note("neither", post(w, "three", json!({"kind": "Round", "name": null})).await.body["spec"].clone());
 }
 
 async fn a_rule_refuses_with_its_sentence(w: &Ctx) {
@@ -139,14 +152,20 @@ async fn a_transition_rule_does_not_see_a_field_come_or_go_but_one_above_it_does
     let path = w.at("conf:widgets/one");
     let answer = w.patch(&path, MERGE, json!({"spec": {"fixed": "b"}})).await;
     w.coded("comes", &answer);
-    w.note("by the rule above", answer.body["message"].as_str().unwrap().contains("fixed may not come or go"));
+    w.note(
+        "by the rule above",
+        answer.body["message"].as_str().unwrap().contains("fixed may not come or go"),
+    );
     w.note("causes", answer.body["details"]["causes"].as_array().map_or(0, Vec::len));
 }
 
 async fn a_rule_may_look_at_the_name(w: &Ctx) {
     let answer = post(w, "a-name-that-is-too-long-for-it", json!({"kind": "Round"})).await;
     w.coded("create", &answer);
-    w.note("says so", answer.body["message"].as_str().unwrap().ends_with("the name may have at most 20 characters"));
+    w.note(
+        "says so",
+        answer.body["message"].as_str().unwrap().ends_with("the name may have at most 20 characters"),
+    );
 }
 
 async fn rules_are_not_run_over_an_object_that_is_wrong_in_other_ways(w: &Ctx) {
@@ -175,7 +194,8 @@ async fn a_stored_value_that_became_invalid_bars_only_its_own_change(w: &Ctx) {
     w.coded("narrowed", &answer);
     let one = format!("{gears}/one");
     w.until("the new schema", async || {
-        (w.patch(&format!("{one}?dryRun=All"), MERGE, json!({"spec": {"kind": "Oval"}})).await.code == 200).then_some(())
+        (w.patch(&format!("{one}?dryRun=All"), MERGE, json!({"spec": {"kind": "Oval"}})).await.code == 200)
+            .then_some(())
     })
     .await;
     w.coded("label", &w.patch(&one, MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await);
@@ -198,7 +218,10 @@ async fn a_put_that_leaves_out_a_default_moves_nothing(w: &Ctx) {
 }
 
 async fn a_body_without_a_kind_is_refused(w: &Ctx) {
-    w.coded("create", &w.post(&w.at("conf:widgets"), json!({"metadata": {"name": "x"}, "spec": {"kind": "Round"}})).await);
+    w.coded(
+        "create",
+        &w.post(&w.at("conf:widgets"), json!({"metadata": {"name": "x"}, "spec": {"kind": "Round"}})).await,
+    );
 }
 
 async fn several_faults_are_told_at_once(w: &Ctx) {

@@ -59,16 +59,21 @@ pub async fn made(w: &Ctx, name: &str, spec: Value) -> Value {
 }
 
 fn ready(pod: &Value) -> bool {
-    pod["status"]["conditions"].as_array().is_some_and(|list| list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+    pod["status"]["conditions"]
+        .as_array()
+        .is_some_and(|list| list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
 }
 
 async fn ready_pod(w: &Ctx, name: &str) -> Value {
-    w.until_is(&w.at(&format!("pods/{name}")), |p| ready(p) && p["metadata"]["deletionTimestamp"].is_null()).await
+    w.until_is(&w.at(&format!("pods/{name}")), |p| ready(p) && p["metadata"]["deletionTimestamp"].is_null())
+        .await
 }
 
 async fn observed(w: &Ctx, name: &str) -> Value {
-    w.until_is(&w.at(&format!("apps:statefulsets/{name}")), |s| s["status"]["observedGeneration"] == s["metadata"]["generation"])
-        .await
+    w.until_is(&w.at(&format!("apps:statefulsets/{name}")), |s| {
+        s["status"]["observedGeneration"] == s["metadata"]["generation"]
+    })
+    .await
 }
 
 async fn set_image(w: &Ctx, name: &str, image: &str) -> Answer {
@@ -127,7 +132,8 @@ async fn on_delete_leaves_a_pod_at_its_revision_until_it_is_deleted(w: &Ctx) {
     w.note("still", json!([image(&still), still["metadata"]["uid"] == old["metadata"]["uid"]]));
     w.note("moved", set["status"]["updateRevision"] != revision(&old));
     w.delete(&w.at("pods/web-0"), json!({"preconditions": {"uid": old["metadata"]["uid"]}})).await;
-    let new = w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != old["metadata"]["uid"] && ready(p)).await;
+    let new =
+        w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != old["metadata"]["uid"] && ready(p)).await;
     w.note("new", json!([image(&new), revision(&new) == set["status"]["updateRevision"]]));
 }
 
@@ -138,7 +144,11 @@ async fn on_delete_never_moves_the_current_revision(w: &Ctx) {
     observed(w, "web").await;
     w.delete(&w.at("pods/web-0"), Value::Null).await;
     w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != old["metadata"]["uid"] && ready(p)).await;
-    let set = w.until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["updatedReplicas"] == 1 && s["status"]["availableReplicas"] == 1).await;
+    let set = w
+        .until_is(&w.at("apps:statefulsets/web"), |s| {
+            s["status"]["updatedReplicas"] == 1 && s["status"]["availableReplicas"] == 1
+        })
+        .await;
     w.note("current is the first", set["status"]["currentRevision"] == revision(&old));
     w.note("update is not", set["status"]["updateRevision"] != revision(&old));
     w.note("currentReplicas", set["status"]["currentReplicas"].clone());
@@ -207,7 +217,8 @@ async fn a_pod_deleted_just_before_the_template_is_written_comes_back_at_the_old
         // Most of a request's time passes on its way.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         set_image(w, "web", &format!("web:new-{turn}")).await;
-        let after = w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != before["metadata"]["uid"]).await;
+        let after =
+            w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != before["metadata"]["uid"]).await;
         if revision(&after) == revision(&before) {
             hold = Some(after);
             break;
@@ -232,7 +243,10 @@ async fn an_ordered_set_waits_for_each_pod(w: &Ctx) {
     w.settle().await;
     w.coded("second pod", &w.get(&w.at("pods/web-1")).await);
     let set = w.get(&w.at("apps:statefulsets/web")).await.body;
-    w.note("status", json!([set["status"]["replicas"], set["status"]["readyReplicas"], set["status"]["currentReplicas"]]));
+    w.note(
+        "status",
+        json!([set["status"]["replicas"], set["status"]["readyReplicas"], set["status"]["currentReplicas"]]),
+    );
 }
 
 async fn a_parallel_set_makes_all_pods_at_once(w: &Ctx) {
@@ -280,15 +294,23 @@ async fn a_rolling_update_goes_from_the_highest_pod_down(w: &Ctx) {
     made(w, "web", json!({"replicas": 2, "updateStrategy": {"type": "RollingUpdate"}})).await;
     let low = ready_pod(w, "web-0").await;
     let high = ready_pod(w, "web-1").await;
-    set_image(w, "web", "web:2").await;
+    // Ready after five seconds: time to see that the lower one waits.
+    set_image(w, "web", "web:slow").await;
     w.until_is(&w.at("pods/web-1"), |p| p["metadata"]["uid"] != high["metadata"]["uid"]).await;
     let then = w.get(&w.at("pods/web-0")).await.body;
     w.note("lower while the higher is made", then["metadata"]["uid"] == low["metadata"]["uid"]);
     let set = w
-        .until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["currentRevision"] == s["status"]["updateRevision"] && s["status"]["observedGeneration"] == 2 && s["status"]["availableReplicas"] == 2)
+        .until_is(&w.at("apps:statefulsets/web"), |s| {
+            s["status"]["currentRevision"] == s["status"]["updateRevision"]
+                && s["status"]["observedGeneration"] == 2
+                && s["status"]["availableReplicas"] == 2
+        })
         .await;
     w.note("status", json!([set["status"]["currentReplicas"], set["status"]["updatedReplicas"]]));
-    w.note("images", json!([image(&w.get(&w.at("pods/web-0")).await.body), image(&w.get(&w.at("pods/web-1")).await.body)]));
+    w.note(
+        "images",
+        json!([image(&w.get(&w.at("pods/web-0")).await.body), image(&w.get(&w.at("pods/web-1")).await.body)]),
+    );
 }
 
 async fn a_partition_holds_the_lower_pods(w: &Ctx) {
@@ -299,7 +321,8 @@ async fn a_partition_holds_the_lower_pods(w: &Ctx) {
     w.until_is(&w.at("pods/web-1"), |p| image(p) == "web:2" && ready(p)).await;
     let low = w.get(&w.at("pods/web-0")).await.body;
     w.delete(&w.at("pods/web-0"), Value::Null).await;
-    let again = w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != low["metadata"]["uid"] && ready(p)).await;
+    let again =
+        w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["uid"] != low["metadata"]["uid"] && ready(p)).await;
     w.note("made again at", image(&again));
 }
 
@@ -324,8 +347,13 @@ async fn an_orphaned_set_leaves_its_pods_and_a_new_one_adopts_them(w: &Ctx) {
     w.note("same pod", orphan["metadata"]["uid"] == pod["metadata"]["uid"]);
     let new = made(w, "web", json!({})).await;
     let adopted = w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["ownerReferences"].is_array()).await;
-    w.note("adopted", json!([adopted["metadata"]["uid"] == pod["metadata"]["uid"],
-        adopted["metadata"]["ownerReferences"][0]["uid"] == new["metadata"]["uid"]]));
+    w.note(
+        "adopted",
+        json!([
+            adopted["metadata"]["uid"] == pod["metadata"]["uid"],
+            adopted["metadata"]["ownerReferences"][0]["uid"] == new["metadata"]["uid"]
+        ]),
+    );
     let set = w.until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["readyReplicas"] == 1).await;
     w.note("same revision", set["status"]["updateRevision"] == revision(&pod));
 }
@@ -349,7 +377,10 @@ async fn only_some_fields_of_a_set_may_change(w: &Ctx) {
     made(w, "web", json!({"replicas": 0})).await;
     let path = w.at("apps:statefulsets/web");
     w.said("serviceName", &w.patch(&path, MERGE, json!({"spec": {"serviceName": "other"}})).await);
-    w.coded("selector", &w.patch(&path, MERGE, json!({"spec": {"selector": {"matchLabels": {"b": "c"}}}})).await);
+    w.coded(
+        "selector",
+        &w.patch(&path, MERGE, json!({"spec": {"selector": {"matchLabels": {"b": "c"}}}})).await,
+    );
     w.coded("claims", &w.patch(&path, MERGE, json!({"spec": {"volumeClaimTemplates": claims()}})).await);
     w.coded("policy", &w.patch(&path, MERGE, json!({"spec": {"podManagementPolicy": "Parallel"}})).await);
     let allowed = json!({"replicas": 0, "minReadySeconds": 1, "revisionHistoryLimit": 2, "ordinals": {"start": 1},
@@ -376,7 +407,10 @@ async fn a_set_of_a_dotted_or_long_name_is_refused_or_never_gets_a_pod(w: &Ctx) 
     w.note("53 characters", answer.code);
     w.settle().await;
     w.note("pod", w.get(&w.at(&format!("pods/{name}-0"))).await.code);
-    w.note("64 characters", w.post(&w.at("apps:statefulsets"), set(&"n".repeat(64), json!({"serviceName": "x"}))).await.code);
+    w.note(
+        "64 characters",
+        w.post(&w.at("apps:statefulsets"), set(&"n".repeat(64), json!({"serviceName": "x"}))).await.code,
+    );
 }
 
 async fn a_set_with_a_bad_template_is_refused(w: &Ctx) {
@@ -388,17 +422,24 @@ async fn a_set_with_a_bad_template_is_refused(w: &Ctx) {
         body
     };
     w.said("never", &w.post(&w.at("apps:statefulsets"), with(json!({"restartPolicy": "Never"}))).await);
-    w.said("no image", &w.post(&w.at("apps:statefulsets"), with(json!({"containers": [{"name": "a"}]}))).await);
+    w.said(
+        "no image",
+        &w.post(&w.at("apps:statefulsets"), with(json!({"containers": [{"name": "a"}]}))).await,
+    );
     w.said("no containers", &w.post(&w.at("apps:statefulsets"), with(json!({"containers": []}))).await);
     let misspelt = with(json!({"containers": [{"name": "a", "image": "x", "imagePulPolicy": "Always"}]}));
     w.said("misspelt", &w.post(&w.at("apps:statefulsets?fieldValidation=Strict&dryRun=All"), misspelt).await);
-    let quantity = with(json!({"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "abc"}}}]}));
+    let quantity =
+        with(json!({"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "abc"}}}]}));
     w.said("quantity", &w.post(&w.at("apps:statefulsets?dryRun=All"), quantity).await);
     let number = with(json!({"terminationGracePeriodSeconds": "soon"}));
     w.said("number", &w.post(&w.at("apps:statefulsets?dryRun=All"), number).await);
-    let port = with(json!({"containers": [{"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}]}));
+    let port =
+        with(json!({"containers": [{"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}]}));
     w.said("port", &w.post(&w.at("apps:statefulsets?dryRun=All"), port).await);
-    let mount = with(json!({"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}));
+    let mount = with(
+        json!({"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}),
+    );
     w.said("mount", &w.post(&w.at("apps:statefulsets?dryRun=All"), mount).await);
 }
 
@@ -409,13 +450,18 @@ async fn the_pods_of_a_set_follow_the_update_of_their_status(w: &Ctx) {
     w.note("observed", set["status"]["observedGeneration"].clone());
     w.patch(&w.at("apps:statefulsets/web"), MERGE, json!({"spec": {"replicas": 0}})).await;
     w.until_gone(&w.at("pods/web-0")).await;
-    let set = w.until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["replicas"] == 0 && s["status"]["observedGeneration"] == 2).await;
+    let set = w
+        .until_is(&w.at("apps:statefulsets/web"), |s| {
+            s["status"]["replicas"] == 0 && s["status"]["observedGeneration"] == 2
+        })
+        .await;
     w.note("ready", set["status"]["readyReplicas"].clone());
 }
 
 async fn claims_go_with_a_set_that_says_so(w: &Ctx) {
     let policy = json!({"whenDeleted": "Delete"});
-    made(w, "web", json!({"volumeClaimTemplates": claims(), "persistentVolumeClaimRetentionPolicy": policy})).await;
+    made(w, "web", json!({"volumeClaimTemplates": claims(), "persistentVolumeClaimRetentionPolicy": policy}))
+        .await;
     ready_pod(w, "web-0").await;
     let claim = w
         .until_is(&w.at("persistentvolumeclaims/data-web-0"), |c| c["metadata"]["ownerReferences"].is_array())
@@ -435,7 +481,8 @@ async fn old_revisions_beyond_the_limit_are_deleted(w: &Ctx) {
     }
     w.settle().await;
     let list = w.get(&w.at("apps:controllerrevisions?labelSelector=app%3Dweb")).await.body;
-    let mut numbers: Vec<i64> = list["items"].as_array().unwrap().iter().filter_map(|r| r["revision"].as_i64()).collect();
+    let mut numbers: Vec<i64> =
+        list["items"].as_array().unwrap().iter().filter_map(|r| r["revision"].as_i64()).collect();
     numbers.sort_unstable();
     w.note("left", json!(numbers));
 }

@@ -71,13 +71,16 @@ async fn a_status_is_replaced_whole_by_a_guarded_json_patch(w: &Ctx) {
     w.said("stale", &stale);
 }
 
+/// A `replace` of a status that is not there adds it, against RFC 6902.
 async fn a_first_status_is_added_by_a_json_patch(w: &Ctx) {
     let made = widget::made(w, "one").await;
     let path = w.at("conf:widgets/one/status");
-    w.said("replace", &w.patch(&path, JSON, whole(&made, "replace", json!({"message": "n"}))).await);
-    let added = w.patch(&path, JSON, whole(&made, "add", json!({"message": "n"}))).await;
-    w.said("add", &added);
-    w.note("status", added.body["status"].clone());
+    let first = w.patch(&path, JSON, whole(&made, "replace", json!({"message": "n"}))).await;
+    w.note("replace", json!([first.code, first.body["status"]]));
+    let second = widget::made(w, "two").await;
+    let path = w.at("conf:widgets/two/status");
+    let added = w.patch(&path, JSON, whole(&second, "add", json!({"message": "n"}))).await;
+    w.note("add", json!([added.code, added.body["status"]]));
 }
 
 async fn an_equal_status_is_no_write(w: &Ctx) {
@@ -103,7 +106,8 @@ async fn a_stale_status_write_conflicts(w: &Ctx) {
 
 async fn a_wrong_uid_in_a_status_patch_of_a_custom_kind_is_ignored(w: &Ctx) {
     widget::made(w, "one").await;
-    let patch = json!({"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}, "status": {"message": "m"}});
+    let patch =
+        json!({"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}, "status": {"message": "m"}});
     let answer = w.patch(&w.at("conf:widgets/one/status"), MERGE, patch).await;
     w.said("patch", &answer);
     w.note("status", answer.body["status"].clone());
@@ -111,7 +115,8 @@ async fn a_wrong_uid_in_a_status_patch_of_a_custom_kind_is_ignored(w: &Ctx) {
 
 async fn labels_in_a_status_write_of_a_custom_kind_are_ignored(w: &Ctx) {
     widget::made(w, "one").await;
-    let patch = json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x.dev/y"]}, "status": {"message": "m"}});
+    let patch =
+        json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["x.dev/y"]}, "status": {"message": "m"}});
     let answer = w.patch(&w.at("conf:widgets/one/status"), MERGE, patch).await;
     w.note("labels", answer.body["metadata"]["labels"].clone());
     w.note("finalizers", answer.body["metadata"]["finalizers"].clone());
@@ -133,7 +138,8 @@ async fn nulls_in_a_free_form_part_of_a_status_are_kept_by_a_json_patch_and_lost
     let task = json!({"a": null, "list": [{"b": null}], "c": {"d": null}});
     let answer = w.patch(&path, MERGE, json!({"status": {"task": task}})).await;
     w.note("merge", answer.body["status"]["task"].clone());
-    let answer = w.patch(&path, JSON, json!([{"op": "replace", "path": "/status", "value": {"task": task}}])).await;
+    let answer =
+        w.patch(&path, JSON, json!([{"op": "replace", "path": "/status", "value": {"task": task}}])).await;
     w.note("json", answer.body["status"]["task"].clone());
 }
 
