@@ -47,10 +47,10 @@ impl Next {
         after.map_or(self, |after| self.within(after))
     }
 
-    /// At this time.
+    /// At this time, if it is still to come: what is overdue was seen just now.
     #[must_use]
     pub fn at(self, time: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Self {
-        let after = time.map(|t| (t - now).to_std().unwrap_or(Duration::from_millis(1)));
+        let after = time.filter(|t| *t > now).and_then(|t| (t - now).to_std().ok());
         self.within_some(after.map(|d| d.max(Duration::from_millis(1))))
     }
 

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::node_scope::{Belongs, NodeScope, belongs, metadata_change, metadata_ops, service_ops, spec_of};
+use super::written;
 use crate::api::TemplateMeta;
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{ClusterError, Kind, Part, Target};
@@ -57,7 +58,10 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, Ta
     let mut ops = metadata_ops(&service.meta, &metadata_change(&service.meta, &users, &own));
     ops.extend(service_ops(&service, &wanted));
     if !ops.is_empty() {
-        scope.cluster.patch(Target::of(Kind::Service, &service.meta), Part::Main, ops).await?;
+        let target = Target::of(Kind::Service, &service.meta);
+        if let Err(outcome) = written(scope.cluster.patch(target, Part::Main, ops).await) {
+            return outcome;
+        }
     }
     Ok(Outcome::Done)
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::node_scope::{Belongs, NodeScope, metadata_ops, set_target, spec_of};
+use super::written;
 use crate::api::TemplateMeta;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
@@ -77,7 +78,10 @@ impl Task for ApplyStatefulSet {
         let template = render::stateful_set_template(&identity, &rendered.template);
         ops.push(PatchOp::set("/spec/template", template));
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
-        let answer = scope.cluster.patch(set_target(&set), Part::Main, ops).await?;
+        let answer = match written(scope.cluster.patch(set_target(&set), Part::Main, ops).await) {
+            Ok(answer) => answer,
+            Err(outcome) => return outcome,
+        };
         scope.wrote_template(&answer, &rendered.hash);
         Ok(Outcome::Done)
     }

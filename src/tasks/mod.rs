@@ -9,7 +9,11 @@ mod mark_ready;
 pub mod node_scope;
 mod observe_image;
 mod replace_pod;
+mod replacement;
 mod update_node_specs;
+
+use crate::cluster::ClusterError;
+use crate::engine::{Outcome, TaskError};
 
 pub use apply_service::{ApplyService, apply as apply_service};
 pub use apply_stateful_set::ApplyStatefulSet;
@@ -19,7 +23,20 @@ pub use mark_ready::{MarkReady, mark};
 pub use node_scope::NodeScope;
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;
+pub use replacement::Replacement;
 pub use update_node_specs::UpdateNodeSpecs;
 
 /// The word in history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";
+
+/// What a task makes of a write: its answer; `Err(Ok(…))` where what it was decided on is no longer so, which
+/// is no failure: the change that came between announces itself, and the task is run again.
+fn written<T>(result: Result<T, ClusterError>) -> Result<T, Result<Outcome, TaskError>> {
+    result.map_err(|error| {
+        if error.is_conflict() {
+            Ok(Outcome::waiting("waiting to see what changed in the meantime"))
+        } else {
+            Err(error.into())
+        }
+    })
+}

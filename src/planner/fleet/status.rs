@@ -169,6 +169,9 @@ pub struct RefreshInput<'a> {
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
     status.requested_rollout_hash.clone_from(&facts.requested);
+    if status.restarted_at.is_empty() {
+        status.restarted_at.clone_from(&facts.restarted_at);
+    }
     input.update_revision.clone_into(&mut status.update_revision);
     input.build_id.clone_into(&mut status.build_id);
     if status.rejected.as_ref().is_some_and(|r| r.hash != facts.requested) {
@@ -243,6 +246,9 @@ fn refresh_rollout(
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
     rollout.message = match input.plan.and_then(Plan::current_task) {
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
+        _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
+            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
+        }),
         Some(task) => task.message.clone(),
         None => String::new(),
     };
