@@ -51,6 +51,7 @@ pub fn unconverged(
         let message = cut(message, MAX_PROBLEM_BYTES);
         found.push((rank, Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since }));
     };
+    // The same for all of them: counted once.
     let waits = waits_for(facts);
     for conflict in &facts.conflicts {
         add(0, &conflict.name, "InvalidSpec", &conflict.message);

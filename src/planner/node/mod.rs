@@ -6,6 +6,8 @@ pub mod problem;
 pub mod status;
 
 #[cfg(test)]
+mod regressions;
+#[cfg(test)]
 mod tests;
 
 pub use decide::{NodeDecision, decide};
