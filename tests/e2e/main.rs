@@ -4,8 +4,10 @@
 
 mod change;
 mod children;
+mod claims;
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
+mod deletion;
 mod edits;
 mod foreign;
 mod grants;
@@ -15,15 +17,20 @@ mod killed;
 mod kit;
 mod leader;
 mod plans;
+mod restart;
+mod revisions;
 mod rollout;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sampler;
-mod restart;
+mod service;
+mod sidecar;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod sidecars;
 mod stall;
-mod verbs;
 mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
 mod traces;
+mod verbs;
 mod wave;
 mod waves;
