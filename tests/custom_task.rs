@@ -12,6 +12,9 @@ mod drain_broker;
 #[allow(dead_code, reason = "written for other tests too")]
 #[path = "e2e/kit.rs"]
 mod kit;
+#[allow(dead_code, reason = "the kit uses it")]
+#[path = "e2e/wave.rs"]
+mod wave;
 
 use std::time::Duration;
 
