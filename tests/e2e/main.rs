@@ -9,6 +9,7 @@ mod claims;
 mod controlplane;
 mod deletion;
 mod edits;
+mod events;
 mod foreign;
 mod grants;
 mod held;
