@@ -18,7 +18,9 @@ mod plans;
 mod rollout;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sampler;
+mod restart;
 mod stall;
+mod verbs;
 mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;

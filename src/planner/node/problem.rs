@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use super::facts::PodFacts;
 use crate::api::Problem;
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::cluster::observed::ObservedPod;
+use crate::engine::sentence::cut;
 use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
@@ -39,7 +41,7 @@ pub fn pod_facts(
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
         problem: found.map(|(reason, message, _)| {
             let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since);
-            Problem { reason, message, since }
+            Problem { reason, message: cut(&message, MAX_PROBLEM_BYTES), since }
         }),
         cannot_run,
     }
