@@ -35,6 +35,9 @@ use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 
+use lease::{Candidate, Election, Fence};
+
+pub mod lease;
 mod triggers;
 
 /// How many objects are reconciled at the same time, unless told otherwise.
@@ -48,6 +51,9 @@ pub enum OperatorError {
     /// A recipe does not fit the task types of this program.
     #[error("{0}")]
     Recipe(#[from] RecipeError),
+    /// Another replica leads now, or the lease could not be renewed: this one has to start anew.
+    #[error("this replica lost the lease {0} and stops; it stands by when it is started again")]
+    LostLease(String),
     /// The HTTP client for sidecars could not be made.
     #[error("{0}")]
     Sidecars(String),
@@ -64,6 +70,7 @@ pub struct Operator {
     clock: SharedClock,
     sidecars: Option<Arc<dyn SidecarClient>>,
     instance: String,
+    election: Option<Election>,
     health: Health,
 }
 
@@ -97,6 +104,7 @@ impl Operator {
             clock: Arc::new(SystemClock),
             sidecars: None,
             instance: "windlass".to_owned(),
+            election: None,
             health: Health::default(),
         }
     }
@@ -159,6 +167,13 @@ impl Operator {
         self
     }
 
+    /// Acts only while this replica holds the Lease.
+    #[must_use]
+    pub fn elect(mut self, election: Election) -> Self {
+        self.election = Some(election);
+        self
+    }
+
     /// What the operator will tell of itself while it runs.
     #[must_use]
     pub fn health(&self) -> Health {
@@ -178,6 +193,37 @@ impl Operator {
         };
         let registry = Arc::new(registry);
         let shutdown = shutdown.boxed().shared();
+        let Some(election) = self.election.clone() else {
+            self.act(&registry, &sidecars, &Fence::default(), shutdown).await;
+            return Ok(());
+        };
+        let name = format!("{}/{}", election.namespace, election.name);
+        let candidate = Candidate::new(&self.client, election, self.clock.clone());
+        // A replica that stands by is well.
+        self.health.ready.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = candidate.lead() => {}
+            () = shutdown.clone() => return Ok(()),
+        }
+        let fence = candidate.fence();
+        // The lists come after the lease: what the leader before us wrote is in them.
+        let result = tokio::select! {
+            () = self.act(&registry, &sidecars, &fence, shutdown) => Ok(()),
+            () = candidate.hold() => Err(OperatorError::LostLease(name)),
+        };
+        if result.is_ok() {
+            candidate.release().await;
+        }
+        result
+    }
+
+    async fn act(
+        &self,
+        registry: &Arc<Registry>,
+        sidecars: &Arc<dyn SidecarClient>,
+        fence: &Fence,
+        shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    ) {
         let scopes = if self.namespaces.is_empty() {
             vec![Scope::All]
         } else {
@@ -188,7 +234,9 @@ impl Operator {
         for scope in scopes {
             let view = View::shared();
             let memory = Arc::new(Memory::default());
-            let cluster: Arc<dyn Cluster> = Arc::new(KubeCluster::new(self.client.clone(), view.clone()));
+            let fence = fence.clone();
+            let port = KubeCluster::new(self.client.clone(), view.clone()).fenced(move || fence.is_open());
+            let cluster: Arc<dyn Cluster> = Arc::new(port);
             let (events, send) =
                 Events::new(cluster.clone(), memory.clone(), self.clock.clone(), &self.instance);
             helpers.spawn(send);
@@ -207,7 +255,6 @@ impl Operator {
         }
         join_all(running).await;
         helpers.shutdown().await;
-        Ok(())
     }
 
     fn run_scope(

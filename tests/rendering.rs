@@ -103,6 +103,8 @@ fn the_stateful_set_of_a_fleets_node() {
     let rendered = stateful_set(&identity, &spec, &template, "v1:hash");
     assert_eq!(rendered, expected);
     assert_eq!(stateful_set_template(&identity, &template), expected["spec"]["template"]);
+    let forged = json!({"metadata": {"labels": {"app": "db", "windlass.dev/set": "forged"}}});
+    assert_eq!(stateful_set_template(&identity, &forged)["metadata"]["labels"], with("app", "db"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The definitions of the custom resources as they are installed: what the types derive, plus the validation rules, less what
-//! would make a stored object hard to live with.
+//! The definitions of the custom resources as they are installed: what the types derive, plus the validation
+//! rules, less what would make a stored object hard to live with.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,

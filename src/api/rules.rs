@@ -242,7 +242,8 @@ const NAME_PATTERN: Rule = Rule::new(
 .with_optional_old_self();
 
 const IS_NOT_RESERVED: &str = "self != 'windlass-sidecar'";
-const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the one that Windlass adds for sidecar: rename it";
+const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the one that Windlass adds for \
+     sidecar: rename it";
 
 // What a Service's own validation asks for.
 const PORTS_HAVE_NAMES: &str = "size(self) < 2 || self.all(p, has(p.name) && p.name != '')";

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use clap::{Args, ValueEnum};
 use kube::{Client, Config};
+use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
+use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 
 /// What `windlass operator` is told.
@@ -20,10 +22,10 @@ pub struct OperatorArgs {
     /// How many objects of a kind are reconciled at the same time
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: u16,
-    /// Elect a leader among replicas (not available in this version: run one replica)
+    /// Elect a leader among replicas, by a Lease in the namespace of the account
     #[arg(long, conflicts_with = "no_leader_elect")]
     leader_elect: bool,
-    /// Run without electing a leader, as the only replica
+    /// Run without electing a leader, as the only replica [default]
     #[arg(long)]
     no_leader_elect: bool,
     /// Where /metrics, /healthz and /readyz are served
@@ -43,17 +45,20 @@ enum LogFormat {
 /// Runs the controllers until SIGTERM or SIGINT.
 pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     log(arguments.log_format);
-    if arguments.leader_elect {
-        return Err(
-            "--leader-elect is not available in this version; run one replica with --no-leader-elect"
-                .to_owned(),
-        );
-    }
-    let client = client().await?;
-    let operator = Operator::new(client)
-        .namespaces(arguments.namespaces)
+    let (client, namespace) = client().await?;
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
+    let mut operator = Operator::new(client)
+        .namespaces(arguments.namespaces.clone())
         .concurrency(arguments.concurrency)
-        .instance(std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned()));
+        .instance(host.clone());
+    if arguments.leader_elect {
+        operator = operator.elect(Election {
+            namespace,
+            name: lease_name(&arguments.namespaces),
+            // Two processes on one host are two replicas.
+            identity: format!("{host}-{}", std::process::id()),
+        });
+    }
     let listener = TcpListener::bind(arguments.bind)
         .await
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
@@ -67,14 +72,29 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     }
 }
 
-/// A client for KUBECONFIG or the in-cluster account that says who it is.
-async fn client() -> Result<Client, String> {
+/// A client for KUBECONFIG or the in-cluster account that says who it is, and the account's namespace.
+async fn client() -> Result<(Client, String), String> {
     let mut config = Config::infer().await.map_err(|e| {
         format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
     })?;
     let agent = concat!("windlass/", env!("CARGO_PKG_VERSION"));
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
+    Ok((client, namespace))
+}
+
+/// Replicas that work in the same namespaces compete for the same Lease.
+fn lease_name(namespaces: &[String]) -> String {
+    if namespaces.is_empty() {
+        return "windlass".to_owned();
+    }
+    let mut sorted = namespaces.to_vec();
+    sorted.sort();
+    sorted.dedup();
+    let digest = Sha256::digest(sorted.join(","));
+    let id: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+    format!("windlass-{id}")
 }
 
 fn pages(health: Health) -> Router {

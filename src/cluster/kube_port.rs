@@ -14,19 +14,38 @@ use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
 use crate::api::names::MANAGER;
 
 /// How long a request may take before it counts as lost.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port on a real API server. Answers of writes go into the view at once.
 pub struct KubeCluster {
     client: Client,
     view: Arc<View>,
+    may_write: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl KubeCluster {
     /// A port that writes through this client and tells this view.
     #[must_use]
     pub fn new(client: Client, view: Arc<View>) -> Self {
-        Self { client, view }
+        Self { client, view, may_write: Box::new(|| true) }
+    }
+
+    /// Refuses writes, before they are sent, while this answers no: the replica does not lead.
+    #[must_use]
+    pub fn fenced(mut self, may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.may_write = Box::new(may_write);
+        self
+    }
+
+    fn check_fence(&self, object: &str) -> Result<(), ClusterError> {
+        if (self.may_write)() {
+            return Ok(());
+        }
+        Err(ClusterError::Transient {
+            object: object.to_owned(),
+            message: "not written: this replica does not lead any more".to_owned(),
+            retry_after: None,
+        })
     }
 
     fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
@@ -44,6 +63,7 @@ impl KubeCluster {
 impl Cluster for KubeCluster {
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         let (api, object, described) = self.parse(kind, manifest)?;
+        self.check_fence(&described)?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         // Strictly: a field that the server does not know would be dropped without a word.
         let created = strict(&api, &params, &object, &self.client);
@@ -58,11 +78,20 @@ impl Cluster for KubeCluster {
             meta.insert("generateName".to_owned(), json!(format!("{name}-")));
         }
         let (api, object, described) = self.parse(kind, manifest)?;
+        let prefix = object.metadata.generate_name.clone().unwrap_or_default();
         let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
-        within(&described, strict(&api, &params, &object, &self.client)).await.map(drop)
+        let answer = within(&described, strict(&api, &params, &object, &self.client)).await;
+        answer.map(drop).map_err(|error| match error {
+            // The server names what it made up; a sentence that differs each time would be news each time.
+            ClusterError::Refused { object, message } => {
+                ClusterError::Refused { object, message: without_suffix(&message, &prefix) }
+            }
+            error => error,
+        })
     }
 
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
+        self.check_fence(&target.describe())?;
         let stored = self.send_patch(&target, part, &ops, false).await?;
         Ok(self.took(target.kind, &stored))
     }
@@ -74,6 +103,7 @@ impl Cluster for KubeCluster {
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
         let described = target.describe();
+        self.check_fence(&described)?;
         let api = self.api(target.kind, &target.namespace);
         let params = DeleteParams::background()
             .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: None });
@@ -149,6 +179,28 @@ impl KubeCluster {
     }
 }
 
+/// The sentence with names made from a `generateName` cut back to what they were made from.
+fn without_suffix(message: &str, prefix: &str) -> String {
+    /// How many characters the API server appends.
+    const SUFFIX: usize = 5;
+    let Some(name) = prefix.strip_suffix('-').filter(|name| !name.is_empty()) else {
+        return message.to_owned();
+    };
+    let mut parts = message.split(prefix);
+    let mut sentence = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let made_up = part.len() >= SUFFIX && part.bytes().take(SUFFIX).all(|b| b.is_ascii_alphanumeric());
+        sentence.push_str(name);
+        if made_up {
+            sentence.push_str(&part[SUFFIX..]);
+        } else {
+            sentence.push('-');
+            sentence.push_str(part);
+        }
+    }
+    sentence
+}
+
 /// A create with strict field validation, which kube-rs' own `create` has no parameter for.
 async fn strict(
     api: &Api<DynamicObject>,
@@ -182,5 +234,18 @@ async fn within<T>(described: &str, call: impl Future<Output = kube::Result<T>>)
             message: format!("the API server did not answer within {} s", REQUEST_TIMEOUT.as_secs()),
             retry_after: None,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_suffix;
+
+    #[test]
+    fn a_made_up_name_is_cut_back_to_what_it_was_made_from() {
+        let said = "StatefulSet.apps \"db-0-x7k2p\" is invalid: db-0- stays, and db-0-abcdef loses five";
+        let kept = "StatefulSet.apps \"db-0\" is invalid: db-0- stays, and db-0f loses five";
+        assert_eq!(without_suffix(said, "db-0-"), kept);
+        assert_eq!(without_suffix("nothing is named", ""), "nothing is named");
     }
 }

@@ -82,8 +82,9 @@ pub struct Memory {
     pub rendered: Remembered<String, RenderedSpec>,
     /// By rollout hash and restart: the pod template hash and main image that it renders to.
     pub renderings: Remembered<(String, String), (String, String)>,
-    /// By pod template hash and claims: the server's verdict on a dry run; an error is its sentence.
-    pub verdicts: Remembered<String, Result<(), String>>,
+    /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
+    /// when it was asked.
+    pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
     /// By an object's UID: since when its status has something to say that is not yet written.
     pub unsaved_since: Remembered<String, Instant>,
     /// By an object's UID: when its status was last written.

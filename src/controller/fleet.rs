@@ -86,6 +86,9 @@ impl Reconcile<'_> {
             return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
         }
         let active = plan.as_ref().is_some_and(Plan::is_active);
+        if let Some(sentence) = fleet_objects::apply_service(&self.scope).await? {
+            self.scope.invalid.get_or_insert(sentence);
+        }
         fleet_children::apply_at_once(&self.scope).await?;
         fleet_children::scale_down(self.cx, &self.scope, &self.scope.facts()).await?;
         let facts = self.scope.facts();
@@ -122,9 +125,6 @@ impl Reconcile<'_> {
         match fleet_objects::ensure_revision(&self.scope).await? {
             Ok(revision) => self.revision = revision,
             Err(sentence) => self.scope.invalid = Some(sentence),
-        }
-        if let Some(sentence) = fleet_objects::apply_service(&self.scope).await? {
-            self.scope.invalid.get_or_insert(sentence);
         }
         Ok(())
     }
@@ -386,6 +386,13 @@ impl Reconcile<'_> {
         };
         refresh(&mut status, &facts, &input);
         let before = &*self.scope.fleet.status;
+        // What a condition newly says is told at once, and never by an event before the status says it.
+        let news = [conditions::UP_TO_DATE, conditions::ROLLOUT_IN_PROGRESS, conditions::STALLED];
+        let says = |status: &NodeDeploymentStatus, type_: &str| {
+            conditions::find(&status.conditions, type_).map(|c| (c.status.clone(), c.reason.clone()))
+        };
+        let is_news = news.iter().any(|type_| says(before, type_) != says(&status, type_));
+        let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
         if let Some(sentence) = &facts.invalid {
             self.tell(Tone::Warning, "InvalidSpec", &format!("{}/{sentence}", meta.generation), sentence);

@@ -1,11 +1,13 @@
 //! A fleet's own objects: its revisions and its Service, and what the API server says of a template.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::ReconcileError;
 use crate::api::{DeletionPolicy, TemplateMeta};
+use crate::clock::monotonic;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
@@ -13,16 +15,21 @@ use crate::tasks::FleetScope;
 use crate::tasks::fleet_scope::owner_reference;
 use crate::tasks::node_scope::{metadata_change, metadata_ops, service_ops};
 
-/// Asks the API server, in a dry run, whether it would take a StatefulSet; an error is its sentence. Asked
-/// once for each content.
+/// How soon a refusal is asked about again: a quota, a policy or a definition may have changed.
+const ASK_AGAIN: Duration = Duration::from_secs(50);
+
+/// Asks the API server, in a dry run, whether it would take a StatefulSet; an error is its sentence. What it
+/// takes is asked once for each content.
 pub async fn ask(
     memory: &Memory,
     cluster: &dyn Cluster,
     content: String,
     manifest: Value,
 ) -> Result<Result<(), String>, ReconcileError> {
-    if let Some(Ok(())) = memory.verdicts.get(&content) {
-        return Ok(Ok(()));
+    if let Some((asked, verdict)) = memory.verdicts.get(&content)
+        && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
+    {
+        return Ok(verdict);
     }
     let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
         Ok(()) => Ok(()),
@@ -31,7 +38,7 @@ pub async fn ask(
         }
         Err(error) => return Err(ReconcileError::Check(error)),
     };
-    memory.verdicts.put(content, verdict.clone());
+    memory.verdicts.put(content, (monotonic(), verdict.clone()));
     Ok(verdict)
 }
 

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, node_objects};
-use crate::api::names::ANNOTATION_SKIP;
+use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
 use crate::api::{HistoryEntry, StatefulNodeStatus};
 use crate::cluster::observed::ObservedNode;
@@ -17,7 +17,7 @@ use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
 use crate::planner::node::decide::{is_rolling, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
-use crate::tasks::node_scope::effective_restart;
+use crate::tasks::node_scope::{effective_restart, parse_time};
 use crate::tasks::{NodeScope, mark};
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
@@ -49,6 +49,7 @@ impl Reconcile<'_> {
             let sentence = self.node.spec.as_ref().err().cloned().unwrap_or_default();
             return self.persist(None, &[], Some(&sentence), Urgency::Now).await;
         };
+        self.refuse_what_cannot_be_read();
         node_objects::check_template(&self.scope, &self.node).await?;
         let facts = self.scope.facts(&self.node);
         let mut plan = match self.stored_plan() {
@@ -120,6 +121,17 @@ impl Reconcile<'_> {
                 self.tell(Tone::Warning, "SkipRefused", task_id, &refused.to_string());
                 false
             }
+        }
+    }
+
+    fn refuse_what_cannot_be_read(&self) {
+        let restart = self.node.meta.annotation(ANNOTATION_RESTARTED_AT);
+        if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
+            let note = format!(
+                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example \
+                 2030-01-31T12:00:00Z; nothing is restarted"
+            );
+            self.tell(Tone::Warning, "InvalidSpec", text, &note);
         }
     }
 

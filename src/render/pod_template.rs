@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+pub use crate::api::names::SIDECAR_CONTAINER;
 use crate::api::names::{ANNOTATION_RESTARTED_AT, OWN_PREFIX};
 use crate::api::{Sidecar, StatefulNodeSpec};
 use crate::revision::template::{main_container, remove_own_keys, set_image};
 
-/// The name of the injected sidecar's container.
-pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
 /// The path of the sidecar's readiness probe.
 const READYZ: &str = "/readyz";
 /// The name of the sidecar's port.

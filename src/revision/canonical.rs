@@ -105,7 +105,6 @@ fn quantity_or(text: &str, otherwise: &Value) -> Value {
 impl Place {
     fn below(self, key: &str) -> Self {
         match (self, key) {
-            (Self::Chosen, _) => Self::Plain,
             (Self::Quantities, _) | (Self::EmptyDir, "sizeLimit") | (Self::ResourceFieldRef, "divisor") => {
                 Self::Quantity
             }
@@ -149,7 +148,6 @@ impl Place {
     /// Whether `{}` under this key says something that its absence does not.
     fn empty_object_speaks(self, key: &str) -> bool {
         match self {
-            Self::Chosen | Self::Quantities => false,
             // `emptyDir: {}`, `downwardAPI: {}`, and whatever source comes next.
             Self::Volume | Self::ProjectedSource => true,
             // An empty selector selects everything, an absent one nothing.

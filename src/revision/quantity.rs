@@ -1,4 +1,5 @@
-//! One text for each Kubernetes quantity: `1000m` and `1`, `1Gi` and `1024Mi` are the same amount.
+//! One text for each Kubernetes quantity: `1000m` and `1`, `1Gi` and `1024Mi` are the same amount. Amounts
+//! that the API server would cap (from 2^63) or round (below `1n`) are told apart all the same.
 
 /// The most significant digits that are read. With the largest binary suffix (2^60) the amount still fits
 /// into 128 bits; what has more digits is compared as text.

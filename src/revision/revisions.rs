@@ -306,12 +306,12 @@ mod tests {
 
     #[test]
     fn the_oldest_revisions_go_that_nothing_refers_to() {
-        let all = stored(&[("d", 4), ("a", 1), ("c", 3), ("b", 2), ("e", 5)]);
-        let referenced = BTreeSet::from(["a".to_owned(), "d".to_owned()]);
-        assert_eq!(to_prune(&all, &referenced, 1), ["b", "c"]);
+        let all = stored(&[("d", 4), ("z", 1), ("c", 3), ("y", 2), ("b", 5)]);
+        let referenced = BTreeSet::from(["z".to_owned(), "d".to_owned()]);
+        assert_eq!(to_prune(&all, &referenced, 1), ["y", "c"]);
         assert_eq!(to_prune(&all, &referenced, 3), [""; 0]);
-        assert_eq!(to_prune(&all, &referenced, 0), ["b", "c", "e"]);
-        assert_eq!(to_prune(&all, &referenced, -1), ["b", "c", "e"]);
+        assert_eq!(to_prune(&all, &referenced, 0), ["y", "c", "b"]);
+        assert_eq!(to_prune(&all, &referenced, -1), ["y", "c", "b"]);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct FleetScope {
     pub options: Arc<RenderOptions>,
     /// Where the active plan goes.
     pub scope: Scope,
+    /// The latest restart that is obeyed (RFC 3339); empty for none.
+    pub restarted_at: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
     /// The time of this reconcile.
@@ -47,6 +49,21 @@ pub struct FleetScope {
 }
 
 impl FleetScope {
+    /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made
+    /// with it, and nothing has to be restarted.
+    #[must_use]
+    pub fn obeying_from_the_start(mut self) -> Self {
+        let status = &self.fleet.status;
+        if status.last_completed_rollout_hash.is_empty()
+            && status.plan.is_none()
+            && self.children().is_empty()
+            && let Some(asked) = restart_request(&self.fleet.meta, &self.restarted_at)
+        {
+            self.restarted_at = asked;
+        }
+        self
+    }
+
     /// The rollout hash of what the spec wants.
     #[must_use]
     pub fn requested(&self) -> String {
@@ -101,7 +118,7 @@ impl FleetScope {
         let mut children: Vec<ChildFacts> = self.children().iter().filter_map(|n| self.child(n)).collect();
         children.sort_by_key(|c| c.ordinal);
         let mut restarts: BTreeSet<&str> = children.iter().map(|c| c.restart.as_str()).collect();
-        restarts.insert(&status.restarted_at);
+        restarts.insert(&self.restarted_at);
         let mut renderings = BTreeMap::new();
         for (hash, revision) in &revisions {
             for restart in &restarts {
@@ -122,8 +139,8 @@ impl FleetScope {
             rejected: status.rejected.clone().filter(|r| r.hash == requested),
             requested,
             last_completed: status.last_completed_rollout_hash.clone(),
-            restarted_at: status.restarted_at.clone(),
-            restart_request: restart_request(meta, &status.restarted_at),
+            restarted_at: self.restarted_at.clone(),
+            restart_request: restart_request(meta, &self.restarted_at),
             scaled_to_zero: status.scaled_to_zero,
             abort: annotation(ANNOTATION_ABORT),
             retry: annotation(ANNOTATION_RETRY),
@@ -172,7 +189,7 @@ impl FleetScope {
             granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_id: status.spent_grant_id.clone(),
-            restart: later(&self.fleet.status.restarted_at, &own_restart).to_owned(),
+            restart: later(&self.restarted_at, &own_restart).to_owned(),
             running: status.pod_template_hash.clone(),
             running_image: status.current_image.clone(),
             rolling: self.rolling(node),
@@ -262,7 +279,7 @@ impl FleetScope {
         spec.suspend = node.spec.as_ref().is_ok_and(|s| s.suspend);
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let own = effective_restart(&node);
-        ops.extend(restart_ops(&node.meta, later(&self.fleet.status.restarted_at, &own)));
+        ops.extend(restart_ops(&node.meta, later(&self.restarted_at, &own)));
         match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
             Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),

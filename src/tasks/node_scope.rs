@@ -117,7 +117,12 @@ impl NodeScope {
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_grant_id: status.spent_grant_id.clone(),
             set: set_fact,
-            pod: pod.filter(|p| p.owned || set.is_none()),
+            // The pod of a StatefulSet of somebody else, or of an earlier node of this name, says nothing of
+            // this node. Where the StatefulSet is lost, the pod is its own if it was known to be.
+            pod: pod.filter(|p| match set.as_deref() {
+                Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
+                None => p.uid == status.pod_uid,
+            }),
             previous: Running {
                 hash: status.pod_template_hash.clone(),
                 image: status.current_image.clone(),

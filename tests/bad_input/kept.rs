@@ -1,12 +1,16 @@
 //! What is stored is what was written, plus defaults.
 
+use std::path::Path;
+
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass::api::{NodeDeployment, StatefulNode};
+use windlass::api::{NodeDeployment, StatefulNode, StatefulNodeSpec};
+use windlass::revision::{pod_template_hash, rollout_hash};
 
 use super::cases::{claim, fleet, node, rich};
-use super::{api_of, control_plane, dynamic};
+use super::{api_of, control_plane, dynamic, named};
 
 /// A pod template with fields that no schema of ours names, and values that a typed reading would change.
 fn odd_pod_template() -> Value {
@@ -136,7 +140,10 @@ async fn the_server_fills_in_the_defaults() {
     for (at, defaults) in [
         (
             "",
-            json!({"replicas": 1, "minReadySeconds": 0, "paused": false, "deletionPolicy": "Delete", "revisionHistoryLimit": 10}),
+            json!({
+                "replicas": 1, "minReadySeconds": 0, "paused": false,
+                "deletionPolicy": "Delete", "revisionHistoryLimit": 10,
+            }),
         ),
         ("/updateStrategy", json!({"progressDeadlineSeconds": 600, "onStall": "Hold"})),
         ("/updateStrategy/inPlace", json!({"maxUnavailable": 1, "partition": 0})),
@@ -232,5 +239,37 @@ async fn a_status_of_a_newer_operator_is_stored_whole() {
         let touched = api.patch_status("db", &PatchParams::default(), &Patch::Merge(&touch)).await.unwrap();
         assert_eq!(touched.data["status"]["newer"], status["newer"], "{}", object["kind"]);
         assert_eq!(touched.metadata.generation, stored.metadata.generation);
+    }
+}
+
+#[tokio::test]
+async fn nodes_as_people_run_them_are_accepted_and_the_server_does_not_move_their_hashes() {
+    let cp = control_plane().await;
+    let (client, ns) = (cp.client().await, cp.namespace("golden").await);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let entry: Value =
+            serde_json::from_str(&std::fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
+        let name = entry["name"].as_str().unwrap();
+        let written = StatefulNodeSpec::deserialize(&entry["spec"]).unwrap();
+        let of_node = named(&node(&[("spec", entry["spec"].clone())]), name);
+        let of_fleet = named(&fleet(&[("spec.template.spec", entry["spec"].clone())]), name);
+        let nodes: Api<StatefulNode> = Api::namespaced(client.clone(), &ns);
+        let fleets: Api<NodeDeployment> = Api::namespaced(client.clone(), &ns);
+        api_of(&client, &ns, &of_node).create(&PostParams::default(), &dynamic(&of_node)).await.expect(name);
+        api_of(&client, &ns, &of_fleet)
+            .create(&PostParams::default(), &dynamic(&of_fleet))
+            .await
+            .expect(name);
+        let stored =
+            [nodes.get(name).await.unwrap().spec, fleets.get(name).await.unwrap().spec.template.spec];
+        for read in stored {
+            assert_eq!(rollout_hash(&read, ""), rollout_hash(&written, ""), "{name}");
+            assert_eq!(
+                pod_template_hash(&read.pod_template),
+                pod_template_hash(&written.pod_template),
+                "{name}"
+            );
+        }
     }
 }

@@ -9,7 +9,7 @@ use kube::core::cel::{
 use super::*;
 use crate::api::names::SIDECAR_CONTAINER;
 
-#[path = "../../../tests/bad_input/cases.rs"]
+#[path = "../../../tests/bad_input/cases/mod.rs"]
 #[allow(dead_code, reason = "the field that an error is reported on is the API server's to say")]
 mod cases;
 

@@ -13,6 +13,10 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
     };
     // A fleet that has no current revision yet has nothing else to offer; one that fills again from
     // nothing has no node that an untried target could take down.
+    // What the API server refuses, or what is not stored for another reason, cannot be made.
+    if !current.is_empty() && !facts.is_known(target) {
+        return current;
+    }
     if current.is_empty() || current == target || facts.scaled_to_zero {
         return target;
     }

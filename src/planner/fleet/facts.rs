@@ -191,15 +191,12 @@ impl FleetFacts {
         if self.last_completed.is_empty() { 0 } else { self.partition }
     }
 
-    /// The revision for nodes that no rollout is about: the wanted one, or, while that is rejected, the
-    /// current one.
+    /// The revision for nodes that no rollout is about: the wanted one, or, while that is rejected or
+    /// cannot be started, the current one.
     #[must_use]
     pub fn steady_revision(&self) -> &str {
-        if self.rejected.is_some() && !self.last_completed.is_empty() {
-            &self.last_completed
-        } else {
-            &self.requested
-        }
+        let unusable = self.rejected.is_some() || !self.is_known(&self.requested);
+        if unusable && !self.last_completed.is_empty() { &self.last_completed } else { &self.requested }
     }
 
     /// The target of a template rollout: what is wanted, or, once that was rolled back, what was before.

@@ -1,0 +1,129 @@
+//! What a node has, alone or as a fleet's template: its pod template and sidecar.
+
+use serde_json::{Value, json};
+
+use super::{Case, fleet, node};
+
+pub(super) fn node_fields() -> Vec<Case> {
+    let with = |path: &str, value: Value| node(&[(path, value)]);
+    let sidecar = |value: Value| with("spec.sidecar", value);
+    vec![
+        Case::new(
+            "a main container that is not in a node's pod template",
+            with("spec.mainContainer", "other".into()),
+            with("spec.mainContainer", "helper".into()),
+            "spec.mainContainer",
+            "mainContainer is not one of podTemplate.spec.containers",
+        ),
+        Case::new(
+            "a main container that is not in a fleet's pod template",
+            fleet(&[("spec.template.spec.mainContainer", "other".into())]),
+            fleet(&[("spec.template.spec.mainContainer", "helper".into())]),
+            "spec.template.spec.mainContainer",
+            "mainContainer is not one of podTemplate.spec.containers",
+        ),
+        Case::new(
+            "no progress deadline at all",
+            with("spec.progressDeadlineSeconds", 0.into()),
+            with("spec.progressDeadlineSeconds", 1.into()),
+            "spec.progressDeadlineSeconds",
+            "should be greater than or equal to 1",
+        )
+        .by_schema(),
+        Case::new(
+            "an unknown claim retention",
+            with("spec.volumeClaimRetention", "Keep".into()),
+            with("spec.volumeClaimRetention", "Delete".into()),
+            "spec.volumeClaimRetention",
+            r#"supported values: "Retain", "Delete""#,
+        )
+        .by_schema(),
+        Case::new(
+            "a sidecar without an image",
+            sidecar(json!({"port": 7777})),
+            sidecar(json!({"image": "s:1"})),
+            "spec.sidecar.image",
+            "Required value",
+        )
+        .by_schema(),
+        Case::new(
+            "a sidecar's port out of range",
+            sidecar(json!({"image": "s:1", "port": 65_536})),
+            sidecar(json!({"image": "s:1", "port": 65_535})),
+            "spec.sidecar.port",
+            "should be less than or equal to 65535",
+        )
+        .by_schema(),
+    ]
+}
+
+pub(super) fn template_fields() -> Vec<Case> {
+    let of_fleet =
+        |path: &str, value: Value| fleet(&[(&format!("spec.template.spec.podTemplate.{path}"), value)]);
+    let of_node = |path: &str, value: Value| node(&[(&format!("spec.podTemplate.{path}"), value)]);
+    let empty = "podTemplate.spec.containers is empty: give at least one container";
+    let named = |name: &str| json!([{"name": name, "image": "x:1"}]);
+    let reserved = "podTemplate has a container named windlass-sidecar";
+    vec![
+        Case::new(
+            "a node without containers",
+            of_node("spec.containers", json!([])),
+            node(&[]),
+            "spec.podTemplate.spec.containers",
+            empty,
+        ),
+        Case::new(
+            "a fleet without containers",
+            of_fleet("spec.containers", json!([])),
+            fleet(&[]),
+            "spec.template.spec.podTemplate.spec.containers",
+            empty,
+        ),
+        Case::new(
+            "a pod template without a spec",
+            of_node("spec", Value::Null),
+            node(&[]),
+            "spec.podTemplate.spec",
+            "Required value",
+        )
+        .by_schema(),
+        Case::new(
+            "a pod's spec without a list of containers",
+            of_node("spec.containers", Value::Null),
+            node(&[]),
+            "spec.podTemplate.spec.containers",
+            "Required value",
+        )
+        .by_schema(),
+        Case::new(
+            "a node without a pod template",
+            node(&[("spec.podTemplate", Value::Null)]),
+            node(&[]),
+            "spec.podTemplate",
+            "Required value",
+        )
+        .by_schema(),
+        Case::new(
+            "a container without a name",
+            of_node("spec.containers", json!([{"image": "x:1"}])),
+            of_node("spec.containers", named("x")),
+            "spec.podTemplate.spec.containers[0].name",
+            "Required value",
+        )
+        .by_schema(),
+        Case::new(
+            "a container that has the sidecar's name",
+            of_node("spec.containers", named("windlass-sidecar")),
+            of_node("spec.containers", named("sidecar")),
+            "spec.podTemplate.spec.containers[0].name",
+            reserved,
+        ),
+        Case::new(
+            "an init container that has the sidecar's name",
+            of_fleet("spec.initContainers", named("windlass-sidecar")),
+            of_fleet("spec.initContainers", named("sidecar")),
+            "spec.template.spec.podTemplate.spec.initContainers[0].name",
+            reserved,
+        ),
+    ]
+}
