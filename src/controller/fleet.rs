@@ -206,7 +206,7 @@ impl Reconcile<'_> {
                 _ => engine::supersede(&mut old, self.now),
             };
             end(&mut status, &old, ending, reason, self.now);
-            told.extend(self.ended(&mut status, facts, &old, ending, start.as_ref()));
+            told.extend(Self::ended(&mut status, facts, &old, ending, start.as_ref()));
             shown = Some(old);
         }
         if let Some(start) = &start {
@@ -229,7 +229,6 @@ impl Reconcile<'_> {
     }
 
     fn ended(
-        &self,
         status: &mut NodeDeploymentStatus,
         facts: &FleetFacts,
         old: &Plan,
@@ -294,7 +293,6 @@ impl Reconcile<'_> {
                     status.plan = Some(crate::api::RawPlan::of(&plan));
                 }
             }
-            (Advance::Waiting { .. }, None) => {}
             (Advance::Checkpoint, Some(plan)) => {
                 status.plan = Some(crate::api::RawPlan::of(&plan));
                 urgency = Urgency::Now;

@@ -54,7 +54,7 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<(String, St
     }
     if let Some(waiting) = pod.containers.iter().find_map(|c| {
         let (reason, message) = c.waiting.as_ref()?;
-        (!reason.is_empty() && !PASSING.contains(&reason.as_str())).then(|| (&c.name, reason, message))
+        (!reason.is_empty() && !PASSING.contains(&reason.as_str())).then_some((&c.name, reason, message))
     }) {
         let (container, reason, message) = waiting;
         let message = if message.is_empty() {
