@@ -15,15 +15,15 @@ mod killed;
 mod kit;
 mod leader;
 mod plans;
+mod restart;
 mod rollout;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sampler;
-mod restart;
 mod stall;
-mod verbs;
 mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
 mod traces;
+mod verbs;
 mod wave;
 mod waves;

@@ -60,13 +60,12 @@ async fn a_restart_in_the_middle_of_a_rollout_reaches_the_nodes_that_are_done_to
     world.until_applied().await;
     let sampler = Sampler::start(&world, 3).await;
     world.set_image("db:2-slow").await;
-    world
-        .until_db("one is done", |db| db["status"]["rollout"]["nodes"]["updated"] == 1)
-        .await;
+    world.until_db("one is done", |db| db["status"]["rollout"]["nodes"]["updated"] == 1).await;
     world.annotate_fleet(RESTART, json!("2030-01-31T12:00:00Z")).await;
     let done = world
         .until_db("all is done", |db| {
-            condition(db, "UpToDate") == "True/Applied" && db["status"]["restartedAt"] == "2030-01-31T12:00:00Z"
+            condition(db, "UpToDate") == "True/Applied"
+                && db["status"]["restartedAt"] == "2030-01-31T12:00:00Z"
         })
         .await;
     assert_eq!(outcomes(&done), ["Superseded", "Complete"], "{done:#}");
@@ -86,7 +85,9 @@ async fn a_restart_of_one_node_replaces_its_pod_only() {
     let before = world.uids(&world.pods()).await;
     world.annotate(&world.nodes(), "db-1", RESTART, json!("2030-01-31T12:00:00Z")).await;
     world
-        .until(&world.pods(), "db-1-0", "it has restarted", |p| is_up(p) && p["metadata"]["uid"] != before["db-1-0"])
+        .until(&world.pods(), "db-1-0", "it has restarted", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
         .await;
     let done = world.until_db("the fleet is settled", |db| outcomes(db) == ["Complete"]).await;
     assert_eq!(condition(&done, "UpToDate"), "True/Applied");
@@ -116,7 +117,9 @@ async fn a_restart_of_one_node_waits_while_another_is_down() {
         .await;
     world.steer("db-0-0", "ready").await;
     world
-        .until(&world.pods(), "db-1-0", "it has restarted", |p| is_up(p) && p["metadata"]["uid"] != before["db-1-0"])
+        .until(&world.pods(), "db-1-0", "it has restarted", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
         .await;
     assert_eq!(world.uids(&world.pods()).await["db-0-0"], before["db-0-0"]);
 }

@@ -119,7 +119,9 @@ async fn a_node_lost_in_a_pause_comes_back_at_what_last_completed() {
     world.until_db("the plan is recorded", |db| db["status"]["plan"]["state"] == "Active").await;
     world.delete(&world.nodes(), "db-1").await;
     world
-        .until(&world.pods(), "db-1-0", "its pod is back", |p| is_up(p) && p["metadata"]["uid"] != before["db-1-0"])
+        .until(&world.pods(), "db-1-0", "its pod is back", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
         .await;
     assert_eq!(world.images().await, ["db:1"; 2]);
     pause(&world, false).await;
@@ -146,8 +148,7 @@ async fn an_abort_leaves_nodes_at_what_they_run_and_rejects_the_target_until_a_r
         .await;
     let aborted_plan = plan_id(&rolling);
     world.annotate_fleet("windlass.dev/abort", json!(aborted_plan)).await;
-    let aborted =
-        world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
+    let aborted = world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
     assert_eq!(aborted["status"]["plan"]["state"], "Aborted");
     assert_eq!(outcomes(&aborted), ["Aborted"]);
     assert_eq!(condition(&aborted, "Stalled"), "True/Aborted");
@@ -177,7 +178,11 @@ async fn an_abort_leaves_nodes_at_what_they_run_and_rejects_the_target_until_a_r
         })
         .await;
     world.until_pod_runs("db-3-0", "db:1").await;
-    assert_eq!(world.images().await[0], "db:1", "while a target is rejected, new nodes get what last completed");
+    assert_eq!(
+        world.images().await[0],
+        "db:1",
+        "while a target is rejected, new nodes get what last completed"
+    );
     assert_eq!(outcomes(&world.db().await), ["Aborted"]);
 
     world.annotate_fleet("windlass.dev/retry", json!(aborted_plan)).await;
@@ -238,7 +243,8 @@ async fn no_task_of_a_rollout_in_place_is_skipped_and_the_refusal_is_told_once()
     let note = world.told_once("db", "SkipRefused").await;
     assert!(note.contains(task.as_str().unwrap()), "{note}");
     let node = world.get(&world.nodes(), "db-1").await;
-    let replace = node["status"]["plan"]["tasks"].as_array().unwrap().iter().find(|t| t["type"] == "replace-pod");
+    let replace =
+        node["status"]["plan"]["tasks"].as_array().unwrap().iter().find(|t| t["type"] == "replace-pod");
     let replace = replace.expect("a task")["id"].clone();
     world.annotate(&world.nodes(), "db-1", "windlass.dev/skip", replace).await;
     world.told_once("db-1", "SkipRefused").await;

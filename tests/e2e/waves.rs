@@ -232,7 +232,9 @@ async fn a_partition_holds_the_ordinals_below_it_stops_the_clock_and_lets_go_whe
         })
         .await;
     world
-        .until(&world.pods(), "db-1-0", "its pod is back", |p| is_up(p) && p["metadata"]["uid"] != before["db-1-0"])
+        .until(&world.pods(), "db-1-0", "its pod is back", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
         .await;
     assert_eq!(
         world.images().await,
