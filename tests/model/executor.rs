@@ -75,7 +75,8 @@ pub fn facts(world: &World, node: &Node, operator: u8) -> NodeFacts {
         update_revision: text(node.update_revision),
         main_image: IMAGES[node.template as usize].to_owned(),
     };
-    let is_there = node.pod != Pod::Absent && !(node.orphan && node.set == Set::Live);
+    let is_known = !node.orphan || (node.set == Set::Missing && node.same_pod);
+    let is_there = node.pod != Pod::Absent && is_known;
     let can_be_ready = !world.is_broken(node.pod_revision) && !node.dead;
     let stuck = node.pod == Pod::Stuck || (node.pod == Pod::Running && !can_be_ready);
     let ready = node.serves() && !node.orphan;

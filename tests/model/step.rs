@@ -124,12 +124,14 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
         *made = Node { disturbed: true, given_freely: true, taken_down: false, old_spec: None, ..*made };
         steps.system("the orchestrator creates a node", node, next);
     }
-    let mut next = *state;
-    for (node, version) in &moves.grants {
-        if next.nodes[*node].known.is_none() {
+    // Grants are written at the same time; any of them may get through, and none rests on another.
+    let due: Vec<_> = moves.grants.iter().filter(|(n, _)| state.nodes[*n].known.is_none()).collect();
+    for which in 1_u32..1 << due.len() {
+        let mut next = *state;
+        for (_, (node, version)) in due.iter().enumerate().filter(|(i, _)| which & (1 << i) != 0) {
             grant(&mut next, *node, *version, true);
-            steps.system("the orchestrator GRANTS", *node, next);
         }
+        steps.system("the orchestrator GRANTS", due[0].0, next);
     }
     for (node, version) in &moves.pins {
         if state.nodes[*node].known.is_none() {
