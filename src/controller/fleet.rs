@@ -402,8 +402,10 @@ impl Reconcile<'_> {
         }
         let stalled =
             conditions::find(&status.conditions, conditions::STALLED).filter(|c| c.reason == "NoProgress");
-        if let (Some(condition), Some(plan)) = (stalled, plan) {
-            self.tell(Tone::Warning, "RolloutStalled", &plan.id, &condition.message);
+        // A stall after some progress is another one.
+        if let (Some(condition), Some(plan), Some(rollout)) = (stalled, plan, &status.rollout) {
+            let cause = format!("{}/{}", plan.id, rollout.last_progress_at);
+            self.tell(Tone::Warning, "RolloutStalled", &cause, &condition.message);
         }
         Ok(next)
     }

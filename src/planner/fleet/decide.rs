@@ -139,9 +139,8 @@ fn idle(facts: &FleetFacts) -> FleetDecision {
     }
     if others().next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
-        let edited = |c: &ChildFacts| {
-            facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted)
-        };
+        let edited =
+            |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
         let cause = if others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(to(goal, cause));
     }

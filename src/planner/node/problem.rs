@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use super::facts::PodFacts;
 use crate::api::Problem;
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::cluster::observed::ObservedPod;
+use crate::engine::sentence::cut;
 use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
@@ -39,7 +41,7 @@ pub fn pod_facts(
         problem: found.map(|(reason, message, _)| {
             // Whichever pod it began with: one that never ran is not yet the one that the status names.
             let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since);
-            Problem { reason, message, since }
+            Problem { reason, message: cut(&message, MAX_PROBLEM_BYTES), since }
         }),
         cannot_run,
     }

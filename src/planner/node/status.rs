@@ -9,8 +9,9 @@ use super::{
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
 };
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
-use crate::engine::{self, Plan, PlanState};
+use crate::engine::{self, Plan, PlanState, sentence::cut};
 
 /// What the sidecar answered in this reconcile.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -106,6 +107,7 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     }
     let named = |reason: &str, message: String| {
         let before = input.previous.problem.as_ref().filter(|p| p.reason == reason);
+        let message = cut(&message, MAX_PROBLEM_BYTES);
         Problem { reason: reason.to_owned(), message, since: before.map_or(input.now, |p| p.since) }
     };
     if let Some(invalid) = input.invalid {
