@@ -284,7 +284,7 @@ impl World {
         };
         let mut before = state().await;
         loop {
-            tokio::time::sleep(Duration::from_millis(1500)).await;
+            tokio::time::sleep(Duration::from_millis(2500)).await;
             let now = state().await;
             if now == before {
                 return self.db().await;
