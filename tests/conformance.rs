@@ -5,6 +5,7 @@
 //! cases whose names hold the word.
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::similar_names, clippy::needless_pass_by_value, reason = "cases are read, one at a time")]
 
 #[path = "conformance/cases/mod.rs"]
 mod cases;

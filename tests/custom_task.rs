@@ -9,7 +9,7 @@ mod controlplane;
 #[allow(dead_code, reason = "its own main is not run")]
 #[path = "../examples/drain_broker/main.rs"]
 mod drain_broker;
-#[allow(dead_code, reason = "written for other tests too")]
+#[allow(dead_code, unused_imports, reason = "written for other tests too")]
 #[path = "e2e/kit.rs"]
 mod kit;
 #[allow(dead_code, reason = "the kit uses it")]

@@ -9,6 +9,8 @@ mod clients;
 mod determinism;
 #[path = "simulated/faults.rs"]
 mod faults;
+#[path = "simulated/operator.rs"]
+mod operator;
 #[path = "simulated/pace.rs"]
 mod pace;
 #[path = "simulated/stage.rs"]

@@ -40,7 +40,7 @@ async fn main() {
         Some(&"steady") => number(10).map(Asked::Steady),
         Some(&"rollout") => number(300).map(Asked::Rollout),
         Some(&"side-by-side") => number(3).map(Asked::SideBySide),
-        Some(&"scale") => number(1000).map(Asked::Scale),
+        Some(&"scale") => number(1000).map(Asked::Rollout),
         _ => panic!("{USAGE}"),
     };
     println!("load before: {}", operated::load());
@@ -48,7 +48,6 @@ async fn main() {
         Asked::Steady(minutes) => steady::measure(minutes).await,
         Asked::Rollout(nodes) => rollout::measure(nodes, "10%").await,
         Asked::SideBySide(rounds) => side_by_side::measure(rounds).await,
-        Asked::Scale(nodes) => rollout::measure(nodes, "10%").await,
     }
     println!("load after: {}", operated::load());
 }
@@ -57,5 +56,4 @@ enum Asked {
     Steady(u32),
     Rollout(u32),
     SideBySide(u32),
-    Scale(u32),
 }

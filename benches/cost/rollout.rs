@@ -1,7 +1,7 @@
 //! One fleet made and rolled: how long it takes, what is written for each node, what the operator needs.
 
 use serde_json::json;
-use tokio::time::Instant;
+use windlass::clock::monotonic;
 
 use crate::counts::{print_by_kind, print_fleet_status, print_per_node};
 use crate::operated::{World, fleet, image};
@@ -15,7 +15,7 @@ pub async fn measure(nodes: u32, max_unavailable: &str) {
         world.memory("VmRSS")
     );
 
-    let began = Instant::now();
+    let began = monotonic();
     world.fleet(fleet("db", nodes, "db:1", &json!(max_unavailable))).await;
     world.until_applied("db").await;
     let audit = world.operator_audit(mark).await.writes();
@@ -26,7 +26,7 @@ pub async fn measure(nodes: u32, max_unavailable: &str) {
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
     let (mark, cpu) = (world.cp.audit_mark().await, world.cpu_seconds());
     let before = world.reconciles().await;
-    let began = Instant::now();
+    let began = monotonic();
     world.patch(&world.fleets(), "db", image("db:2")).await;
     world.until_applied("db").await;
     let took = began.elapsed().as_secs_f64();
@@ -34,7 +34,7 @@ pub async fn measure(nodes: u32, max_unavailable: &str) {
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
     let audit = world.operator_audit(mark).await;
     println!("\n== rolled in {took:.1} s; the operator took {cpu:.1} s of CPU; reconciles before:");
-    before.iter().for_each(|line| println!("  {line}"));
+    print_lines(&before);
     print_by_kind("all requests", &audit);
     report(&world, &audit.writes(), nodes).await;
 }
@@ -50,5 +50,11 @@ async fn report(world: &World, writes: &crate::controlplane::Audit, nodes: u32) 
     let node = world.get(&world.api("windlass.dev/v1alpha1", "StatefulNode"), "db-0").await;
     println!("  a node's status: {} bytes", node["status"].to_string().len());
     println!("  operator: now {}, at most {}", world.memory("VmRSS"), world.memory("VmHWM"));
-    world.reconciles().await.iter().for_each(|line| println!("  {line}"));
+    print_lines(&world.reconciles().await);
+}
+
+fn print_lines(lines: &[String]) {
+    for line in lines {
+        println!("  {line}");
+    }
 }

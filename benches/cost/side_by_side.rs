@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use windlass::clock::monotonic;
 
 use crate::operated::{World, fleet, image};
 
@@ -46,7 +46,7 @@ async fn roll_fleet(world: &World, max_unavailable: i32, version: u32) -> Durati
     let strategy = json!({"spec": {"updateStrategy": {"inPlace": {"maxUnavailable": max_unavailable}}}});
     world.patch(&world.fleets(), "db", strategy).await;
     world.until_applied("db").await;
-    let began = Instant::now();
+    let began = monotonic();
     world.patch(&world.fleets(), "db", image(&format!("db:{version}"))).await;
     world.until_applied("db").await;
     began.elapsed()
@@ -57,7 +57,7 @@ async fn roll_set(world: &World, max_unavailable: i32, version: u32) -> Duration
         json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": max_unavailable}}}});
     world.patch(&world.sets(), "set", strategy).await;
     world.until(world.sets(), "set", "the strategy is seen", is_rolled).await;
-    let began = Instant::now();
+    let began = monotonic();
     let containers = json!([{"name": "db", "image": format!("db:{version}")}]);
     world
         .patch(&world.sets(), "set", json!({"spec": {"template": {"spec": {"containers": containers}}}}))

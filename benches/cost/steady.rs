@@ -29,9 +29,9 @@ pub async fn measure(minutes: u32) {
     println!("\n== the operator was killed and started again, and watched for {} s", AFTER_RESTART.as_secs());
     report(&world, &audit, &pods).await;
 
-    let (cpu, mark) = (world.cpu_seconds(), world.cp.audit_mark().await);
+    let (cpu, began) = (world.cpu_seconds(), world.cp.audit_mark().await);
     tokio::time::sleep(Duration::from_secs(60 * u64::from(minutes))).await;
-    let audit = world.operator_audit(mark).await;
+    let audit = world.operator_audit(began).await;
     println!(
         "\n== {minutes} minutes over steady fleets; the operator took {:.2} s of CPU",
         world.cpu_seconds() - cpu
@@ -67,9 +67,9 @@ async fn make(world: &World) {
         world.until_applied(name).await;
     }
     world.patch(&world.fleets(), "plain", image("db:2")).await;
-    let misspelt = json!([{"name": "db", "image": "db:2", "imagePullPolice": "Always"}]);
+    let containers = json!([{"name": "db", "image": "db:2", "imagePullPolice": "Always"}]);
     let misspelt =
-        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": {"containers": misspelt}}}}}});
+        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": {"containers": containers}}}}}});
     world.patch(&world.fleets(), "invalid", misspelt).await;
     world.patch(&world.fleets(), "rejected", image("db:nope")).await;
     world.until_applied("plain").await;

@@ -24,7 +24,7 @@ use crate::tasks::FleetScope;
 use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The recipe of a rollout in place.
 const IN_PLACE: &str = "InPlace";
 

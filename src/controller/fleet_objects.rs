@@ -158,7 +158,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let known = fleet.view.services.get(&key);
     let Some(wanted) = &fleet.spec.service else {
         // It was taken out of the spec: what we made goes, what others made stays.
-        if let Some(service) = known.filter(|s| s.meta.is_controlled_by(&meta.uid) && !s.meta.terminating) {
+        if let Some(service) = known.filter(|s| fleet.owns(&s.meta) && !s.meta.terminating) {
             let target = Target::of(Kind::Service, &service.meta);
             fleet.cluster.delete(target).await.map_err(ReconcileError::Children)?;
         }
@@ -187,10 +187,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     };
     let Some(service) = found else { return Ok(None) };
     let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
-    let ours = service.meta.is_controlled_by(&meta.uid)
-        || (service.meta.controller().is_none()
-            && service.meta.annotation(crate::api::names::ANNOTATION_OWNER_UID) == Some(&meta.uid));
-    if !ours {
+    if !fleet.owns(&service.meta) {
         return Ok(Some(format!(
             "service: Service {} exists and is not this fleet's; Windlass does not touch it: rename or remove it, \
              or take service out of the spec",

@@ -78,7 +78,7 @@ pub(crate) struct Agenda {
     order: u64,
     /// Milliseconds since the cluster began, as of the last request or step.
     pub now_ms: u64,
-    /// The namespaces and names of StatefulSets whose controller is held up until somebody lets it go on.
+    /// The StatefulSet controller is held up until somebody lets it go on.
     pub held: bool,
 }
 

@@ -31,6 +31,7 @@ pub(crate) struct Shelf(pub u16);
 
 /// One kind in one version.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_field_names, reason = "`kind` is what Kubernetes calls it")]
 pub(crate) struct Kind {
     pub group: String,
     pub version: String,
@@ -46,8 +47,6 @@ pub(crate) struct Kind {
     /// The fields that a field selector may ask for.
     pub field_paths: Vec<String>,
     pub shelf: Shelf,
-    /// The printer columns of a CRD's version.
-    pub columns: serde_json::Value,
 }
 
 impl Kind {
@@ -218,7 +217,6 @@ impl Kinds {
                 scale,
                 field_paths: words(paths, ','),
                 shelf,
-                columns: serde_json::Value::Null,
             });
         }
         kinds

@@ -4,6 +4,8 @@
 //!
 //! Nothing here knows of fleets, nodes or plans. The operator runs on it unmodified.
 
+#![allow(clippy::similar_names, reason = "a shelf is not self")]
+
 mod admission;
 mod agenda;
 mod audit;

@@ -161,7 +161,8 @@ impl FieldSelector {
             let found = match at {
                 Value::String(text) => text == value,
                 Value::Null => value.is_empty(),
-                other => other.to_string() == *value,
+                Value::Bool(flag) => value == if *flag { "true" } else { "false" },
+                other => other.as_i64().is_some_and(|number| value.parse() == Ok(number)),
             };
             found == *wanted
         })

@@ -68,8 +68,8 @@ impl ApiService {
         let body = body.collect_bytes().await.map_err(|_| Disconnected)?;
         let call = Call::read(&parts, body.to_vec(), &self.user_agent);
         let info = self.number(&call);
-        let delay = self.draw_latency();
-        pause(delay / 2).await;
+        let way = self.draw_latency() / 2;
+        pause(way).await;
         match self.ask(|plan| plan.before(&info)) {
             Before::Pass => {}
             Before::Delay(delay) => pause(delay).await,
@@ -81,7 +81,7 @@ impl ApiService {
             world.answer(&self.shared, &call, view)
         };
         self.shared.stir.notify_one();
-        pause(delay - delay / 2).await;
+        pause(way).await;
         match self.ask(|plan| plan.after(&info, reply.code)) {
             After::Pass => {}
             After::Delay(delay) => pause(delay).await,

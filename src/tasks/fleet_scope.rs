@@ -95,12 +95,12 @@ impl FleetScope {
         Some(hash)
     }
 
-    /// Whether a node belongs to this fleet.
+    /// Whether a node, or the fleet's Service, belongs to this fleet.
     #[must_use]
-    pub fn owns(&self, node: &Meta) -> bool {
+    pub fn owns(&self, child: &Meta) -> bool {
         let uid = &self.fleet.meta.uid;
-        node.is_controlled_by(uid)
-            || (node.controller().is_none() && node.annotation(ANNOTATION_OWNER_UID) == Some(uid))
+        child.is_controlled_by(uid)
+            || (child.controller().is_none() && child.annotation(ANNOTATION_OWNER_UID) == Some(uid))
     }
 
     /// Its nodes as they are known now.

@@ -40,7 +40,7 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 
 /// Runs a case; a panic in it is an error.
 pub async fn run(case: Case, ctx: Arc<Ctx>) -> Result<Value, String> {
-    let limit = Duration::from_secs(120);
+    let limit = Duration::from_mins(2);
     let outcome = tokio::time::timeout(limit, AssertUnwindSafe((case.run)(&ctx)).catch_unwind()).await;
     match outcome {
         Err(_) => Err(format!("not done after {limit:?}; notes so far: {}", ctx.notes())),

@@ -80,7 +80,8 @@ async fn a_rollout_that_is_under_way_goes_on_while_a_later_template_is_refused()
     world.patch_template(json!({"spec": {"containers": misspelt()}})).await;
     world.until_db("it is refused", |db| condition(db, "UpToDate") == "False/InvalidSpec").await;
     world.steer("db-1-0", "default").await;
-    let done = |db: &Value| db["status"]["lastCompletedRolloutHash"] == target && db["status"]["phase"] == "Ready";
+    let done =
+        |db: &Value| db["status"]["lastCompletedRolloutHash"] == target && db["status"]["phase"] == "Ready";
     let db = world.until_db("what was begun is finished", done).await;
     assert_eq!(world.images().await, ["db:2", "db:2"]);
     assert_eq!(condition(&db, "UpToDate"), "False/InvalidSpec", "{db:#}");

@@ -135,8 +135,7 @@ async fn a_new_target_takes_over_from_the_repair_of_drift() {
     world.steer("db-2-0", "default").await;
     world.until_applied().await;
     assert_eq!(world.images().await, ["db:2"; 3]);
-    let seen = wave.at_most(&world, 1).await;
-    assert_eq!(seen.replaced("db-0-0"), 1, "the edited go straight to what is wanted: {seen:#?}");
+    wave.at_most(&world, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -125,7 +125,8 @@ async fn a_foreign_service_of_the_fleets_own_name_is_named_and_left_alone() {
     let mut object = fleet(2, "db:1");
     object["spec"]["service"] = json!({"ports": [{"name": "db", "port": 5432}]});
     world.fleet(object).await;
-    let refused = |db: &Value| condition(db, "UpToDate") == "False/InvalidSpec" && db["status"]["readyReplicas"] == 2;
+    let refused =
+        |db: &Value| condition(db, "UpToDate") == "False/InvalidSpec" && db["status"]["readyReplicas"] == 2;
     let db = world.until_db("its Service's name is taken, and its nodes run", refused).await;
     assert!(message(&db, "UpToDate").contains("Service db"), "{db:#}");
     world.until_quiet().await;

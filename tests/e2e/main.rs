@@ -23,6 +23,7 @@ mod revisions;
 mod rollout;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sampler;
+mod samples;
 mod service;
 mod sidecar;
 #[allow(dead_code, reason = "each test uses its own part of it")]

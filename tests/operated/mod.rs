@@ -13,7 +13,7 @@ use kube::api::{
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
-use tokio::time::Instant;
+use windlass::clock::monotonic;
 
 use crate::controlplane::{Audit, ControlPlane, Mark, Namespace, Options};
 
@@ -63,11 +63,11 @@ impl World {
     pub async fn without_operator(reach: Reach, options: Options) -> Self {
         let cp = ControlPlane::start(options).await.expect("a control plane");
         let ns = cp.namespace("windlass-test").await;
-        cp.kubectl(&["-n", &ns, "apply", "-f", reach.file()]).await.ok();
         let home = match reach {
             Reach::OneNamespace => &*ns,
             Reach::AllNamespaces => "windlass-system",
         };
+        cp.kubectl(&["-n", home, "apply", "-f", reach.file()]).await.ok();
         let kubeconfig = cp.service_account_kubeconfig(home, "windlass").await.expect("a kubeconfig");
         let user = format!("system:serviceaccount:{home}:windlass");
         Self { client: cp.client().await, cp, ns, reach, kubeconfig, user, operator: None, port: 0 }
@@ -87,7 +87,9 @@ impl World {
     pub async fn start_operator(&mut self) {
         self.port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        // Another build of the operator can be measured, to compare the two.
+        let built = env!("CARGO_BIN_EXE_windlass").to_owned();
+        let mut command = Command::new(std::env::var("WINDLASS_OPERATOR").unwrap_or(built));
         command.args(["operator", "--no-leader-elect", "--bind"]).arg(format!("127.0.0.1:{}", self.port));
         if self.reach == Reach::OneNamespace {
             command.args(["--namespace", &self.ns]);
@@ -191,7 +193,7 @@ impl World {
         what: &str,
         holds: impl Fn(&Value) -> bool + Send,
     ) -> Duration {
-        let began = Instant::now();
+        let began = monotonic();
         let condition = |object: Option<&DynamicObject>| object.is_some_and(|o| holds(&json!(o)));
         let waited = tokio::time::timeout(PATIENCE, await_condition(api, name, condition)).await;
         waited.unwrap_or_else(|_| panic!("waited in vain until {what}")).expect("the API server answers");
@@ -233,7 +235,7 @@ pub fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"image": image}}}})
 }
 
-/// Whether UpToDate is True for the spec as it is now.
+/// Whether `UpToDate` is True for the spec as it is now.
 pub fn is_applied(fleet: &Value) -> bool {
     condition(fleet, "UpToDate") == "True/Applied"
         && fleet["status"]["observedGeneration"] == fleet["metadata"]["generation"]

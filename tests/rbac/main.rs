@@ -1,4 +1,4 @@
-//! What deploy/rbac grants is what the operator needs: it runs as its ServiceAccount through everything that it
+//! What deploy/rbac grants is what the operator needs: it runs as its own account through everything that it
 //! ever does, and the audit log says what it asked for.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,6 +15,7 @@ use controlplane::Options;
 use operated::{Reach, World, fleet};
 use rules::{Rule, granted, used};
 use serde_json::json;
+use windlass::clock::monotonic;
 
 /// The admission plugin that asks for more where owner references are written. Some distributions have it on.
 const ENFORCING: &str = "OwnerReferencesPermissionEnforcement";
@@ -45,7 +46,7 @@ async fn everything_is_used(world: &mut World) {
     // The right to a finalizer is asked for by an admission plugin, not by a request: see below.
     let expected: Vec<Rule> =
         granted(world.reach()).into_iter().filter(|r| !r.resource.ends_with("/finalizers")).collect();
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = monotonic() + PATIENCE;
     loop {
         let audit = world.operator_audit(mark).await;
         let refused: Vec<String> = audit
@@ -60,7 +61,7 @@ async fn everything_is_used(world: &mut World) {
         if unused.is_empty() {
             return;
         }
-        assert!(tokio::time::Instant::now() < until, "granted, and never used: {unused:#?}");
+        assert!(monotonic() < until, "granted, and never used: {unused:#?}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
@@ -73,7 +74,7 @@ async fn where_owner_references_are_enforced_each_right_to_a_finalizer_is_needed
     let whole = "[nodedeployments/finalizers, statefulnodes/finalizers]";
     assert!(rights.contains(whole));
     let without = [
-        ("nodedeployments", "[statefulnodes/finalizers]", "statefulnodes"),
+        ("nodedeployments", "[statefulnodes/finalizers]", "controllerrevisions"),
         ("statefulnodes", "[nodedeployments/finalizers]", "statefulsets"),
     ];
     for (what, left, refused) in without {
@@ -106,7 +107,7 @@ async fn where_owner_references_are_enforced_claims_are_owned_with_one_more_righ
 
 /// Waits until a write of this resource was refused by the admission plugin.
 async fn refused_by_admission(world: &World, mark: controlplane::Mark, resource: &str) {
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = monotonic() + PATIENCE;
     while world
         .operator_audit(mark)
         .await
@@ -116,7 +117,7 @@ async fn refused_by_admission(world: &World, mark: controlplane::Mark, resource:
         .count()
         == 0
     {
-        assert!(tokio::time::Instant::now() < until, "no write of {resource} was refused");
+        assert!(monotonic() < until, "no write of {resource} was refused");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

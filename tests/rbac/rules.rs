@@ -31,27 +31,23 @@ pub fn text(reach: Reach) -> String {
 /// Everything that a file grants.
 pub fn granted(reach: Reach) -> BTreeSet<Rule> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(&text(reach)).expect("YAML");
-    let roles = objects.iter().filter(|o| o["kind"] == "Role" || o["kind"] == "ClusterRole");
-    let rules = roles.flat_map(|role| list(&role["rules"])).flat_map(|rule| {
-        let rule = rule.clone();
-        assert!(rule["resourceNames"].is_null(), "not read here: {rule}");
-        let (groups, resources, verbs) =
-            (list(&rule["apiGroups"]), list(&rule["resources"]), list(&rule["verbs"]));
-        let mut found = Vec::new();
-        for group in &groups {
-            for resource in &resources {
-                for verb in &verbs {
-                    let text = |v: &Value| v.as_str().expect("a word").to_owned();
-                    found.push(Rule { group: text(group), resource: text(resource), verb: text(verb) });
+    let mut all = BTreeSet::new();
+    for role in objects.iter().filter(|o| o["kind"] == "Role" || o["kind"] == "ClusterRole") {
+        for rule in words_of(&role["rules"], Value::clone) {
+            assert!(rule["resourceNames"].is_null(), "not read here: {rule}");
+            let words = |field: &str| words_of(&rule[field], |w| w.as_str().expect("a word").to_owned());
+            for group in words("apiGroups") {
+                for resource in words("resources") {
+                    for verb in words("verbs") {
+                        all.insert(Rule { group: group.clone(), resource: resource.clone(), verb });
+                    }
                 }
             }
         }
-        found
-    });
-    let rules: BTreeSet<Rule> = rules.collect();
-    assert!(!rules.is_empty(), "{reach:?} grants nothing");
-    assert!(rules.iter().all(|r| [&r.group, &r.resource, &r.verb].iter().all(|w| *w != "*")), "{rules:#?}");
-    rules
+    }
+    assert!(!all.is_empty(), "{reach:?} grants nothing");
+    assert!(all.iter().all(|r| [&r.group, &r.resource, &r.verb].iter().all(|w| *w != "*")), "{all:#?}");
+    all
 }
 
 /// Everything that was asked for and done.
@@ -70,6 +66,6 @@ pub fn used(audit: &Audit) -> BTreeSet<Rule> {
         .collect()
 }
 
-fn list(value: &Value) -> Vec<Value> {
-    value.as_array().cloned().unwrap_or_default()
+fn words_of<T>(list: &Value, read: impl Fn(&Value) -> T) -> Vec<T> {
+    list.as_array().map(|list| list.iter().map(read).collect()).unwrap_or_default()
 }

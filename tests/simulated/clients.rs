@@ -90,7 +90,7 @@ fn a_reflector_lists_again_when_its_version_is_gone() {
         api.create(&PostParams::default(), &config_map("one")).await.unwrap();
         cluster.compact();
         api.create(&PostParams::default(), &config_map("two")).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(store.len(), 2);
         assert!(
             cluster.audit().iter().filter(|e| e.verb == "list" && e.resource == "configmaps").count() >= 2
@@ -108,7 +108,7 @@ fn a_controller_brings_its_objects_to_what_they_should_be() {
             let patch = Patch::Merge(json!({"metadata": {"annotations": {"seen": "yes"}}}));
             api.patch(&object.name_any(), &PatchParams::default(), &patch).await?;
         }
-        Ok(Action::requeue(Duration::from_secs(300)))
+        Ok(Action::requeue(Duration::from_mins(5)))
     }
     paused(async {
         let cluster = furnished(Options::seeded(1));
@@ -131,7 +131,7 @@ fn a_controller_brings_its_objects_to_what_they_should_be() {
         assert!(list.items.iter().all(|m| m.annotations().contains_key("seen")));
         assert!(reconciled.load(Ordering::SeqCst) >= 20);
         let version = cluster.version();
-        tokio::time::sleep(Duration::from_secs(3600)).await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!(cluster.version(), version, "an idle controller writes nothing");
     });
 }

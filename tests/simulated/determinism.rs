@@ -33,9 +33,9 @@ fn trace(seed: u64) -> String {
             sets.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
             pods.delete(&format!("{name}-1"), &DeleteParams::default()).await.unwrap();
         }
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         sets.delete("s4", &DeleteParams::foreground()).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(600)).await;
+        tokio::time::sleep(Duration::from_mins(10)).await;
         let audit =
             cluster.audit().iter().map(|e| serde_json::to_string(e).unwrap() + "\n").collect::<String>();
         let objects = cluster.snapshot().iter().map(|o| o.to_string() + "\n").collect::<String>();

@@ -33,7 +33,7 @@ fn an_idle_day_takes_well_under_a_second() {
         tokio::spawn(watcher(pods, watcher::Config::default()).default_backoff().for_each(|_| async {}));
         until_available(&client, "web", 10).await;
         let version = cluster.version();
-        tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
+        tokio::time::sleep(Duration::from_hours(24)).await;
         assert_eq!(cluster.version(), version, "nothing is written on an idle day");
     });
     let took = started.elapsed();
@@ -71,7 +71,7 @@ fn a_held_controller_does_nothing_until_it_is_let_go() {
         let client = cluster.client("test", "test");
         cluster.hold_stateful_sets(true);
         create_set(&client, "web", "web:1", 1).await;
-        tokio::time::sleep(Duration::from_secs(3600)).await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
         assert!(pod(&client, "web-0").await.is_none());
         cluster.hold_stateful_sets(false);
         until_available(&client, "web", 1).await;

@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! The sets of pods.
 
 use serde_json::{Value, json};
 

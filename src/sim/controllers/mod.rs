@@ -83,10 +83,8 @@ pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
         }
         "Service" => world.agenda.soon(Job::Endpoints(change.key.clone())),
         "Node" => scheduler::note_node(world),
-        "Namespace" => {
-            if is_terminating(&change.shown.value) && change.after.is_some() {
-                world.agenda.soon(Job::Namespace(change.key.1.clone()));
-            }
+        "Namespace" if is_terminating(&change.shown.value) && change.after.is_some() => {
+            world.agenda.soon(Job::Namespace(change.key.1.clone()));
         }
         _ => {}
     }

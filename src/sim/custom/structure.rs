@@ -166,8 +166,7 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
         let exclusive = is_true(schema, "exclusiveMinimum");
         if number < minimum || (exclusive && number <= minimum) {
             let or_equal = if exclusive { "" } else { " or equal to" };
-            let then = if exclusive { " than" } else { " than" };
-            let why = format!("{path} in body should be greater{then}{or_equal} {}", shown("minimum"));
+            let why = format!("{path} in body should be greater than{or_equal} {}", shown("minimum"));
             causes.push(Cause::invalid(path, value, &why));
         }
     }

@@ -110,6 +110,7 @@ impl World {
 /// What apply needs to know of a field: how a list is merged.
 enum Schema<'a> {
     Go(&'a Type),
+    Struct(types::StructId),
     Custom(&'a Value),
     Root(&'a Shape),
     Leaf,
@@ -128,11 +129,13 @@ impl<'a> Schema<'a> {
 
     fn field(&self, name: &str) -> (Schema<'a>, ListKind) {
         match self {
-            Self::Root(Shape::Builtin(id)) => go_field(*id, name),
+            Self::Root(Shape::Builtin(id)) | Self::Go(Type::Struct(id)) | Self::Struct(id) => {
+                go_field(*id, name)
+            }
             Self::Root(Shape::Custom(schema)) if name != "metadata" => custom_field(schema.source(), name),
-            Self::Root(_) => types::find("meta.ObjectMeta")
-                .map_or((Self::Leaf, ListKind::Atomic), |_| (Self::Leaf, ListKind::Atomic)),
-            Self::Go(Type::Struct(id)) => go_field(*id, name),
+            Self::Root(_) => {
+                (types::find("meta.ObjectMeta").map_or(Self::Leaf, Self::Struct), ListKind::Atomic)
+            }
             Self::Go(Type::Pointer(inner)) => Schema::Go(inner).field(name),
             Self::Go(Type::Map(inner)) => (Schema::Go(inner), ListKind::Atomic),
             Self::Custom(schema) => custom_field(schema, name),

@@ -70,18 +70,18 @@ impl World {
         }
         let given = metadata["namespace"].as_str().unwrap_or_default();
         if kind.namespaced && !given.is_empty() && given != namespace {
-            return Err(Refusal::bad_request(format!(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )));
+            return Err(Refusal::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
         if metadata["resourceVersion"].as_str().is_some_and(|v| !v.is_empty() && v != "0") {
             return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
-        if metadata["name"].as_str().unwrap_or_default().is_empty() {
-            if let Some(prefix) = metadata["generateName"].as_str().filter(|p| !p.is_empty()) {
-                let prefix = &prefix[..prefix.len().min(58)];
-                metadata["name"] = format!("{prefix}{}", self.random.suffix()).into();
-            }
+        if metadata["name"].as_str().unwrap_or_default().is_empty()
+            && let Some(prefix) = metadata["generateName"].as_str().filter(|p| !p.is_empty())
+        {
+            let prefix = &prefix[..prefix.len().min(58)];
+            metadata["name"] = format!("{prefix}{}", self.random.suffix()).into();
         }
         let Some(fields) = metadata.as_object_mut() else { return Ok(()) };
         for field in [

@@ -49,7 +49,6 @@ impl World {
                     .map(|f| text(&f["jsonPath"]).trim_start_matches('.').to_owned())
                     .collect(),
                 shelf,
-                columns: version["additionalPrinterColumns"].clone(),
             });
         }
     }

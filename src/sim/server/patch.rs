@@ -149,10 +149,10 @@ fn without_nulls(value: &Value) -> Value {
 /// The real server blames the patch, of no kind and no name, and shows the object that it makes.
 fn unreadable_patch(patched: &str, why: &str) -> Refusal {
     let mut refusal =
-        Refusal::unprocessable(format!(" \"\" is invalid: patch: Invalid value: {:?}: {why}", patched));
+        Refusal::unprocessable(format!(" \"\" is invalid: patch: Invalid value: {patched:?}: {why}"));
     refusal.details = serde_json::json!({
         "causes": [{"reason": "FieldValueInvalid", "field": "patch",
-            "message": format!("Invalid value: {:?}: {why}", patched)}],
+            "message": format!("Invalid value: {patched:?}: {why}")}],
     });
     refusal
 }

@@ -88,9 +88,7 @@ impl World {
         }
         if options.version_match.as_deref() == Some("Exact") {
             if version < self.store.compacted() {
-                return Err(Refusal::expired(format!(
-                    "The resourceVersion for the provided list is too old."
-                )));
+                return Err(Refusal::expired("The resourceVersion for the provided list is too old."));
             }
             return Ok((version, None));
         }

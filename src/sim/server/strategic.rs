@@ -95,13 +95,12 @@ fn merge_list(id: Option<StructId>, key: &str, slot: &mut Value, patch: &Value) 
             }
             continue;
         }
-        match found {
-            Some(index) => merge_struct(id, &mut items[index], item),
-            None => {
-                let mut new = Value::Null;
-                merge_struct(id, &mut new, item);
-                items.push(new);
-            }
+        if let Some(index) = found {
+            merge_struct(id, &mut items[index], item);
+        } else {
+            let mut new = Value::Null;
+            merge_struct(id, &mut new, item);
+            items.push(new);
         }
     }
 }

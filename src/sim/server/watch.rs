@@ -21,7 +21,7 @@ use super::create::shown_value;
 use super::read::{ListOptions, metadata_only, parse_version};
 
 /// How often a quiet watch is told how far it has come.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// What the server takes for a time-out if the caller names none.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 1800;
 

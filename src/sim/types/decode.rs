@@ -39,11 +39,11 @@ impl Reader {
             (Type::Struct(id), Value::Object(map)) => self.structure(*id, map).map(Value::Object),
             (Type::List(inner), Value::Array(items)) => self.list(inner, items),
             (Type::Map(inner), Value::Object(map)) => self.map(inner, map),
-            (Type::Raw, value) => Ok(value),
-            (Type::Text, Value::String(text)) => Ok(Value::String(text)),
-            (Type::Bytes, Value::String(text)) => Ok(Value::String(text)),
-            (Type::Bool, Value::Bool(flag)) => Ok(Value::Bool(flag)),
-            (Type::Float, Value::Number(number)) => Ok(Value::Number(number)),
+            (Type::Raw, value)
+            | (Type::Text | Type::Bytes, value @ Value::String(_))
+            | (Type::Bool, value @ Value::Bool(_))
+            | (Type::Float, value @ Value::Number(_))
+            | (Type::IntOrString, value @ (Value::String(_) | Value::Number(_))) => Ok(value),
             (Type::Int64, Value::Number(number)) => match number.as_i64() {
                 Some(n) => Ok(n.into()),
                 None => Err(self.mismatch(&format!("number {number}"), ty)),
@@ -57,7 +57,6 @@ impl Reader {
             (Type::Quantity, Value::Number(number)) => {
                 Quantity::canonical(&number.to_string()).map(Value::String)
             }
-            (Type::IntOrString, value @ (Value::String(_) | Value::Number(_))) => Ok(value),
             (Type::Time, Value::String(text)) => time(&text, SecondsFormat::Secs),
             (Type::MicroTime, Value::String(text)) => micro_time(&text),
             (ty, value) => Err(self.mismatch(json_kind(&value), ty)),
@@ -129,7 +128,11 @@ impl Reader {
                     text.push('.');
                     text.push_str(name);
                 }
-                Step::Index(index) => text.push_str(&format!("[{index}]")),
+                Step::Index(index) => {
+                    text.push('[');
+                    text.push_str(&index.to_string());
+                    text.push(']');
+                }
             }
         }
         text

@@ -1,4 +1,4 @@
-//! StatefulSets and their controller.
+//! Sets and their controller.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ pub fn template(image: &str) -> Value {
     })
 }
 
-/// An OnDelete set; `spec` is laid over it.
+/// A set that is updated on delete; `spec` is laid over it.
 pub fn set(name: &str, spec: Value) -> Value {
     let mut full = json!({
         "replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": "web"}},

@@ -1,5 +1,5 @@
-//! The StatefulSet controller, after Kubernetes 1.36's own: revisions, pods in order or all at once, OnDelete
-//! and RollingUpdate, claims, status. What it reads of the set may lag behind the truth, as a cache does.
+//! The StatefulSet controller, after Kubernetes 1.36's own: revisions, pods in order or all at once, `OnDelete`
+//! and `RollingUpdate`, claims, status. What it reads of the set may lag behind the truth, as a cache does.
 
 mod pods;
 mod revisions;

@@ -28,21 +28,9 @@ pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
         let fits = member && selector.matches(&pod.value);
         match controller_of(&pod.value) {
             Some(owner) if owner["uid"] == set.uid() && fits => pods.push(pod),
-            Some(owner) if owner["uid"] == set.uid() => {
-                if !pod.is_terminating() {
-                    let mut value = pod.value.clone();
-                    if let Some(references) = value["metadata"]["ownerReferences"].as_array_mut() {
-                        references.retain(|r| r["uid"] != set.uid());
-                        if references.is_empty()
-                            && let Some(metadata) = value["metadata"].as_object_mut()
-                        {
-                            metadata.remove("ownerReferences");
-                        }
-                    }
-                    world.put(&kind, key, value);
-                }
+            Some(owner) if owner["uid"] == set.uid() && !pod.is_terminating() => {
+                world.put(&kind, key, let_go(set, &pod));
             }
-            Some(_) => {}
             None if fits && !pod.is_terminating() && !set.object.is_terminating() => {
                 let mut value = pod.value.clone();
                 let mut references =
@@ -51,10 +39,24 @@ pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
                 value["metadata"]["ownerReferences"] = references.into();
                 pods.push(world.put(&kind, key, value));
             }
-            None => {}
+            _ => {}
         }
     }
     pods
+}
+
+/// A pod without its reference to the set.
+fn let_go(set: &Set<'_>, pod: &Object) -> Value {
+    let mut value = pod.value.clone();
+    if let Some(references) = value["metadata"]["ownerReferences"].as_array_mut() {
+        references.retain(|r| r["uid"] != set.uid());
+        if references.is_empty()
+            && let Some(metadata) = value["metadata"].as_object_mut()
+        {
+            metadata.remove("ownerReferences");
+        }
+    }
+    value
 }
 
 /// The ordinal in a pod's name, if the name is one of this set's.

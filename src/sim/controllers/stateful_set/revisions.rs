@@ -31,7 +31,7 @@ pub(super) fn resolve(world: &mut World, set: &Set<'_>) -> Option<Revisions> {
             let key = (set.namespace.to_owned(), all[index].meta("name").to_owned());
             world.put(&kind, key, value)
         }
-        None => make(world, set, data, next)?,
+        None => make(world, set, &data, next)?,
     };
     if equal.is_none() {
         all.push(update.clone());
@@ -75,14 +75,14 @@ pub(super) fn template_of(revision: &Object) -> Value {
     template
 }
 
-fn make(world: &mut World, set: &Set<'_>, data: Value, number: i64) -> Option<Arc<Object>> {
+fn make(world: &mut World, set: &Set<'_>, data: &Value, number: i64) -> Option<Arc<Object>> {
     let kind = world.kind("ControllerRevision")?;
     for collisions in 0..100 {
-        let hash = hash(&data, collisions);
+        let hash = hash(data, collisions);
         let name = format!("{}-{hash}", set.name);
         let key: Key = (set.namespace.to_owned(), name.clone());
         if let Some(taken) = world.store.get(kind.shelf, &key) {
-            if taken.value["data"] == data {
+            if taken.value["data"] == *data {
                 return Some(taken.clone());
             }
             continue;
