@@ -261,3 +261,30 @@ async fn no_task_of_a_rollout_in_place_is_skipped_and_the_refusal_is_told_once()
     let after = world.db().await;
     assert_eq!(after["status"]["plan"]["tasks"][0]["state"], "Running", "{after:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_grants_a_node_that_has_not_moved_yet_what_it_runs() {
+    let world = World::new("stay").await;
+    world.fleet(fleet(2, "db:1")).await;
+    world.until_applied().await;
+    let before = world.pod_uids().await;
+    // The node is granted and its template written, and its pod cannot be replaced.
+    world.allow_pod_deletes(false).await;
+    world.set_image("db:2").await;
+    let image = |set: &Value| set["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    world.until(&world.sets(), "db-1", "its template is written", |s| image(s) == "db:2").await;
+    let rolling = world.db().await;
+    world.annotate_fleet("windlass.dev/abort", json!(plan_id(&rolling))).await;
+    world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
+    world.until(&world.sets(), "db-1", "its template is as it was", |s| image(s) == "db:1").await;
+    world
+        .until(&world.nodes(), "db-1", "it is granted what it runs", |n| {
+            n["spec"]["grantedHash"] == n["status"]["podTemplateHash"]
+                && n["status"]["spentGrantID"] == n["spec"]["grantID"]
+        })
+        .await;
+    world.allow_pod_deletes(true).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.pod_uids().await, before, "nothing moves any more");
+    assert_eq!(outcomes(&world.db().await), ["Aborted"]);
+}
