@@ -1,4 +1,4 @@
-//! A task type of one's own, end to end: the very operator of examples/drain_broker, on a real control plane,
+//! A task type of one's own, end to end: the very operator of `examples/drain_broker`, on a real control plane,
 //! with brokers that answer over HTTP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

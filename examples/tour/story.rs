@@ -32,7 +32,7 @@ pub async fn tell(stay: bool) -> Result<(), Error> {
         let last: Vec<&str> = last.into_iter().rev().collect();
         return Err(format!("{error}\nthe operator's last words:\n{}", last.join("\n")).into());
     }
-    story.sum_up().await?;
+    story.sum_up()?;
     if stay {
         println!("\n{}\nThe cluster and the operator stay until Ctrl-C.", story.stage.invitation());
         tokio::signal::ctrl_c().await?;
@@ -76,7 +76,7 @@ impl Story {
                 println!("          {} {why}", paint("31", node));
             }
             let serving = seen.at(&image("1.1"));
-            story.note(&format!("the wave is used up, so the other {serving} nodes go on serving 1.1"));
+            note(&format!("the wave is used up, so the other {serving} nodes go on serving 1.1"));
             expect(serving == 3, "the nodes outside of the wave serve at 1.1")
         })
         .await?;
@@ -92,7 +92,7 @@ impl Story {
             story.set_image("1.2").await?;
             story.until_applied("1.2").await?;
             let kept = kept(&before, &story.picture.seen().pod_uids());
-            story.note(&format!("{kept} nodes were never touched: they run the same pods as before"));
+            note(&format!("{kept} nodes were never touched: they run the same pods as before"));
             expect(kept > 0, "a node that had not been reached keeps its pod")
         })
         .await?;
@@ -101,14 +101,14 @@ impl Story {
             story.until("two nodes run 1.4", |seen| seen.at(&image("1.4")) >= 2).await?;
             let plan = story.plan_id();
             story.stage.kill_operator().await?;
-            story.note("SIGKILL. What runs goes on running; the plan is in status.plan");
+            note("SIGKILL. What runs goes on running; the plan is in status.plan");
             story.pause(4).await;
             let reached = story.picture.seen().at(&image("1.4"));
             expect(reached < 5, "nothing is rolled while there is no operator")?;
-            story.note("an operator is started again");
+            note("an operator is started again");
             story.stage.start_operator()?;
             story.until_applied("1.4").await?;
-            story.note(&format!("plan {} went on where it stood", story.plan_id()));
+            note(&format!("plan {} went on where it stood", story.plan_id()));
             expect(plan == story.plan_id(), "the rollout goes on under the plan that it had")
         })
         .await
@@ -164,16 +164,12 @@ impl Story {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    fn note(&self, sentence: &str) {
-        println!("   {} {sentence}", paint("35", "▸"));
-    }
-
     fn plan_id(&self) -> String {
         let seen = self.picture.seen();
         seen.fleet["status"]["plan"]["id"].as_str().unwrap_or_default().to_owned()
     }
 
-    async fn sum_up(&self) -> Result<(), Error> {
+    fn sum_up(&self) -> Result<(), Error> {
         println!("\n{}\n", paint("1", "What it came to"));
         println!("   seconds  pods made");
         for step in &self.steps {
@@ -204,4 +200,8 @@ fn kept(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> 
 
 fn expect(holds: bool, sentence: &str) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(format!("this does not hold: {sentence}").into()) }
+}
+
+fn note(sentence: &str) {
+    println!("   {} {sentence}", paint("35", "▸"));
 }
