@@ -1,4 +1,4 @@
-//! A task type of one's own, end to end: the very operator of examples/drain_broker, on a real control plane,
+//! A task type of one's own, end to end: the very operator of `examples/drain_broker`, on a real control plane,
 //! with brokers that answer over HTTP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ mod controlplane;
 #[allow(dead_code, reason = "its own main is not run")]
 #[path = "../examples/drain_broker/main.rs"]
 mod drain_broker;
-#[allow(dead_code, reason = "written for other tests too")]
+#[allow(dead_code, unused_imports, reason = "written for other tests too")]
 #[path = "e2e/kit.rs"]
 mod kit;
 #[allow(dead_code, reason = "the kit uses it")]

@@ -66,11 +66,13 @@ impl DrainBroker {
     }
 }
 
+/// Windlass with these recipes, and an HTTP client for their tasks.
 pub fn operator(client: kube::Client, recipes: [&str; 2]) -> Result<Operator, Box<dyn Error + Send + Sync>> {
     let http = Http::builder().timeout(Duration::from_secs(2)).no_proxy().build()?;
     recipes.iter().try_fold(Operator::new(client).provide(http), |o, yaml| Ok(o.recipe(Recipe::parse(yaml)?)))
 }
 
+/// Windlass's own recipes for replacing pods, with one more step.
 pub const RECIPES: [&str; 2] = [include_str!("node-update.yaml"), include_str!("restart-node.yaml")];
 
 #[tokio::main]

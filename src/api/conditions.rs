@@ -4,6 +4,8 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::sentence::cut;
+
 /// One condition of an object.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,7 +78,11 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|c| c.status == "True")
 }
 
-/// Sets a condition in place, or appends it. The transition time moves only when the status does.
+/// The longest message of a condition, in bytes: an object's status is bounded.
+const MAX_MESSAGE_BYTES: usize = 1_024;
+
+/// Sets a condition in place, or appends it. The transition time moves only when the status does. A message
+/// that is too long is cut.
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -91,7 +97,7 @@ pub fn set(
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: message.to_owned(),
+        message: cut(message, MAX_MESSAGE_BYTES),
         last_transition_time: since,
         observed_generation: generation,
     };

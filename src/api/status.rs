@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Condition, RawPlan, stateful_node::is_zero};
+use crate::engine::sentence::cut;
 
 /// What was observed of a fleet.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -237,9 +238,14 @@ pub const HISTORY_LIMIT: usize = 10;
 /// How many unconverged nodes a rollout names.
 pub const UNCONVERGED_LIMIT: usize = 20;
 
-/// Appends an entry and drops the oldest beyond [`HISTORY_LIMIT`].
+/// The longest reason in the history, in bytes.
+const MAX_REASON_BYTES: usize = 200;
+/// The longest sentence about what is wrong with one node, in bytes.
+pub const MAX_PROBLEM_BYTES: usize = 768;
+
+/// Appends an entry and drops the oldest beyond [`HISTORY_LIMIT`]. A reason that is too long is cut.
 pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
-    history.push(entry);
+    history.push(HistoryEntry { reason: cut(&entry.reason, MAX_REASON_BYTES), ..entry });
     let surplus = history.len().saturating_sub(HISTORY_LIMIT);
     history.drain(..surplus);
 }

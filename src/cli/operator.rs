@@ -12,6 +12,7 @@ use tracing::info;
 
 use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
+use crate::revision::hash::hex;
 
 /// What `windlass operator` is told.
 #[derive(Debug, Args)]
@@ -93,8 +94,7 @@ fn lease_name(namespaces: &[String]) -> String {
     sorted.sort();
     sorted.dedup();
     let digest = Sha256::digest(sorted.join(","));
-    let id: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
-    format!("windlass-{id}")
+    format!("windlass-{}", hex(&digest[..5]))
 }
 
 fn pages(health: Health) -> Router {

@@ -113,12 +113,11 @@ impl Cluster for KubeCluster {
             Err(ClusterError::NotFound { .. }) => None,
             Err(error) => return Err(error),
         };
-        match leaving {
-            Some(object) => drop(self.took(target.kind, &object)),
-            None => {
-                let key = Key::new(&target.namespace, &target.name);
-                self.view.deleted(target.kind, &key, &target.uid);
-            }
+        if let Some(object) = leaving {
+            drop(self.took(target.kind, &object));
+        } else {
+            let key = Key::new(&target.namespace, &target.name);
+            self.view.deleted(target.kind, &key, &target.uid);
         }
         Ok(())
     }

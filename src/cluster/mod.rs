@@ -11,6 +11,9 @@ pub mod port;
 pub mod view;
 pub mod watch;
 
+#[cfg(test)]
+mod tests;
+
 pub use cache::{Cache, Key};
 pub use error::ClusterError;
 pub use kind::Kind;

@@ -11,6 +11,7 @@ use tracing::{debug, warn};
 use crate::clock::SharedClock;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Kind, Memory};
+use crate::revision::hash::hex;
 
 /// How many events may wait to be sent; beyond it they are dropped, and the log says so.
 const QUEUE: usize = 4096;
@@ -61,7 +62,7 @@ impl Events {
     /// told only once.
     pub fn send(&self, kind: Kind, about: &Meta, tone: Tone, reason: &str, cause: &str, note: &str) {
         let digest = Sha256::digest(format!("{}/{reason}/{cause}", about.uid));
-        let id: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&digest[..8]);
         let name = format!("{}.{id}", about.name);
         if self.memory.told.get(&name).is_some() {
             return;

@@ -24,7 +24,7 @@ use crate::tasks::FleetScope;
 use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The recipe of a rollout in place.
 const IN_PLACE: &str = "InPlace";
 
@@ -206,7 +206,7 @@ impl Reconcile<'_> {
                 _ => engine::supersede(&mut old, self.now),
             };
             end(&mut status, &old, ending, reason, self.now);
-            told.extend(self.ended(&mut status, facts, &old, ending, start.as_ref()));
+            told.extend(Self::ended(&mut status, facts, &old, ending, start.as_ref()));
             shown = Some(old);
         }
         if let Some(start) = &start {
@@ -229,7 +229,6 @@ impl Reconcile<'_> {
     }
 
     fn ended(
-        &self,
         status: &mut NodeDeploymentStatus,
         facts: &FleetFacts,
         old: &Plan,
@@ -294,7 +293,6 @@ impl Reconcile<'_> {
                     status.plan = Some(crate::api::RawPlan::of(&plan));
                 }
             }
-            (Advance::Waiting { .. }, None) => {}
             (Advance::Checkpoint, Some(plan)) => {
                 status.plan = Some(crate::api::RawPlan::of(&plan));
                 urgency = Urgency::Now;
@@ -402,8 +400,10 @@ impl Reconcile<'_> {
         }
         let stalled =
             conditions::find(&status.conditions, conditions::STALLED).filter(|c| c.reason == "NoProgress");
-        if let (Some(condition), Some(plan)) = (stalled, plan) {
-            self.tell(Tone::Warning, "RolloutStalled", &plan.id, &condition.message);
+        // A stall after some progress is another one.
+        if let (Some(condition), Some(plan), Some(rollout)) = (stalled, plan, &status.rollout) {
+            let cause = format!("{}/{}", plan.id, rollout.last_progress_at);
+            self.tell(Tone::Warning, "RolloutStalled", &cause, &condition.message);
         }
         Ok(next)
     }

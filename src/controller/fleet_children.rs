@@ -151,7 +151,7 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
             ops.push(PatchOp::set("/metadata/ownerReferences", json!([owner_reference(&fleet.fleet.meta)])));
         }
         (true, None) => {
-            ops.push(PatchOp::set("/metadata/ownerReferences/-", owner_reference(&fleet.fleet.meta)))
+            ops.push(PatchOp::set("/metadata/ownerReferences/-", owner_reference(&fleet.fleet.meta)));
         }
         (false, Some(index)) => ops.push(PatchOp::remove(format!("/metadata/ownerReferences/{index}"))),
         (true, Some(_)) | (false, None) => {}

@@ -65,7 +65,7 @@ impl Reconcile<'_> {
         // Plan.
         let decision =
             if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
-        if self.moves_to_unchecked_template(&facts, &decision)
+        if Self::moves_to_unchecked_template(&facts, &decision)
             && let Err(sentence) = node_objects::verdict(&self.scope, &self.node, spec).await?
         {
             invalid = Some(sentence);
@@ -135,7 +135,7 @@ impl Reconcile<'_> {
         }
     }
 
-    fn moves_to_unchecked_template(&self, facts: &NodeFacts, decision: &NodeDecision) -> bool {
+    fn moves_to_unchecked_template(facts: &NodeFacts, decision: &NodeDecision) -> bool {
         let recipe = match decision {
             NodeDecision::Keep => return false,
             NodeDecision::Start { recipe, .. } => Some(*recipe),
@@ -227,7 +227,7 @@ impl Reconcile<'_> {
         let next = self.persist(Some(&plan), &[entry], None, Urgency::Now).await?;
         match outcome {
             "Complete" => {
-                self.tell(Tone::Normal, "PlanComplete", &plan.id, &format!("{} is complete", plan.recipe))
+                self.tell(Tone::Normal, "PlanComplete", &plan.id, &format!("{} is complete", plan.recipe));
             }
             "Failed" => {
                 self.tell(Tone::Warning, "PlanFailed", &plan.id, &plan.failure);

@@ -268,6 +268,7 @@ impl FleetScope {
     }
 
     /// The spec of a node of this fleet at a revision.
+    #[must_use]
     pub fn node_spec(&self, revision: &str) -> Option<StatefulNodeSpec> {
         let stored = self.revisions().remove(revision)?;
         let data = RevisionData::from_value(&stored.data).ok()?;

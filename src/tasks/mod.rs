@@ -12,6 +12,9 @@ mod replace_pod;
 mod replacement;
 mod update_node_specs;
 
+#[cfg(test)]
+mod tests;
+
 use crate::cluster::ClusterError;
 use crate::engine::{Outcome, TaskError};
 

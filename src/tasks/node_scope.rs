@@ -99,9 +99,8 @@ impl NodeScope {
             None => SetFact::Missing,
             Some(set) => match belongs(&set.meta, &node.meta, "StatefulSet") {
                 Belongs::Here if !set.meta.terminating => SetFact::Live(self.live(node, set)),
-                Belongs::Here | Belongs::Earlier => SetFact::Leaving,
-                // The controller reports it; nothing may be decided on it.
-                Belongs::Elsewhere(_) => SetFact::Leaving,
+                // One that belongs elsewhere the controller reports; nothing may be decided on it.
+                Belongs::Here | Belongs::Earlier | Belongs::Elsewhere(_) => SetFact::Leaving,
             },
         };
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());

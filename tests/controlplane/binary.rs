@@ -53,7 +53,7 @@ fn key(source: &Path) -> Result<String, Error> {
     }
     let go = Command::new("go").args(["env", "GOVERSION"]).current_dir(source).output();
     let go = go.map_err(|error| {
-        format!("Go 1.26 or later builds the control plane, and cannot be run here: {error}")
+        format!("install Go 1.26 or later and put `go` on PATH: it builds the control plane ({error})")
     })?;
     hash.update(go.stdout);
     Ok(hash.finalize().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")))

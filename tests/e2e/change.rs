@@ -54,6 +54,43 @@ async fn a_template_that_the_server_refuses_is_named_and_nothing_is_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_lost_while_the_template_is_refused_comes_back_as_it_was() {
+    let world = World::new("refused").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let before = world.pod_uids().await;
+    world.patch_template(json!({"spec": {"containers": misspelt()}})).await;
+    world.until_db("it is refused", |db| condition(db, "UpToDate") == "False/InvalidSpec").await;
+    world.delete(&world.nodes(), "db-0").await;
+    let pod = world.until_serves("db-0-0", &before[0]).await;
+    assert_eq!(pod["spec"]["containers"][0]["image"], "db:1", "{pod:#}");
+    let db = world.until_db("all nodes are ready", |db| db["status"]["phase"] == "Ready").await;
+    assert_eq!(condition(&db, "UpToDate"), "False/InvalidSpec", "{db:#}");
+    assert_eq!(world.uid_of("db-1-0").await, before[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_is_under_way_goes_on_while_a_later_template_is_refused() {
+    let world = World::new("refused").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    world.steer("db-1-0", "hold-terminating").await;
+    world.set_image("db:2").await;
+    let leaves = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    world.until(&world.pods(), "db-1-0", "it terminates", leaves).await;
+    let target = world.db().await["status"]["requestedRolloutHash"].clone();
+    world.patch_template(json!({"spec": {"containers": misspelt()}})).await;
+    world.until_db("it is refused", |db| condition(db, "UpToDate") == "False/InvalidSpec").await;
+    world.steer("db-1-0", "default").await;
+    let done =
+        |db: &Value| db["status"]["lastCompletedRolloutHash"] == target && db["status"]["phase"] == "Ready";
+    let db = world.until_db("what was begun is finished", done).await;
+    assert_eq!(world.images().await, ["db:2", "db:2"]);
+    assert_eq!(condition(&db, "UpToDate"), "False/InvalidSpec", "{db:#}");
+    assert_eq!(condition(&db, "Stalled"), "True/InvalidSpec", "{db:#}");
+    world.patch_template(json!({"spec": {"containers": [{"name": "db", "image": "db:1"}]}})).await;
+    world.until_applied().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_fleet_that_the_server_refuses_creates_nothing_until_it_is_right() {
     let world = World::new("refused").await;
     let template = json!({"template": {"spec": {"podTemplate": {"spec": {"containers": misspelt()}}}}});

@@ -114,3 +114,25 @@ async fn the_node_of_another_fleet_is_named_and_not_taken() {
     world.until(&world.fleets(), "db-1", "the other is ready too", |f| f["status"]["phase"] == "Ready").await;
     assert_eq!(world.list(&world.nodes()).await.len(), 3);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_service_of_the_fleets_own_name_is_named_and_left_alone() {
+    let world = World::new("foreign").await;
+    let spec = json!({"selector": {"app": "other"}, "ports": [{"port": 80}]});
+    world.create("v1", "Service", json!({"metadata": {"name": "db"}, "spec": spec})).await;
+    let services = world.api("v1", "Service");
+    let before = world.get(&services, "db").await;
+    let mut object = fleet(2, "db:1");
+    object["spec"]["service"] = json!({"ports": [{"name": "db", "port": 5432}]});
+    world.fleet(object).await;
+    let refused =
+        |db: &Value| condition(db, "UpToDate") == "False/InvalidSpec" && db["status"]["readyReplicas"] == 2;
+    let db = world.until_db("its Service's name is taken, and its nodes run", refused).await;
+    assert!(message(&db, "UpToDate").contains("Service db"), "{db:#}");
+    world.until_quiet().await;
+    assert_eq!(world.get(&services, "db").await, before, "it is not touched");
+    world.delete(&services, "db").await;
+    world.until_applied().await;
+    let service = world.get(&services, "db").await;
+    assert_eq!(service["spec"]["ports"][0]["port"], 5432, "{service:#}");
+}

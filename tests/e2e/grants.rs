@@ -101,7 +101,7 @@ async fn a_lost_stateful_set_that_cannot_be_rendered_as_granted_fails_its_node_u
     let _other = world.other_operator(|o| o.pod_annotation(KEY, "2")).await;
     let other_pod = world.uid_of("db-1-0").await;
     world.delete(&world.sets(), "db-0").await;
-    let failed = |n: &Value| n["status"]["phase"] == "Failed";
+    let failed = |n: &Value| n["status"]["phase"] == "Failed" && condition(n, "Ready") == "False/NodesFailed";
     let node = world.until(&world.nodes(), "db-0", "it cannot be made again", failed).await;
     let ready =
         node["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();

@@ -150,3 +150,30 @@ async fn a_rollout_goes_on_around_a_stuck_node_where_the_wave_has_room() {
     world.until_applied().await;
     wave.at_most(&world, 2).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_is_held_costs_no_writes() {
+    let world = World::new("held").await;
+    world.settled_fleet(fleet(3, "db:1")).await;
+    for image in ["db:2-nope", "db:2-unready"] {
+        world.set_image(image).await;
+        let at = |pod: &Value| pod["spec"]["containers"][0]["image"] == image;
+        world.until(&world.pods(), "db-2-0", "the pod is made", at).await;
+        world.until_quiet().await;
+        let mark = world.cp.audit_mark().await;
+        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        assert_eq!(world.operator_writes(mark).await, Vec::<String>::new(), "{image}");
+    }
+    world.set_image("db:1").await;
+    world.until_applied().await;
+    world.until_quiet().await;
+    // A pod that does not go holds it up just as quietly.
+    world.steer("db-2-0", "hold-terminating").await;
+    world.set_image("db:3").await;
+    let leaves = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    world.until(&world.pods(), "db-2-0", "it terminates", leaves).await;
+    world.until_quiet().await;
+    let mark = world.cp.audit_mark().await;
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    assert_eq!(world.operator_writes(mark).await, Vec::<String>::new());
+}

@@ -38,7 +38,11 @@ impl World {
 
     /// A namespace with the operator's account and rights, and no operator.
     pub async fn without_operator(prefix: &str) -> Self {
-        let cp = ControlPlane::shared().await;
+        Self::on(ControlPlane::shared().await, prefix).await
+    }
+
+    /// As [`World::without_operator`], on a control plane of one's own.
+    pub async fn on(cp: &'static ControlPlane, prefix: &str) -> Self {
         let ns = cp.namespace(prefix).await;
         let rbac = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/one-namespace.yaml");
         cp.kubectl(&["-n", &ns, "apply", "-f", rbac]).await.ok();
@@ -280,7 +284,7 @@ impl World {
         };
         let mut before = state().await;
         loop {
-            tokio::time::sleep(Duration::from_millis(1500)).await;
+            tokio::time::sleep(Duration::from_millis(2500)).await;
             let now = state().await;
             if now == before {
                 return self.db().await;

@@ -4,9 +4,12 @@
 
 mod change;
 mod children;
+mod claims;
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
+mod deletion;
 mod edits;
+mod events;
 mod foreign;
 mod grants;
 mod held;
@@ -15,13 +18,21 @@ mod killed;
 mod kit;
 mod leader;
 mod plans;
+mod restart;
+mod revisions;
 mod rollout;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sampler;
+mod samples;
+mod service;
+mod sidecar;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+mod sidecars;
 mod stall;
 mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
 mod traces;
+mod verbs;
 mod wave;
 mod waves;

@@ -92,6 +92,8 @@ async fn a_stalled_rollout_that_is_to_be_rolled_back_is_and_is_tried_again_only_
     world
         .throughout(Duration::from_secs(1), &world.fleets(), "db", "another plan is named", is_rejected)
         .await;
+    // What is to come off now gets the time that it needs on a busy machine.
+    world.patch_fleet(json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60}}})).await;
     world.annotate_fleet("windlass.dev/retry", rejected["planID"].clone()).await;
     let done = world.until_applied().await;
     assert_eq!(outcomes(&done), ["RolledBack", "Complete", "Complete"]);
@@ -147,4 +149,23 @@ async fn a_rollback_that_stalls_itself_is_held() {
     assert_eq!(condition(&back, "UpToDate"), "False/RolledBack");
     assert_eq!(world.images().await, ["db:1"; 2]);
     assert!(!is_applied(&back));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_stall_in_one_rollout_is_told_too() {
+    let world = World::new("twice").await;
+    world.fleet(impatient(2, "db:1", "Hold")).await;
+    world.until_applied().await;
+    world.set_image("db:2-nope").await;
+    let first = world.told_once("db", "RolloutStalled").await;
+    assert!(first.contains("db-1"), "{first}");
+    world.steer("db-1-0", "ready").await;
+    world
+        .until_db("the next node stalls", |db| is_stalled(db) && message(db, "Stalled").contains("db-0"))
+        .await;
+    let notes = world.notes_about("db", "RolloutStalled").await;
+    assert_eq!(notes.len(), 2, "{notes:#?}");
+    assert!(notes.iter().any(|note| note.contains("db-0")), "{notes:#?}");
+    world.steer("db-0-0", "ready").await;
+    world.until_applied().await;
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{World, condition, fleet, is_applied};
 use crate::sampler::{Sampler, Seen};
-use crate::tools::{image_of, outcomes, plan_id};
+use crate::tools::{image_of, is_up, outcomes, plan_id};
 
 async fn rolled_with(max_unavailable: Value, replicas: usize, image: &str) -> Seen {
     let world = World::new("wave").await;
@@ -220,6 +220,7 @@ async fn a_partition_holds_the_ordinals_below_it_stops_the_clock_and_lets_go_whe
         })
         .await;
     let after = world.uids(&world.pods()).await;
+    assert!(world.notes_about("db", "RolloutStalled").await.is_empty());
     assert_eq!((&after["db-0-0"], &after["db-1-0"]), (&before["db-0-0"], &before["db-1-0"]));
     sampler.finish().await.at_most(1);
 
@@ -230,7 +231,11 @@ async fn a_partition_holds_the_ordinals_below_it_stops_the_clock_and_lets_go_whe
             n["metadata"]["uid"].is_string() && n["metadata"]["uid"] != lost["metadata"]["uid"]
         })
         .await;
-    world.until_db("it is held again", |db| is_held(db) && db["status"]["readyReplicas"] == 4).await;
+    world
+        .until(&world.pods(), "db-1-0", "its pod is back", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
+        .await;
     assert_eq!(
         world.images().await,
         ["db:1", "db:1", "db:2", "db:2"],

@@ -130,12 +130,19 @@ fn idle(facts: &FleetFacts) -> FleetDecision {
         return drift(facts);
     }
     let goal = facts.goal();
-    let other = facts.wanted().any(|c| facts.is_known(&c.held) && c.held != goal);
+    let others = || facts.wanted().filter(|c| facts.is_known(&c.held) && c.held != goal);
     // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
     // complete when that is observed.
     let filling = facts.last_completed.is_empty() || facts.scaled_to_zero;
-    if other || (goal != facts.last_completed && !filling) {
+    if goal != facts.last_completed && !filling {
         return FleetDecision::Start(to(goal, Cause::TemplateChanged));
+    }
+    if others().next().is_some() {
+        // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
+        let edited =
+            |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
+        let cause = if others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
+        return FleetDecision::Start(to(goal, cause));
     }
     if facts.restart_request.is_some() {
         return FleetDecision::Start(to(goal, Cause::RestartRequested));

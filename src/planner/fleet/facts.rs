@@ -75,10 +75,10 @@ impl ChildFacts {
         !self.is_drifted() && (self.behind || self.granted != self.running || self.rolling)
     }
 
-    /// In flight, terminating or not available.
+    /// In flight, terminating or not available. What drifted serves, unless its sidecar cannot be reached.
     #[must_use]
     pub fn is_disrupted(&self) -> bool {
-        !self.is_drifted() && (self.is_in_flight() || self.terminating || !self.is_serving())
+        self.is_in_flight() || !self.is_serving()
     }
 
     /// Available, and not leaving. A node whose sidecar cannot be reached counts as down.

@@ -7,6 +7,9 @@ pub mod progress;
 pub mod status;
 pub mod wave;
 
+#[cfg(test)]
+mod tests;
+
 pub use decide::{Cause, FleetDecision, decide};
 pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope};
 pub use wave::{Clause, Grant, may_grant, next_grants};

@@ -6,8 +6,9 @@ use super::{
     facts::{ChildFacts, FleetFacts, Scope},
     wave,
 };
-use crate::api::status::UNCONVERGED_LIMIT;
+use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Unconverged};
+use crate::engine::sentence::cut;
 
 /// Counts the nodes of a rollout.
 #[must_use]
@@ -44,35 +45,35 @@ pub fn unconverged(
     now: DateTime<Utc>,
 ) -> Vec<Unconverged> {
     let mut found: Vec<(u8, Unconverged)> = Vec::new();
-    let mut add = |rank: u8, name: &str, reason: &str, message: String| {
+    let mut add = |rank: u8, name: &str, reason: &str, message: &str| {
         let known = before.iter().find(|u| u.name == name && u.reason == reason);
         let since = known.map_or(now, |u| u.since);
+        let message = cut(message, MAX_PROBLEM_BYTES);
         found.push((rank, Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since }));
     };
     // The same for all of them: counted once.
-    let mut for_the_wave: Option<String> = None;
+    let waits = waits_for(facts);
     for conflict in &facts.conflicts {
-        add(0, &conflict.name, "InvalidSpec", conflict.message.clone());
+        add(0, &conflict.name, "InvalidSpec", &conflict.message);
     }
     for child in facts.wanted() {
         if facts.is_updated(child, scope) && !child.is_disrupted() {
             continue;
         }
         if child.terminating {
-            add(3, &child.name, "Terminating", "the node is being deleted".to_owned());
+            add(3, &child.name, "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
             let rank = if child.failed { 1 } else { 4 };
-            add(rank, &child.name, &problem.reason, problem.message.clone());
+            add(rank, &child.name, &problem.reason, &problem.message);
         } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
-            let why = for_the_wave.get_or_insert_with(|| waits_for(facts)).clone();
-            add(6, &child.name, "WaitingForWave", why);
+            add(6, &child.name, "WaitingForWave", &waits);
         } else {
             let message = if child.ready && !child.available && !child.is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
             } else {
                 "it moves to what it was granted"
             };
-            add(5, &child.name, "NotReady", message.to_owned());
+            add(5, &child.name, "NotReady", message);
         }
     }
     found.sort_by(|(left_rank, left), (right_rank, right)| {

@@ -141,10 +141,19 @@ pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTi
 #[must_use]
 pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let rollout = status.rollout.as_ref()?;
-    if facts.paused || progress::is_held_by_partition(facts, &scope_of(status)) {
+    let stopped = facts.paused || progress::is_held_by_partition(facts, &scope_of(status));
+    if stopped || was_stopped(status) {
         return None;
     }
     Some(rollout.last_progress_at + TimeDelta::seconds(facts.deadline_seconds))
+}
+
+/// Whether the clock was stopped when the status was written; it starts anew with the write that says that it
+/// goes on.
+fn was_stopped(status: &NodeDeploymentStatus) -> bool {
+    status.phase == "Paused"
+        || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS)
+            .is_some_and(|c| c.reason == "PartitionHeld")
 }
 
 /// What [`refresh`] needs beside the facts.
@@ -228,12 +237,14 @@ fn refresh_rollout(
     scope: &Scope,
     input: &RefreshInput<'_>,
 ) {
-    let was_stopped = status.phase == "Paused"
-        || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS)
-            .is_some_and(|c| c.reason == "PartitionHeld");
+    let was_stopped = was_stopped(status);
     let stopped = facts.paused || progress::is_held_by_partition(facts, scope);
     let Some(rollout) = status.rollout.as_mut() else { return };
     let score = progress::score(facts, scope);
+    if rollout.nodes.total != facts.replicas {
+        // Of another number of nodes another number can be done; what went away is neither progress nor loss.
+        rollout.best = rollout.best.min(score);
+    }
     if score > rollout.best || (was_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }

@@ -7,6 +7,8 @@ pub mod status;
 
 #[cfg(test)]
 mod regressions;
+#[cfg(test)]
+mod tests;
 
 pub use decide::{NodeDecision, decide};
 pub use facts::{LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted};

@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use super::facts::PodFacts;
 use crate::api::Problem;
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::cluster::observed::ObservedPod;
+use crate::engine::sentence::cut;
 use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
@@ -24,8 +26,7 @@ pub fn pod_facts(
     let spec_main = pod.images.iter().find(|(name, _)| name == main).or_else(|| pod.images.first());
     let (main_name, main_image) = spec_main.cloned().unwrap_or_default();
     let state = pod.container(&main_name);
-    let before = before.filter(|_| before_uid == pod.meta.uid);
-    let found = problem_of(pod, before);
+    let found = problem_of(pod, before.filter(|_| before_uid == pod.meta.uid));
     let cannot_run = found.as_ref().is_some_and(|(_, _, lasting)| *lasting);
     PodFacts {
         uid: pod.meta.uid.clone(),
@@ -38,8 +39,9 @@ pub fn pod_facts(
         main_image,
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
         problem: found.map(|(reason, message, _)| {
+            // Whichever pod it began with: one that never ran is not yet the one that the status names.
             let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since);
-            Problem { reason, message, since }
+            Problem { reason, message: cut(&message, MAX_PROBLEM_BYTES), since }
         }),
         cannot_run,
     }
@@ -52,7 +54,7 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<(String, St
     }
     if let Some(waiting) = pod.containers.iter().find_map(|c| {
         let (reason, message) = c.waiting.as_ref()?;
-        (!reason.is_empty() && !PASSING.contains(&reason.as_str())).then(|| (&c.name, reason, message))
+        (!reason.is_empty() && !PASSING.contains(&reason.as_str())).then_some((&c.name, reason, message))
     }) {
         let (container, reason, message) = waiting;
         let message = if message.is_empty() {

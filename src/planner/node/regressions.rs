@@ -2,7 +2,10 @@
 
 use chrono::{TimeZone, Utc};
 
+use super::problem::pod_facts;
 use super::{LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted, decide};
+use crate::api::Problem;
+use crate::cluster::observed::{ContainerState, Meta, ObservedPod};
 use crate::engine::{Plan, PlanState};
 
 fn new_node(observed: bool) -> NodeFacts {
@@ -57,4 +60,19 @@ fn a_pod_that_is_ready_before_its_stateful_sets_status_is_seen_does_not_end_the_
     for observed in [false, true] {
         assert_eq!(decide(&new_node(observed), Some(&plan()), now), NodeDecision::Keep, "{observed}");
     }
+}
+
+#[test]
+fn a_problem_of_a_pod_that_never_ran_keeps_the_time_since_when_it_is_so() {
+    let (began, now) = (Utc.timestamp_opt(1, 0).single(), Utc.timestamp_opt(60, 0).single());
+    let (began, now) = (began.expect("a time"), now.expect("a time"));
+    let waiting = Some(("ImagePullBackOff".to_owned(), "not found".to_owned()));
+    let container = ContainerState { name: "db".to_owned(), waiting, ..ContainerState::default() };
+    let meta = Meta { uid: "new".to_owned(), ..Meta::default() };
+    let pod = ObservedPod { meta, containers: vec![container], ..ObservedPod::default() };
+    let before =
+        Problem { reason: "ImagePullBackOff".to_owned(), message: "not found".to_owned(), since: began };
+    // The status still names the pod of before, which ran.
+    let facts = pod_facts(&pod, "", None, Some(&before), "old", now);
+    assert_eq!(facts.problem, Some(before), "else every look at it would be a write");
 }

@@ -9,8 +9,9 @@ use super::{
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
 };
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
-use crate::engine::{self, Plan, PlanState};
+use crate::engine::{self, Plan, PlanState, sentence::cut};
 
 /// What the sidecar answered in this reconcile.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -73,7 +74,7 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         conditions: previous.conditions.clone(),
     };
     let failure = failure(facts, input);
-    next.phase = phase(facts, input, ready, first_ready_at.is_some(), failure.is_some()).to_owned();
+    phase(facts, input, ready, first_ready_at.is_some(), failure.is_some()).clone_into(&mut next.phase);
     set_conditions(facts, input, ready, first_ready_at.is_some(), failure.as_deref(), &mut next);
     next
 }
@@ -106,6 +107,7 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     }
     let named = |reason: &str, message: String| {
         let before = input.previous.problem.as_ref().filter(|p| p.reason == reason);
+        let message = cut(&message, MAX_PROBLEM_BYTES);
         Problem { reason: reason.to_owned(), message, since: before.map_or(input.now, |p| p.since) }
     };
     if let Some(invalid) = input.invalid {
@@ -169,20 +171,17 @@ fn set_conditions(
     }
 
     let last_roll = next.history.iter().rev().find(|h| is_rolling(&h.recipe)).map(|h| h.outcome.as_str());
-    match active.filter(|p| is_rolling(&p.recipe)) {
-        Some(plan) => {
-            let waiting = plan.current_task().map(|t| t.message.clone()).unwrap_or_default();
-            set(NODE_UPDATE_IN_PROGRESS, Truth::True, "UpdateStarted", &waiting);
-        }
-        None => {
-            let reason = match last_roll {
-                None => "NotStarted",
-                Some("Failed") => "UpdateFailed",
-                Some("Superseded" | "Aborted") => "UpdateSuperseded",
-                Some(_) => "UpdateComplete",
-            };
-            set(NODE_UPDATE_IN_PROGRESS, Truth::False, reason, "");
-        }
+    if let Some(plan) = active.filter(|p| is_rolling(&p.recipe)) {
+        let waiting = plan.current_task().map(|t| t.message.clone()).unwrap_or_default();
+        set(NODE_UPDATE_IN_PROGRESS, Truth::True, "UpdateStarted", &waiting);
+    } else {
+        let reason = match last_roll {
+            None => "NotStarted",
+            Some("Failed") => "UpdateFailed",
+            Some("Superseded" | "Aborted") => "UpdateSuperseded",
+            Some(_) => "UpdateComplete",
+        };
+        set(NODE_UPDATE_IN_PROGRESS, Truth::False, reason, "");
     }
 
     let (truth, reason, message) = sidecar_condition(facts, input, ready);
@@ -223,7 +222,6 @@ fn sidecar_condition(
         SidecarAnswer::NotConfigured => (Truth::False, "NotConfigured", String::new()),
         SidecarAnswer::Ready => (Truth::True, "Ready", String::new()),
         SidecarAnswer::Unreachable(why) => (Truth::Unknown, "Unreachable", why.clone()),
-        SidecarAnswer::NotReady => (Truth::False, "NotReady", String::new()),
         // The kubelet asks it all the time: a Ready pod has a sidecar that says so.
         SidecarAnswer::NotAsked if ready => (Truth::True, "Ready", String::new()),
         SidecarAnswer::NotAsked if facts.needs_mark() => {
@@ -233,6 +231,6 @@ fn sidecar_condition(
                 None => (Truth::False, "NotReady", String::new()),
             }
         }
-        SidecarAnswer::NotAsked => (Truth::False, "NotReady", String::new()),
+        SidecarAnswer::NotReady | SidecarAnswer::NotAsked => (Truth::False, "NotReady", String::new()),
     }
 }

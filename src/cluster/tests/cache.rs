@@ -1,0 +1,136 @@
+//! A cache is never older than our own last write, and never keeps what is gone.
+
+use super::super::observed::{Meta, Observed};
+use super::super::{Cache, Key};
+
+/// An object with a content, so that it can be told which version of it is known.
+#[derive(Clone, Debug, PartialEq)]
+struct Thing {
+    meta: Meta,
+    content: &'static str,
+}
+
+impl Observed for Thing {
+    fn read(_: &serde_json::Value) -> Self {
+        unreachable!("things are made by hand")
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+fn thing(name: &str, uid: &str, version: u64, content: &'static str) -> Thing {
+    let meta = Meta {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        resource_version: version.to_string(),
+        ..Meta::default()
+    };
+    Thing { meta, content }
+}
+
+fn db(version: u64, content: &'static str) -> Thing {
+    thing("db", "uid-1", version, content)
+}
+
+fn key(name: &str) -> Key {
+    Key::new("shop", name)
+}
+
+impl Cache<Thing> {
+    fn content(&self, name: &str) -> Option<&'static str> {
+        self.get(&key(name)).map(|t| t.content)
+    }
+}
+
+#[test]
+fn the_newer_version_wins_whatever_comes_first() {
+    let cache = Cache::default();
+    assert!(cache.observe(db(5, "five")));
+    assert!(!cache.observe(db(4, "four")), "an older one");
+    assert!(!cache.observe(db(5, "five again")), "the same one");
+    assert!(cache.observe(db(10, "ten")), "versions are numbers, not texts");
+    assert_eq!(cache.content("db"), Some("ten"));
+}
+
+#[test]
+fn an_own_write_is_not_undone_by_a_watch_event_from_before_it() {
+    let cache = Cache::default();
+    cache.observe(db(5, "as the watch showed it"));
+    cache.observe(db(9, "as our write was answered"));
+    cache.observe(db(7, "a late watch event"));
+    assert_eq!(cache.content("db"), Some("as our write was answered"));
+}
+
+#[test]
+fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
+    let cache = Cache::default();
+    cache.observe(db(5, "there"));
+    cache.deleted(&key("db"), "uid-1");
+    assert_eq!(cache.content("db"), None);
+    assert!(!cache.observe(db(6, "a late watch event")));
+    assert_eq!(cache.content("db"), None);
+    cache.forget(&key("db"), "uid-1");
+    assert!(cache.observe(thing("db", "uid-2", 8, "made again")), "another object of its name");
+    assert_eq!(cache.content("db"), Some("made again"));
+}
+
+#[test]
+fn a_new_object_of_a_name_takes_the_place_of_the_old_one_and_not_the_other_way_round() {
+    let cache = Cache::default();
+    cache.observe(db(5, "old"));
+    assert!(cache.observe(thing("db", "uid-2", 8, "new")), "its deletion was not seen");
+    assert!(!cache.observe(db(6, "a late event of the old one")));
+    cache.forget(&key("db"), "uid-1");
+    assert_eq!(cache.content("db"), Some("new"), "the late deletion is the old one's");
+    cache.deleted(&key("db"), "uid-1");
+    assert_eq!(cache.content("db"), Some("new"), "so is our own");
+    cache.forget(&key("db"), "uid-2");
+    assert_eq!(cache.content("db"), None);
+}
+
+#[test]
+fn a_relist_drops_what_is_gone_and_keeps_what_was_written_meanwhile() {
+    let cache = Cache::default();
+    cache.observe(db(5, "stays"));
+    cache.observe(thing("lost", "uid-3", 5, "went while no watch was open"));
+    assert!(!cache.is_ready());
+    cache.begin_relist();
+    cache.observe(db(5, "stays"));
+    cache.observe(thing("mine", "uid-4", 9, "written after the list was taken"));
+    assert_eq!(cache.content("lost"), Some("went while no watch was open"), "until the list is complete");
+    assert_eq!(cache.end_relist(), [key("lost")]);
+    assert!(cache.is_ready());
+    let left: Vec<&str> = cache.list_all(|_| true).iter().map(|t| t.content).collect();
+    assert_eq!(left, ["stays", "written after the list was taken"]);
+}
+
+#[test]
+fn a_relist_does_not_bring_back_what_we_deleted_before_it() {
+    let cache = Cache::default();
+    cache.observe(db(5, "there"));
+    cache.deleted(&key("db"), "uid-1");
+    cache.begin_relist();
+    cache.observe(db(6, "the list was taken before the delete"));
+    cache.end_relist();
+    assert_eq!(cache.content("db"), None);
+    assert!(!cache.observe(db(7, "still leaving")));
+    // The next list does not name it any more: it need not be remembered.
+    cache.begin_relist();
+    cache.end_relist();
+    assert!(cache.observe(db(8, "nothing is known against it")));
+}
+
+#[test]
+fn a_list_has_the_objects_of_one_namespace_in_the_order_of_their_names() {
+    let cache = Cache::default();
+    let other = Meta { namespace: "shop-2".to_owned(), ..thing("a", "uid-5", 1, "").meta };
+    cache.observe(Thing { meta: other, content: "elsewhere" });
+    cache.observe(thing("b", "uid-6", 1, "b"));
+    cache.observe(thing("a", "uid-7", 1, "a"));
+    cache.observe(thing("c", "uid-8", 1, "c"));
+    let names: Vec<&str> = cache.list("shop", |t| t.content != "c").iter().map(|t| t.content).collect();
+    assert_eq!(names, ["a", "b"]);
+}

@@ -1,0 +1,80 @@
+//! Errors are told apart by what can be done about them.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::ClusterError;
+use crate::engine::TaskError;
+
+fn answered(code: u16, reason: &str, message: &str, retry_after_seconds: u32) -> ClusterError {
+    let status = serde_json::from_value(json!({
+        "status": "Failure", "code": code, "reason": reason, "message": message,
+        "details": {"retryAfterSeconds": retry_after_seconds},
+    }))
+    .unwrap();
+    ClusterError::from_kube("Pod shop/db-0-0".to_owned(), kube::Error::Api(status))
+}
+
+/// What is made of an error: a word, and what a task makes of it.
+fn kind(error: &ClusterError) -> &'static str {
+    match error {
+        ClusterError::Conflict { .. } => "conflict",
+        ClusterError::AlreadyExists { .. } => "exists",
+        ClusterError::NotFound { .. } => "gone",
+        ClusterError::Refused { .. } => "refused",
+        ClusterError::Transient { .. } => "transient",
+    }
+}
+
+#[test]
+fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
+    let typed = "failed to create typed patch object (shop/db-0; apps/v1, Kind=StatefulSet): .spec.x: field not declared";
+    let table = [
+        (400, "BadRequest", "unknown field spec.tempalte", "refused"),
+        (401, "Unauthorized", "no", "transient"),
+        (403, "Forbidden", "exceeded quota", "transient"),
+        (404, "NotFound", "no such pod", "gone"),
+        (409, "AlreadyExists", "it is there", "exists"),
+        (409, "Conflict", "the object has been modified", "conflict"),
+        (413, "RequestEntityTooLarge", "too large", "refused"),
+        (422, "Invalid", "spec.template: Forbidden", "refused"),
+        (422, "Invalid", "the server rejected our request: testing value /metadata/uid failed", "conflict"),
+        (422, "Invalid", "jsonpatch: test failed", "conflict"),
+        (429, "TooManyRequests", "slow down", "transient"),
+        (500, "InternalError", typed, "refused"),
+        (500, "InternalError", "etcdserver: request timed out", "transient"),
+        (503, "ServiceUnavailable", "apiserver is shutting down", "transient"),
+        (504, "Timeout", "request did not complete", "transient"),
+    ];
+    for (code, reason, message, expected) in table {
+        let error = answered(code, reason, message, 0);
+        assert_eq!(kind(&error), expected, "{code} {reason}: {message}");
+        assert_eq!(error.is_conflict(), expected == "conflict", "{code}");
+        assert_eq!(error.refusal().is_some(), expected == "refused", "{code}");
+        let is_terminal = matches!(TaskError::from(error), TaskError::Terminal { .. });
+        assert_eq!(is_terminal, expected == "refused", "{code}: what a task makes of it");
+    }
+}
+
+#[test]
+fn the_time_that_the_server_asked_for_is_passed_on() {
+    let waits = |error| match TaskError::from(error) {
+        TaskError::Transient { retry_after, .. } => retry_after,
+        TaskError::Terminal { message } => panic!("{message}"),
+    };
+    assert_eq!(waits(answered(429, "TooManyRequests", "slow down", 7)), Some(Duration::from_secs(7)));
+    assert_eq!(waits(answered(503, "ServiceUnavailable", "later", 0)), None);
+}
+
+#[test]
+fn a_sentence_names_the_object_and_says_what_the_server_said() {
+    let error = answered(422, "Invalid", "spec.x: no", 0);
+    assert_eq!(error.to_string(), "the API server refuses Pod shop/db-0-0: spec.x: no");
+}
+
+#[test]
+fn what_never_reached_the_server_is_tried_again() {
+    let error = kube::Error::LinesCodecMaxLineLengthExceeded;
+    assert_eq!(kind(&ClusterError::from_kube("x".to_owned(), error)), "transient");
+}

@@ -1,0 +1,5 @@
+//! What is known of the cluster, and what can go wrong at the port.
+
+mod cache;
+mod error;
+mod observed;

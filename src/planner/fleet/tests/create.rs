@@ -1,0 +1,81 @@
+//! At which revision a missing node is created.
+
+use super::super::create::creation_revision;
+use super::*;
+
+#[test]
+fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
+    let rolling = to("v2");
+    let own = Scope::Own;
+    type Case<'a> = (&'static str, FleetFacts, Option<&'a Scope>, &'static str);
+    let base = || fleet(3).wanting("v2").without(2);
+    let steady = || fleet(3).without(2);
+    let table: Vec<Case> = vec![
+        ("all others serve", base(), Some(&rolling), "v2"),
+        ("another in flight", base().but(0, |c| c.granted("v2")), Some(&rolling), "v1"),
+        ("another failed at its grant", base().but(0, ChildFacts::failed), Some(&rolling), "v1"),
+        (
+            "another never ready",
+            base().but(0, |c| ChildFacts { ever_ready: false, ..c }),
+            Some(&rolling),
+            "v1",
+        ),
+        ("another down at its grant", base().but(0, ChildFacts::down), Some(&rolling), "v2"),
+        ("another drifted", base().but(0, |c| c.running("v3")), Some(&rolling), "v2"),
+        (
+            "another in flight, two allowed",
+            base().at_most(2).but(0, |c| c.granted("v2")),
+            Some(&rolling),
+            "v2",
+        ),
+        (
+            "two in flight, two allowed",
+            base().at_most(2).but(0, |c| c.granted("v2")).but(1, |c| c.granted("v2")),
+            Some(&rolling),
+            "v1",
+        ),
+        ("a surplus one in flight", base().with_surplus(node(3).granted("v2")), Some(&rolling), "v1"),
+        ("paused", base().paused(), Some(&rolling), "v1"),
+        ("paused, and never completed", base().paused().never_completed(), Some(&rolling), "v2"),
+        (
+            "never completed, another in flight",
+            base().never_completed().but(0, |c| c.granted("v2")),
+            Some(&rolling),
+            "v2",
+        ),
+        ("below the partition", base().held_below_ordinal(3), Some(&rolling), "v1"),
+        ("above the partition", base().held_below_ordinal(2), Some(&rolling), "v2"),
+        (
+            "below the partition, never completed",
+            base().held_below_ordinal(3).never_completed(),
+            Some(&rolling),
+            "v2",
+        ),
+        (
+            "filling again from nothing, another in flight",
+            FleetFacts { scaled_to_zero: true, ..base() }.but(0, |c| c.granted("v2")),
+            Some(&rolling),
+            "v2",
+        ),
+        (
+            "filling again from nothing, paused",
+            FleetFacts { scaled_to_zero: true, ..base().paused() },
+            None,
+            "v2",
+        ),
+        ("no rollout", steady(), None, "v1"),
+        ("no rollout, the wanted one aborted", base().rejecting("Aborted"), None, "v1"),
+        ("no rollout, rolled back", base().rejecting("RolledBack"), None, "v1"),
+        (
+            "no rollout, rejected and never completed",
+            base().rejecting("Aborted").never_completed(),
+            None,
+            "v2",
+        ),
+        ("drift is put right", steady().but(0, |c| c.granted("v1")), Some(&own), "v1"),
+        ("drift is put right while the wanted one is rejected", base().rejecting("Failed"), Some(&own), "v1"),
+    ];
+    for (what, facts, scope, expected) in table {
+        assert_eq!(creation_revision(&facts, 2, scope), expected, "{what}");
+    }
+}

@@ -1,0 +1,272 @@
+//! Whether a rollout starts, is superseded, aborted or taken back.
+
+use super::super::{FleetDecision, decide};
+use super::*;
+use crate::api::OnStall;
+
+const NOBODY_STALLS: bool = false;
+
+/// What is decided where no rollout is active.
+fn idle(facts: &FleetFacts) -> FleetDecision {
+    decide(facts, None, &Scope::Own, NOBODY_STALLS)
+}
+
+/// What is decided in the middle of a rollout to v2.
+fn during(facts: &FleetFacts) -> FleetDecision {
+    decide(facts, Some(&plan_to("v2")), &to("v2"), NOBODY_STALLS)
+}
+
+fn starts(scope: Scope, target: &str, cause: Cause) -> FleetDecision {
+    FleetDecision::Start(start(scope, target, cause))
+}
+
+fn supersedes(target: &str, cause: Cause) -> FleetDecision {
+    FleetDecision::Supersede(start(to(target), target, cause))
+}
+
+fn restart_asked(facts: FleetFacts) -> FleetFacts {
+    FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..facts }
+}
+
+fn retry_asked(facts: FleetFacts) -> FleetFacts {
+    FleetFacts { retry: "rejected-plan".to_owned(), ..facts }
+}
+
+fn invalid(facts: FleetFacts) -> FleetFacts {
+    FleetFacts { invalid: Some("template: no".to_owned()), ..facts }
+}
+
+/// An operator of another version renders another template of v1.
+fn other_operator(mut facts: FleetFacts) -> FleetFacts {
+    let other = Rendering { hash: "another template of v1".to_owned(), image: image("v1") };
+    facts.renderings.insert(("v1".to_owned(), String::new()), other);
+    facts
+}
+
+#[test]
+fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
+    let template = Cause::TemplateChanged;
+    let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
+        ("steady", fleet(2), FleetDecision::Keep),
+        ("a new template", fleet(2).wanting("v2"), starts(to("v2"), "v2", template)),
+        (
+            "a new template while paused is recorded",
+            fleet(2).wanting("v2").paused(),
+            starts(to("v2"), "v2", template),
+        ),
+        (
+            "a new template, deleted fleet",
+            FleetFacts { terminating: true, ..fleet(2).wanting("v2") },
+            FleetDecision::Keep,
+        ),
+        ("a new template that was refused", invalid(fleet(2).wanting("v2")), FleetDecision::Keep),
+        (
+            "a new template, no nodes wanted",
+            FleetFacts { children: vec![], ..fleet(0).wanting("v2") },
+            FleetDecision::Keep,
+        ),
+        ("first creation", new_fleet(2), FleetDecision::Keep),
+        (
+            "first creation under way",
+            fleet(2).never_completed().but(0, ChildFacts::never_ready),
+            FleetDecision::Keep,
+        ),
+        (
+            "first creation, and another template",
+            fleet(2).never_completed().wanting("v2"),
+            starts(to("v2"), "v2", template),
+        ),
+        (
+            "filling again from nothing",
+            FleetFacts { scaled_to_zero: true, children: vec![], ..fleet(2).wanting("v2") },
+            FleetDecision::Keep,
+        ),
+        ("a node is missing", fleet(2).without(0), FleetDecision::Keep),
+        ("a node is down", fleet(2).but(0, ChildFacts::down), FleetDecision::Keep),
+        (
+            "a node holds another known revision",
+            fleet(2).but(0, |c| c.granted("v3").converged()),
+            starts(to("v1"), "v1", template),
+        ),
+        ("a restart is asked for", restart_asked(fleet(2)), starts(to("v1"), "v1", Cause::RestartRequested)),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(idle(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is() {
+    let own = |cause| starts(Scope::Own, "v1", cause);
+    let unknown = |c: ChildFacts| ChildFacts { held: "edited".to_owned(), ..c };
+    let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
+        ("another operator renders another template", other_operator(fleet(2)), own(Cause::OperatorDrift)),
+        ("while paused it waits", other_operator(fleet(2)).paused(), FleetDecision::Keep),
+        ("a node's spec was edited by hand", fleet(2).but(1, unknown), own(Cause::ChildDrift)),
+        (
+            "a node's template was edited and its pod lost",
+            fleet(2).but(1, |c| c.running("v3")),
+            own(Cause::ChildDrift),
+        ),
+        (
+            "a node's grant was edited by hand",
+            fleet(2).but(1, |c| ChildFacts { granted: "edited".to_owned(), ..c }.seen().down()),
+            own(Cause::ChildDrift),
+        ),
+        (
+            "the drifted node leaves",
+            fleet(2).but(1, unknown).but(1, ChildFacts::terminating),
+            FleetDecision::Keep,
+        ),
+        ("a surplus node drifted", fleet(2).with_surplus(unknown(node(2))), FleetDecision::Keep),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(idle(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_operator_drift() {
+    let restart = "2030-01-01T00:00:00Z".to_owned();
+    let mut facts = fleet(2).but(1, |c| ChildFacts { restart: restart.clone(), ..c });
+    let restarted = Rendering { hash: "restarted template of v1".to_owned(), image: image("v1") };
+    facts.renderings.insert(("v1".to_owned(), restart), restarted);
+    assert_eq!(idle(&facts), starts(Scope::Own, "v1", Cause::RestartRequested));
+}
+
+#[test]
+fn a_rejected_target_is_not_tried_again_by_itself() {
+    for outcome in ["Aborted", "RolledBack", "Failed"] {
+        let facts = fleet(2).wanting("v2").rejecting(outcome);
+        let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
+            ("nothing happens", facts.clone(), FleetDecision::Keep),
+            (
+                "a retry names the plan",
+                retry_asked(facts.clone()),
+                starts(to("v2"), "v2", Cause::RetryRequested),
+            ),
+            (
+                "a retry names another plan",
+                FleetFacts { retry: "other".to_owned(), ..facts.clone() },
+                FleetDecision::Keep,
+            ),
+            ("a retry of what was refused", retry_asked(invalid(facts.clone())), FleetDecision::Keep),
+            ("a restart", restart_asked(facts.clone()), starts(Scope::Own, "v1", Cause::RestartRequested)),
+            ("operator drift", other_operator(facts.clone()), starts(Scope::Own, "v1", Cause::OperatorDrift)),
+            (
+                "some nodes hold the rejected one",
+                facts.clone().but(0, |c| c.granted("v2").converged()),
+                FleetDecision::Keep,
+            ),
+            (
+                "another target",
+                FleetFacts { rejected: None, ..facts.wanting("v3") },
+                starts(to("v3"), "v3", Cause::TemplateChanged),
+            ),
+        ];
+        for (what, facts, expected) in table {
+            assert_eq!(idle(&facts), expected, "{outcome}: {what}");
+        }
+    }
+}
+
+#[test]
+fn a_drift_whose_repair_was_aborted_is_not_taken_up_again_by_itself() {
+    let facts = other_operator(fleet(2)).rejecting("Aborted");
+    assert_eq!(idle(&facts), FleetDecision::Keep);
+    assert_eq!(idle(&retry_asked(facts)), starts(to("v1"), "v1", Cause::RetryRequested));
+}
+
+#[test]
+fn an_active_rollout_goes_on_until_something_else_is_wanted() {
+    let base = || fleet(2).wanting("v2");
+    let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
+        ("the same target", base(), FleetDecision::Keep),
+        ("a new target", base().wanting("v3"), supersedes("v3", Cause::Superseded)),
+        (
+            "a new target while paused is recorded",
+            base().wanting("v3").paused(),
+            supersedes("v3", Cause::Superseded),
+        ),
+        ("back to the last completed", base().wanting("v1"), supersedes("v1", Cause::Superseded)),
+        ("a new target that was refused", invalid(base().wanting("v3")), FleetDecision::Keep),
+        (
+            "the fleet is deleted",
+            FleetFacts { terminating: true, ..base().wanting("v3") },
+            FleetDecision::Keep,
+        ),
+        ("a restart", restart_asked(base()), supersedes("v2", Cause::RestartRequested)),
+        ("no node is wanted any more", FleetFacts { replicas: 0, ..base() }, FleetDecision::ScaledToZero),
+        (
+            "an abort that names another plan",
+            FleetFacts { abort: "other".to_owned(), ..base() },
+            FleetDecision::Keep,
+        ),
+        ("an abort", FleetFacts { abort: plan_to("v2").id, ..base() }, FleetDecision::Abort),
+        (
+            "an abort and a new target",
+            FleetFacts { abort: plan_to("v2").id, ..base().wanting("v3") },
+            FleetDecision::Abort,
+        ),
+        (
+            "an abort and no node wanted",
+            FleetFacts { abort: plan_to("v2").id, replicas: 0, ..base() },
+            FleetDecision::Abort,
+        ),
+        ("a node drifts", base().but(0, |c| c.running("v3")), FleetDecision::Keep),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(during(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
+    let repair = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &Scope::Own, NOBODY_STALLS);
+    let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
+        ("nothing new", other_operator(fleet(2)), FleetDecision::Keep),
+        ("a new target", other_operator(fleet(2)).wanting("v2"), supersedes("v2", Cause::Superseded)),
+        (
+            "a target that is rejected",
+            other_operator(fleet(2)).wanting("v2").rejecting("Aborted"),
+            FleetDecision::Keep,
+        ),
+        (
+            "nothing ever completed",
+            other_operator(fleet(2)).never_completed().wanting("v2"),
+            FleetDecision::Keep,
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(repair(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_somewhere() {
+    let back = FleetDecision::RollBack(start(to("v1"), "v1", Cause::Superseded));
+    let base = || FleetFacts { on_stall: OnStall::Rollback, ..fleet(2).wanting("v2") };
+    let table: Vec<(&str, FleetFacts, bool, FleetDecision)> = vec![
+        ("stalled", base(), true, back.clone()),
+        ("not stalled", base(), false, FleetDecision::Keep),
+        ("stalled under Hold", FleetFacts { on_stall: OnStall::Hold, ..base() }, true, FleetDecision::Keep),
+        ("nothing completed yet", base().never_completed(), true, FleetDecision::Keep),
+        ("a new target at the same time", base().wanting("v3"), true, supersedes("v3", Cause::Superseded)),
+    ];
+    for (what, facts, stalled, expected) in table {
+        assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), stalled), expected, "{what}");
+    }
+    let on_its_way_back = base().rejecting("RolledBack");
+    let way_back = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &to("v1"), true);
+    assert_eq!(way_back(&on_its_way_back), FleetDecision::Keep, "the way back itself stalls");
+    let drift = decide(&base().wanting("v1"), Some(&plan_to("v1")), &Scope::Own, true);
+    assert_eq!(drift, FleetDecision::Keep, "a repair of drift stalls");
+}
+
+#[test]
+fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
+    let facts = retry_asked(fleet(2).wanting("v2").rejecting("RolledBack"));
+    let way_back = decide(&facts, Some(&plan_to("v1")), &to("v1"), NOBODY_STALLS);
+    assert_eq!(way_back, FleetDecision::Keep);
+    assert_eq!(idle(&facts), starts(to("v2"), "v2", Cause::RetryRequested));
+}

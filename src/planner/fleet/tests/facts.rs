@@ -1,0 +1,142 @@
+//! In flight, disrupted, drifted; updated and converged.
+
+use super::*;
+
+#[test]
+fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
+    let (in_flight, disrupted, drifted) = (true, true, true);
+    type Case = (&'static str, ChildFacts, (bool, bool, bool));
+    let table: Vec<Case> = vec![
+        ("it serves", node(0), (false, false, false)),
+        (
+            "status behind its generation",
+            ChildFacts { behind: true, ..node(0) },
+            (in_flight, disrupted, false),
+        ),
+        ("granted, not seen", node(0).granted("v2"), (in_flight, disrupted, false)),
+        ("granted and seen, serving the old", node(0).granted("v2").seen(), (in_flight, disrupted, false)),
+        ("at the target, its plan active", node(0).rolling(), (in_flight, disrupted, false)),
+        ("not ready at its grant", node(0).down(), (false, disrupted, false)),
+        ("without a pod", node(0).without_pod(), (in_flight, disrupted, false)),
+        ("failed", node(0).granted("v2").seen().failed(), (in_flight, disrupted, false)),
+        ("terminating", node(0).terminating(), (false, disrupted, false)),
+        ("sidecar unreachable", node(0).unreachable(), (false, disrupted, false)),
+        (
+            "ready, not yet for long enough",
+            ChildFacts { available: false, ..node(0) },
+            (false, disrupted, false),
+        ),
+        ("serves another template under a spent grant", node(0).running("v2"), (false, false, drifted)),
+        (
+            "the same, and behind",
+            ChildFacts { behind: true, ..node(0).running("v2") },
+            (in_flight, disrupted, false),
+        ),
+        ("the same, and rolling", node(0).running("v2").rolling(), (in_flight, disrupted, false)),
+        ("the same, and down", node(0).running("v2").down(), (in_flight, disrupted, false)),
+        ("the same, and terminating", node(0).running("v2").terminating(), (in_flight, disrupted, false)),
+        ("drifted, sidecar unreachable", node(0).running("v2").unreachable(), (false, disrupted, drifted)),
+        ("converged to v2", node(0).granted("v2").converged(), (false, false, false)),
+    ];
+    for (what, child, expected) in table {
+        let found = (child.is_in_flight(), child.is_disrupted(), child.is_drifted());
+        assert_eq!(found, expected, "{what}: (in flight, disrupted, drifted)");
+    }
+}
+
+#[test]
+fn missing_nodes_and_nodes_being_scaled_away_count_as_disrupted() {
+    let table = [
+        ("all serve", fleet(3), 0),
+        ("one is missing", fleet(3).without(1), 1),
+        ("a surplus node in flight", fleet(2).with_surplus(node(2).granted("v2")), 1),
+        ("a surplus node that leaves", fleet(2).with_surplus(node(2).terminating()), 1),
+        ("a surplus node that serves", fleet(2).with_surplus(node(2)), 0),
+        ("a missing and a failed one", fleet(3).without(0).but(0, ChildFacts::failed), 2),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.disrupted(), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_name_that_belongs_to_something_else_is_no_missing_node() {
+    let mut facts = fleet(3).without(1);
+    facts.conflicts.push(super::super::Conflict {
+        name: "db-1".to_owned(),
+        ordinal: 1,
+        message: "taken".to_owned(),
+    });
+    assert_eq!((facts.missing(), facts.disrupted()), (vec![], 0));
+    assert!(!facts.is_converged(&to("v1")));
+}
+
+#[test]
+fn a_node_is_updated_only_when_its_pod_was_observed_at_the_target() {
+    let held = |revision: &str| node(0).granted(revision);
+    let table = [
+        ("converged", held("v2").converged(), true),
+        ("serving the old under the new grant", held("v2").seen(), false),
+        ("at the target, not yet seen by its executor", held("v2").running("v2"), false),
+        (
+            "at the target's hash with another image",
+            ChildFacts { running_image: image("v1"), ..held("v2").converged() },
+            false,
+        ),
+        (
+            "granted the target, its spec holds another",
+            ChildFacts { held: "v1".to_owned(), ..held("v2").converged() },
+            false,
+        ),
+        (
+            "runs the target, granted another",
+            ChildFacts { granted: hash("v1"), ..held("v2").converged() },
+            false,
+        ),
+        ("at the target, not ready", held("v2").converged().down(), true),
+    ];
+    for (what, child, expected) in table {
+        let facts = fleet(1).wanting("v2").but(0, |_| child.clone());
+        assert_eq!(facts.is_updated(facts.child(0), &to("v2")), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_rollout_has_not_converged_while_anything_is_missing_disrupted_or_left_over() {
+    let done = |ordinal| node(ordinal).granted("v2").converged();
+    let all = fleet(2).wanting("v2").but(0, |_| done(0)).but(1, |_| done(1));
+    let table = [
+        ("all at the target", all.clone(), true),
+        ("no node wanted", FleetFacts { replicas: 0, children: vec![], ..all.clone() }, false),
+        ("one missing", all.clone().without(1), false),
+        ("one serving the old", all.clone().but(1, |_| node(1)), false),
+        ("one not ready", all.clone().but(1, ChildFacts::down), false),
+        ("one in flight", all.clone().but(1, ChildFacts::rolling), false),
+        ("one drifted", all.clone().but(1, |c| c.running("v3")), false),
+        ("one with its sidecar unreachable", all.clone().but(1, ChildFacts::unreachable), false),
+        ("one leaving", all.clone().but(1, ChildFacts::terminating), false),
+        ("a surplus one still there", all.clone().with_surplus(done(2)), false),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.is_converged(&to("v2")), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_goal_is_what_is_wanted_until_that_was_rolled_back() {
+    let facts = fleet(1).wanting("v2");
+    let table = [
+        ("nothing rejected", facts.clone(), ("v2", "v2")),
+        ("aborted", facts.clone().rejecting("Aborted"), ("v2", "v1")),
+        ("failed", facts.clone().rejecting("Failed"), ("v2", "v1")),
+        ("rolled back", facts.clone().rejecting("RolledBack"), ("v1", "v1")),
+        (
+            "aborted before anything completed",
+            facts.clone().never_completed().rejecting("Aborted"),
+            ("v2", "v2"),
+        ),
+    ];
+    for (what, facts, (goal, steady)) in table {
+        assert_eq!((facts.goal(), facts.steady_revision()), (goal, steady), "{what}");
+    }
+}

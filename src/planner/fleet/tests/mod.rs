@@ -1,0 +1,245 @@
+//! Tables of what the planner decides about a fleet. Here stand the fleets and nodes that they speak of:
+//! `fleet(3)` has three nodes that serve v1, which is also what is wanted and what last completed.
+
+mod create;
+mod decide;
+mod facts;
+mod size;
+mod status;
+mod status_conditions;
+mod traces;
+mod wave;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::decide::Start;
+use super::status::{RefreshInput, begin, refresh};
+use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope};
+use crate::api::{NodeDeploymentStatus, Problem, Rejected};
+use crate::engine::{Plan, PlanSeed, Recipe};
+
+/// The time at which everything happens, give or take [`later`].
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_900_000_000, 0).unwrap()
+}
+
+fn later(seconds: i64) -> DateTime<Utc> {
+    now() + TimeDelta::seconds(seconds)
+}
+
+/// The pod template hash that a revision renders to.
+fn hash(revision: &str) -> String {
+    format!("template of {revision}")
+}
+
+fn image(revision: &str) -> String {
+    format!("db:{revision}")
+}
+
+fn rendering(revision: &str) -> Rendering {
+    Rendering { hash: hash(revision), image: image(revision) }
+}
+
+fn to(revision: &str) -> Scope {
+    Scope::Target(revision.to_owned())
+}
+
+/// A fleet of so many nodes that serve v1.
+fn fleet(replicas: i32) -> FleetFacts {
+    let known = ["v1", "v2", "v3"];
+    FleetFacts {
+        replicas,
+        max_unavailable: 1,
+        deadline_seconds: 600,
+        requested: "v1".to_owned(),
+        last_completed: "v1".to_owned(),
+        children: (0..replicas).map(node).collect(),
+        renderings: known.iter().map(|r| (((*r).to_owned(), String::new()), rendering(r))).collect(),
+        ..FleetFacts::default()
+    }
+}
+
+/// A fleet that has never completed anything, and has no node yet.
+fn new_fleet(replicas: i32) -> FleetFacts {
+    FleetFacts { last_completed: String::new(), children: Vec::new(), ..fleet(replicas) }
+}
+
+/// A node that serves v1 and has used its grant.
+fn node(ordinal: i32) -> ChildFacts {
+    ChildFacts {
+        name: format!("db-{ordinal}"),
+        ordinal,
+        held: "v1".to_owned(),
+        granted: hash("v1"),
+        grant_id: "grant-1".to_owned(),
+        spent_id: "grant-1".to_owned(),
+        running: hash("v1"),
+        running_image: image("v1"),
+        ready: true,
+        ready_since: Some(now()),
+        available: true,
+        ever_ready: true,
+        ..ChildFacts::default()
+    }
+}
+
+impl FleetFacts {
+    fn wanting(self, revision: &str) -> Self {
+        Self { requested: revision.to_owned(), ..self }
+    }
+
+    fn at_most(self, max_unavailable: i32) -> Self {
+        Self { max_unavailable, ..self }
+    }
+
+    fn paused(self) -> Self {
+        Self { paused: true, ..self }
+    }
+
+    fn held_below_ordinal(self, partition: i32) -> Self {
+        Self { partition, ..self }
+    }
+
+    fn never_completed(self) -> Self {
+        Self { last_completed: String::new(), ..self }
+    }
+
+    fn rejecting(self, outcome: &str) -> Self {
+        let rejected = Rejected {
+            hash: self.requested.clone(),
+            plan_id: "rejected-plan".to_owned(),
+            outcome: outcome.to_owned(),
+            ..Rejected::default()
+        };
+        Self { rejected: Some(rejected), ..self }
+    }
+
+    /// The same fleet with one of its nodes changed.
+    fn but(mut self, ordinal: usize, change: impl Fn(ChildFacts) -> ChildFacts) -> Self {
+        self.children[ordinal] = change(self.children[ordinal].clone());
+        self
+    }
+
+    fn without(mut self, ordinal: i32) -> Self {
+        self.children.retain(|c| c.ordinal != ordinal);
+        self
+    }
+
+    /// The same fleet with one more node, which is being scaled away.
+    fn with_surplus(mut self, child: ChildFacts) -> Self {
+        self.children.push(ChildFacts { surplus: true, ..child });
+        self
+    }
+
+    fn child(&self, ordinal: usize) -> &ChildFacts {
+        &self.children[ordinal]
+    }
+}
+
+impl ChildFacts {
+    /// It was just granted a revision; its executor has not seen it.
+    fn granted(self, revision: &str) -> Self {
+        let grant_id = format!("{}+", self.spent_id);
+        let (held, granted) = (revision.to_owned(), hash(revision));
+        Self { held, granted, grant_id, behind: true, ..self }
+    }
+
+    /// Its executor has seen its grant.
+    fn seen(self) -> Self {
+        Self { behind: false, ..self }
+    }
+
+    /// Its executor rolls it.
+    fn rolling(self) -> Self {
+        Self { rolling: true, behind: false, ..self }
+    }
+
+    /// Its pod was observed at a revision.
+    fn running(self, revision: &str) -> Self {
+        Self { running: hash(revision), running_image: image(revision), ..self }
+    }
+
+    /// It converged to what it was granted.
+    fn converged(self) -> Self {
+        let revision = self.held.clone();
+        let spent_id = self.grant_id.clone();
+        let at = Self { spent_id, behind: false, rolling: false, ..self }.running(&revision);
+        Self { ready: true, available: true, ever_ready: true, ready_since: Some(now()), ..at }
+    }
+
+    fn down(self) -> Self {
+        Self { ready: false, available: false, ready_since: None, ..self }
+            .with_problem("NotReady", "it is not ready")
+    }
+
+    fn without_pod(self) -> Self {
+        Self { running: String::new(), running_image: String::new(), ..self.down() }
+            .with_problem("Missing", "it has no pod")
+    }
+
+    fn failed(self) -> Self {
+        Self { failed: true, ..self.down() }.with_problem("ImagePullBackOff", "no such image")
+    }
+
+    fn never_ready(self) -> Self {
+        Self { ever_ready: false, spent_id: String::new(), ..self.down() }
+    }
+
+    fn unreachable(self) -> Self {
+        Self { unreachable: true, ..self }
+    }
+
+    fn terminating(self) -> Self {
+        Self { terminating: true, ..self }
+    }
+
+    fn with_problem(self, reason: &str, message: &str) -> Self {
+        let problem = Problem { reason: reason.to_owned(), message: message.to_owned(), since: now() };
+        Self { problem: Some(problem), ..self }
+    }
+}
+
+fn start(scope: Scope, target: &str, cause: Cause) -> Start {
+    Start { scope, target: target.to_owned(), cause }
+}
+
+/// A plan to a revision, as it is when it was just made.
+fn plan_to(revision: &str) -> Plan {
+    let recipe = "{name: InPlace, tasks: [{type: update-node-specs}, {type: mark-ready}]}";
+    let seed = PlanSeed { uid: "uid", target_hash: revision, now: now(), attempt: 0, disambiguator: "" };
+    Recipe::parse(recipe).unwrap().plan(seed)
+}
+
+/// The status of a fleet that last completed what the facts say it did, and has no rollout.
+fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
+    NodeDeploymentStatus {
+        last_completed_rollout_hash: facts.last_completed.clone(),
+        rejected: facts.rejected.clone(),
+        scaled_to_zero: facts.scaled_to_zero,
+        restarted_at: facts.restarted_at.clone(),
+        ..NodeDeploymentStatus::default()
+    }
+}
+
+/// The status of a fleet in the middle of a rollout.
+fn rolling_out(facts: &FleetFacts, start: &Start) -> NodeDeploymentStatus {
+    let mut status = at_rest(facts);
+    begin(&mut status, facts, start, &plan_to(&start.target), "db-revision", now());
+    status
+}
+
+/// What the status becomes when the fleet is looked at after so many seconds.
+fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
+    let plan = status.plan.as_ref().map(|raw| raw.parse().unwrap());
+    let input = RefreshInput {
+        name: "db",
+        generation: 7,
+        update_revision: "db-wanted",
+        build_id: "v-build",
+        plan: plan.as_ref(),
+        remark: "",
+        now: later(seconds),
+    };
+    refresh(&mut status, facts, &input);
+    status
+}

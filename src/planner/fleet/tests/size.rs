@@ -1,0 +1,50 @@
+//! An object's status stays small, whatever kubelets, API servers and users say.
+
+use super::*;
+
+const KIB: usize = 1024;
+/// Longer than anything that may be passed on.
+fn endless() -> String {
+    "é".repeat(50 * KIB)
+}
+
+fn bytes(status: &NodeDeploymentStatus) -> usize {
+    serde_json::to_string(status).unwrap().len()
+}
+
+#[test]
+fn the_status_of_ten_thousand_nodes_with_endless_problems_stays_under_256_kib() {
+    let mut facts = fleet(10_000).wanting("v2").at_most(10_000);
+    // No more than these are named; the rest would only make the test slow.
+    for child in &mut facts.children[..100] {
+        let failed = child.clone().granted("v2").seen().failed();
+        *child = failed.with_problem("CrashLoopBackOff", &endless());
+    }
+    let mut status = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
+    for _ in 0..30 {
+        let mut plan = plan_to("v2");
+        plan.failure = crate::engine::sentence::cut(&endless(), crate::engine::sentence::MAX_FAILURE_BYTES);
+        super::super::status::end(
+            &mut status,
+            &plan,
+            super::super::status::Ending::Failed,
+            &plan.failure,
+            now(),
+        );
+    }
+    let status = look(status, &facts, 5_000);
+    assert_eq!(status.rollout.as_ref().unwrap().unconverged.len(), 20);
+    assert!(bytes(&status) < 256 * KIB, "{} bytes", bytes(&status));
+}
+
+#[test]
+fn endless_sentences_about_the_spec_and_about_names_stay_under_256_kib() {
+    let mut facts = fleet(10_000).wanting("v2");
+    facts.invalid = Some(endless());
+    facts.conflicts = (0..10_000)
+        .map(|ordinal| super::super::Conflict { name: format!("db-{ordinal}"), ordinal, message: endless() })
+        .collect();
+    facts.children.clear();
+    let status = look(rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged)), &facts, 5_000);
+    assert!(bytes(&status) < 256 * KIB, "{} bytes", bytes(&status));
+}

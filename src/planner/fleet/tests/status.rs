@@ -1,0 +1,279 @@
+//! What a fleet's status says of a rollout: counts, unconverged nodes, progress and the clock.
+
+use super::super::status::{Ending, complete, end, is_stalled, reject, scope_of, stall_deadline};
+use super::*;
+use crate::api::{NodeCounts, Rollout};
+
+fn to_v2() -> Start {
+    start(to("v2"), "v2", Cause::TemplateChanged)
+}
+
+fn five() -> FleetFacts {
+    fleet(5).wanting("v2")
+}
+
+fn done(child: ChildFacts) -> ChildFacts {
+    child.granted("v2").converged()
+}
+
+fn rollout(status: &NodeDeploymentStatus) -> &Rollout {
+    status.rollout.as_ref().unwrap()
+}
+
+#[test]
+fn the_phase_is_the_first_that_holds() {
+    let failed = |facts: FleetFacts| facts.but(0, ChildFacts::failed);
+    let all_failed = |facts: FleetFacts| failed(facts).but(1, ChildFacts::failed);
+    let idle = at_rest;
+    let rolling = |facts: &FleetFacts| rolling_out(facts, &to_v2());
+    let two = || fleet(2).wanting("v2");
+    type Case = (&'static str, FleetFacts, fn(&FleetFacts) -> NodeDeploymentStatus, &'static str);
+    let table: Vec<Case> = vec![
+        ("deleted", FleetFacts { terminating: true, ..all_failed(two()).paused() }, rolling, "Terminating"),
+        ("paused", all_failed(two()).paused(), rolling, "Paused"),
+        ("all failed", all_failed(two()), rolling, "Failed"),
+        ("a rollout, some failed", failed(two()), rolling, "Upgrading"),
+        ("some failed", failed(fleet(2)), idle, "Degraded"),
+        ("never completed", new_fleet(2), idle, "Initializing"),
+        ("never completed, one failed", failed(fleet(2).never_completed()), idle, "Degraded"),
+        ("all ready", fleet(2), idle, "Ready"),
+        ("one down", fleet(2).but(0, ChildFacts::down), idle, "Pending"),
+        ("one missing", fleet(2).without(0), idle, "Pending"),
+        ("one leaving", fleet(2).but(0, ChildFacts::terminating), idle, "Pending"),
+    ];
+    for (what, facts, status, expected) in table {
+        assert_eq!(look(status(&facts), &facts, 0).phase, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_status_counts_what_exists_serves_and_was_observed_at_what_is_wanted() {
+    let facts = five()
+        .but(0, done)
+        .but(1, |c| ChildFacts { available: false, ..c })
+        .but(2, ChildFacts::down)
+        .without(4);
+    let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    let counts = (status.replicas, status.ready_replicas, status.updated_replicas, status.available_replicas);
+    assert_eq!(counts, (4, 3, 1, 2));
+    let nodes = NodeCounts { total: 5, updated: 1, ready: 3, disrupted: 3, failed: 0 };
+    assert_eq!(rollout(&status).nodes, nodes);
+    assert_eq!(rollout(&status).summary, "Updating 1/5");
+    assert_eq!(status.requested_rollout_hash, "v2");
+    assert_eq!(status.selector, "windlass.dev/deployment=db,windlass.dev/set=first");
+    assert_eq!((status.observed_generation, status.active_set.as_str()), (7, "first"));
+}
+
+#[test]
+fn unconverged_nodes_are_named_the_worst_first_with_the_kubelets_reason() {
+    let mut facts = fleet(8)
+        .wanting("v2")
+        .but(0, done)
+        .but(1, |c| c.granted("v2").seen().failed())
+        .but(2, |c| c.granted("v2").seen().without_pod())
+        .but(3, ChildFacts::terminating)
+        .but(4, |c| c.granted("v2").rolling())
+        .but(6, |c| done(c).down().with_problem("SidecarUnreachable", "no answer").unreachable())
+        .without(7);
+    facts.conflicts.push(super::super::Conflict {
+        name: "db-9".to_owned(),
+        ordinal: 9,
+        message: "taken".to_owned(),
+    });
+    let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    let named: Vec<(&str, &str)> =
+        rollout(&status).unconverged.iter().map(|u| (u.name.as_str(), u.reason.as_str())).collect();
+    let expected = [
+        ("db-7", "Missing"),
+        ("db-9", "InvalidSpec"),
+        ("db-1", "ImagePullBackOff"),
+        ("db-3", "Terminating"),
+        ("db-2", "Missing"),
+        ("db-6", "SidecarUnreachable"),
+        ("db-4", "NotReady"),
+        ("db-5", "WaitingForWave"),
+    ];
+    assert_eq!(named, expected);
+}
+
+#[test]
+fn at_most_twenty_unconverged_nodes_are_named_and_all_are_counted() {
+    let mut facts = fleet(100).wanting("v2");
+    for child in &mut facts.children[..60] {
+        *child = child.clone().failed();
+    }
+    facts.children.truncate(80);
+    let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    let rollout = rollout(&status);
+    assert_eq!(rollout.unconverged.len(), 20);
+    assert_eq!(rollout.nodes, NodeCounts { total: 100, updated: 0, ready: 20, disrupted: 80, failed: 60 });
+}
+
+#[test]
+fn an_unconverged_node_keeps_its_time_while_its_reason_stays() {
+    let facts = five().but(0, ChildFacts::terminating).without(4);
+    let first = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    let second = look(first.clone(), &facts, 60);
+    assert_eq!(rollout(&first).unconverged, rollout(&second).unconverged);
+    let other = facts.but(0, |c| ChildFacts { terminating: false, ..c }.down());
+    let third = look(second, &other, 90);
+    let since = |name: &str| rollout(&third).unconverged.iter().find(|u| u.name == name).unwrap().since;
+    assert_eq!((since("db-0"), since("db-4")), (later(90), now()));
+}
+
+#[test]
+fn one_more_node_updated_or_ready_is_progress_and_a_flapping_one_is_not() {
+    let began = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    let progress = |status: &NodeDeploymentStatus| rollout(status).last_progress_at;
+    let updated = five().but(4, |c| done(c).down());
+    let ready = five().but(4, done);
+    let began = look(began, &five(), 10);
+    assert_eq!(progress(&began), now(), "nothing moved");
+    let status = look(began, &updated, 20);
+    assert_eq!(progress(&status), later(20), "one is updated");
+    let status = look(status, &ready, 30);
+    assert_eq!(progress(&status), later(30), "it is ready");
+    let status = look(look(status, &updated, 40), &ready, 50);
+    assert_eq!(progress(&status), later(30), "it went and came back");
+    let status = look(status, &ready.but(3, done), 60);
+    assert_eq!(progress(&status), later(60), "another one");
+}
+
+#[test]
+fn a_rollout_stalls_when_its_clock_runs_out_and_the_clock_stands_while_paused_or_held() {
+    let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    assert!(!is_stalled(&status, &five(), later(599)));
+    assert!(is_stalled(&status, &five(), later(600)));
+    assert_eq!(stall_deadline(&status, &five().paused()), None);
+    let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, done);
+    assert_eq!(stall_deadline(&status, &held), None);
+    assert!(
+        stall_deadline(&status, &held.but(1, ChildFacts::down)).is_some(),
+        "the node above it is not done"
+    );
+    assert!(stall_deadline(&at_rest(&fleet(2)), &fleet(2)).is_none(), "no rollout");
+}
+
+#[test]
+fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
+    let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    let status = look(status, &five().paused(), 100);
+    let status = look(status, &five(), 5_000);
+    assert_eq!(stall_deadline(&status, &five()), Some(later(5_600)));
+    let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, done);
+    let released = FleetFacts { partition: 0, ..held.clone() };
+    let status = look(rolling_out(&held, &to_v2()), &held, 0);
+    let status = look(status, &released, 9_000);
+    assert_eq!(stall_deadline(&status, &released), Some(later(9_600)));
+}
+
+#[test]
+fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_it_has_not() {
+    let mut status = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    super::super::status::begin(&mut status, &five(), &to_v2(), &plan_to("v2"), "db-revision", later(100));
+    assert_eq!((rollout(&status).started_at, rollout(&status).last_progress_at), (now(), now()));
+    let other = start(to("v3"), "v3", Cause::Superseded);
+    super::super::status::begin(&mut status, &five().wanting("v3"), &other, &plan_to("v3"), "x", later(200));
+    assert_eq!((rollout(&status).started_at, rollout(&status).last_progress_at), (later(200), later(200)));
+    let own = start(Scope::Own, "v3", Cause::OperatorDrift);
+    super::super::status::begin(&mut status, &five().wanting("v3"), &own, &plan_to("v3"), "x", later(300));
+    assert_eq!(rollout(&status).started_at, later(300));
+    assert_eq!(scope_of(&status), Scope::Own);
+}
+
+#[test]
+fn history_holds_the_last_ten_plans_oldest_first() {
+    let mut status = at_rest(&five());
+    for n in 0..13 {
+        let plan = Plan { id: format!("plan-{n}"), ..plan_to("v2") };
+        end(&mut status, &plan, Ending::Superseded, "NewTarget", later(n));
+    }
+    let ids: Vec<&str> = status.history.iter().map(|h| h.plan_id.as_str()).collect();
+    assert_eq!((ids.len(), ids[0], ids[9]), (10, "plan-3", "plan-12"));
+    let last = &status.history[9];
+    assert_eq!(
+        (last.outcome.as_str(), last.from_hash.as_str(), last.target_hash.as_str()),
+        ("Superseded", "v1", "v2")
+    );
+}
+
+#[test]
+fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_completes_nothing_new() {
+    let mut status = rolling_out(&five(), &to_v2());
+    complete(&mut status, &to("v2"));
+    let completed = (status.last_completed_rollout_hash.as_str(), status.current_revision.as_str());
+    assert_eq!((completed, status.rollout), (("v2", "db-revision"), None));
+    let mut status = rolling_out(&fleet(5), &start(Scope::Own, "v1", Cause::OperatorDrift));
+    status.current_revision = "db-current".to_owned();
+    complete(&mut status, &Scope::Own);
+    assert_eq!(
+        (status.last_completed_rollout_hash.as_str(), status.current_revision.as_str()),
+        ("v1", "db-current")
+    );
+}
+
+#[test]
+fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is_started_again() {
+    let mut status = at_rest(&five());
+    reject(&mut status, &five(), "plan-1", Ending::Aborted);
+    let rejected = status.rejected.clone().unwrap();
+    assert_eq!(
+        (rejected.hash.as_str(), rejected.plan_id.as_str(), rejected.outcome.as_str()),
+        ("v2", "plan-1", "Aborted")
+    );
+    assert!(look(status.clone(), &five().rejecting("Aborted"), 0).rejected.is_some());
+    assert!(look(status.clone(), &five().wanting("v3"), 0).rejected.is_none());
+    let mut again = status.clone();
+    super::super::status::begin(&mut again, &five(), &to_v2(), &plan_to("v2"), "x", now());
+    assert!(again.rejected.is_none());
+    let mut repair = status;
+    super::super::status::begin(
+        &mut repair,
+        &five(),
+        &start(Scope::Own, "v1", Cause::OperatorDrift),
+        &plan_to("v1"),
+        "x",
+        now(),
+    );
+    assert!(repair.rejected.is_some(), "a repair of drift is no new try");
+}
+
+#[test]
+fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
+    let first = |facts: &FleetFacts| look(at_rest(facts), facts, 0).last_completed_rollout_hash;
+    let all = fleet(2).never_completed();
+    let table = [
+        ("all available", all.clone(), "v1"),
+        ("one missing", all.clone().without(0), ""),
+        ("one down", all.clone().but(0, ChildFacts::down), ""),
+        ("one in flight", all.clone().but(0, |c| c.granted("v1")), ""),
+        ("none wanted", FleetFacts { replicas: 0, children: vec![], ..all.clone() }, ""),
+        ("refused", FleetFacts { invalid: Some("no".to_owned()), ..all.clone() }, ""),
+        ("rejected", all.clone().rejecting("Aborted"), ""),
+        ("at another revision than is wanted", all.wanting("v2"), ""),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(first(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_fleet_scaled_to_nothing_completes_what_is_wanted_when_it_was_filled_again() {
+    let empty = FleetFacts { children: vec![], ..fleet(0).wanting("v2") };
+    let status = look(at_rest(&empty), &empty, 0);
+    assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v1", true));
+    let filled = FleetFacts { scaled_to_zero: true, ..fleet(1).wanting("v2").but(0, done) };
+    let status = look(status, &filled, 60);
+    assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v2", false));
+    let shrinking = FleetFacts { replicas: 0, ..fleet(1) };
+    assert!(!look(at_rest(&shrinking), &shrinking, 0).scaled_to_zero, "a node still exists");
+}
+
+#[test]
+fn a_look_at_an_unchanged_fleet_changes_nothing() {
+    let facts = five().but(0, |c| c.granted("v2").seen().failed()).but(1, done).without(4);
+    let once = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    assert_eq!(look(once.clone(), &facts, 60), once);
+    let rest = look(at_rest(&fleet(3)), &fleet(3), 0);
+    assert_eq!(look(rest.clone(), &fleet(3), 60), rest);
+}

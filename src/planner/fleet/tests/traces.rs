@@ -1,0 +1,100 @@
+//! The ten counterexamples of `shared/model/README.md`, which the first draft of the rules allowed. Each is
+//! replayed up to the step that broke it; maxUnavailable is 1.
+
+use super::super::create::creation_revision;
+use super::super::wave::{Clause, may_grant, next_grants};
+use super::*;
+
+fn granted_names(facts: &FleetFacts, scope: &Scope) -> Vec<String> {
+    next_grants(facts, scope).into_iter().map(|g| g.name).collect()
+}
+
+#[test]
+fn trace_1_a_status_behind_the_grant_completes_nothing() {
+    // 0 was granted v2, and v1 again; its status still says v1 and available.
+    let facts = fleet(2).but(0, |c| c.granted("v2").granted("v1").running("v1"));
+    assert!(!facts.is_converged(&to("v1")));
+    assert!(
+        facts.is_converged(&to("v1")) != facts.clone().but(0, ChildFacts::converged).is_converged(&to("v1"))
+    );
+}
+
+#[test]
+fn trace_2_a_node_whose_pod_was_not_observed_at_the_target_is_not_updated_and_holds_the_wave() {
+    // The template is v2; the pod's label still equals the old update revision: observed is v1.
+    let facts = fleet(2).wanting("v2").but(0, |c| c.granted("v2").rolling());
+    assert!(!facts.is_updated(facts.child(0), &to("v2")));
+    assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
+}
+
+#[test]
+fn trace_3_a_node_that_lost_its_pod_under_a_spent_grant_is_not_free_while_another_is_in_flight() {
+    let facts = fleet(2)
+        .wanting("v1")
+        .but(0, |c| c.granted("v3").converged().without_pod())
+        .but(1, |c| c.granted("v3").rolling().without_pod());
+    assert_eq!(may_grant(&facts, 0, &hash("v1")), None);
+    assert_eq!(granted_names(&facts, &to("v1")), ["db-1"]);
+}
+
+#[test]
+fn trace_4_a_broken_node_gets_the_fix_although_another_that_died_fills_the_wave() {
+    let facts =
+        fleet(2).but(0, |c| c.granted("v2").seen().without_pod().failed()).but(1, ChildFacts::without_pod);
+    assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
+    let spent = facts.but(0, |c| ChildFacts { spent_id: c.grant_id.clone(), ..c });
+    assert_eq!(may_grant(&spent, 0, &hash("v1")), Some(Clause::Failed));
+}
+
+#[test]
+fn trace_5_a_node_that_still_serves_the_wanted_revision_is_granted_it_again_whatever_fills_the_wave() {
+    let facts = fleet(2).but(0, |c| c.granted("v2").rolling()).but(1, ChildFacts::without_pod);
+    assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
+    assert_eq!(may_grant(&facts, 0, &hash("v1")), Some(Clause::RunsTarget));
+}
+
+#[test]
+fn trace_6_a_node_in_flight_that_is_being_scaled_away_still_takes_its_room() {
+    let facts = fleet(1).wanting("v2").with_surplus(node(1).granted("v2").rolling());
+    assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
+    let gone = fleet(1).wanting("v2");
+    assert_eq!(granted_names(&gone, &to("v2")), ["db-0"]);
+}
+
+#[test]
+fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_the_wave() {
+    let edited = |c: ChildFacts| ChildFacts { running: "edited".to_owned(), ..c };
+    let facts = fleet(2).wanting("v2").but(0, edited).but(1, |c| c.granted("v2").rolling());
+    assert!(facts.child(0).is_drifted());
+    assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
+    // Under the grant that it holds it is not done either.
+    let steady = fleet(2).but(0, edited);
+    assert!(!steady.is_granted(steady.child(0), &to("v1")));
+    assert_eq!(granted_names(&steady, &to("v1")), ["db-0"]);
+}
+
+#[test]
+fn trace_8_a_node_whose_plan_is_not_over_is_in_flight_though_nothing_seems_to_differ() {
+    let facts = fleet(2).but(0, |c| c.granted("v2").granted("v1").rolling());
+    assert!(facts.child(0).is_in_flight());
+    assert!(!facts.is_converged(&to("v1")));
+}
+
+#[test]
+fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted_the_new_template() {
+    let mut facts = fleet(2);
+    let other = Rendering { hash: "another template of v1".to_owned(), image: image("v1") };
+    facts.renderings.insert(("v1".to_owned(), String::new()), other);
+    assert!(!facts.child(0).is_in_flight());
+    assert_eq!(granted_names(&facts, &Scope::Own), ["db-1"]);
+    // One whose StatefulSet is lost cannot be made again under the old grant: it is Failed, and free.
+    let lost = facts.but(0, ChildFacts::failed).but(1, |c| c.granted("v1").rolling());
+    assert_eq!(granted_names(&lost, &Scope::Own).first().map(String::as_str), Some("db-1"));
+    assert!(granted_names(&lost, &Scope::Own).contains(&"db-0".to_owned()));
+}
+
+#[test]
+fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() {
+    let facts = fleet(2).wanting("v2").but(0, |c| c.granted("v2").seen().failed()).without(1);
+    assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), "v1");
+}

@@ -1,0 +1,199 @@
+//! The clauses of BEHAVIOUR §4 under which a grant is given, each where it grants and where it holds.
+
+use super::super::wave::{Clause, may_grant, next_grants};
+use super::*;
+
+/// Node 0 in the state that is asked about; the others, if any, are in the way.
+fn may(facts: &FleetFacts) -> Option<Clause> {
+    may_grant(facts, 0, &hash("v2"))
+}
+
+/// In flight to v2 with the grant unspent.
+fn flying(child: ChildFacts) -> ChildFacts {
+    child.granted("v2").rolling()
+}
+
+/// In flight under a spent grant: its pod is lost and comes back.
+fn refilling(child: ChildFacts) -> ChildFacts {
+    child.without_pod()
+}
+
+fn two() -> FleetFacts {
+    fleet(2).wanting("v2")
+}
+
+#[test]
+fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
+    type Case = (&'static str, FleetFacts, Option<Clause>);
+    let busy = || two().but(1, flying);
+    let down = || two().but(1, ChildFacts::down);
+    let table: Vec<Case> = vec![
+        ("(a) runs the target already", busy().but(0, |c| c.running("v2")), Some(Clause::RunsTarget)),
+        ("(a) even not ready", busy().but(0, |c| c.running("v2").down()), Some(Clause::RunsTarget)),
+        ("(b) in flight, unspent", busy().but(0, |c| c.granted("v3").seen()), Some(Clause::InFlightUnspent)),
+        (
+            "(b) and it failed",
+            busy().but(0, |c| c.granted("v3").seen().failed()),
+            Some(Clause::InFlightUnspent),
+        ),
+        ("(c) failed under a spent grant", busy().but(0, ChildFacts::failed), Some(Clause::Failed)),
+        ("(d) down, room", two().but(0, ChildFacts::down), Some(Clause::Down)),
+        ("(d) down, another in flight", busy().but(0, ChildFacts::down), None),
+        ("(d) down, another down but not in flight", down().but(0, ChildFacts::down), Some(Clause::Down)),
+        ("(d) in flight on a spent grant, room", two().but(0, refilling), Some(Clause::Down)),
+        ("(d) in flight on a spent grant, another in flight", busy().but(0, refilling), None),
+        ("(d) missing ones are not in flight", two().but(0, ChildFacts::down).without(1), Some(Clause::Down)),
+        ("(e) serving, room", two(), Some(Clause::Serving)),
+        ("(e) serving, another in flight", busy(), None),
+        ("(e) serving, another down", down(), None),
+        ("(e) serving, another missing", two().without(1), None),
+        ("(e) serving, another leaving", two().but(1, ChildFacts::terminating), None),
+        ("(e) serving, another unreachable", two().but(1, ChildFacts::unreachable), None),
+        ("(e) serving, another drifted", two().but(1, |c| c.running("v3")), Some(Clause::Serving)),
+        ("(e) drifted, room", two().but(0, |c| c.running("v3")), Some(Clause::Serving)),
+        ("(e) drifted, another down", down().but(0, |c| c.running("v3")), None),
+        (
+            "(f) never ready, nothing completed",
+            busy().never_completed().but(0, |c| c.never_ready().granted("v1")),
+            Some(Clause::NeverReady),
+        ),
+        ("(f) once ready, nothing completed", down().never_completed(), None),
+        (
+            "(f) never ready, something completed",
+            busy().but(0, |c| ChildFacts { spent_id: c.grant_id.clone(), ..c.never_ready() }.down()),
+            None,
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(may(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take() {
+    let unreachable = |c: ChildFacts| c.down().unreachable();
+    let table = [
+        ("alone", two().but(0, unreachable), Some(Clause::Serving)),
+        ("another down", two().but(0, unreachable).but(1, ChildFacts::down), None),
+        (
+            "reachable and down, another down",
+            two().but(0, ChildFacts::down).but(1, ChildFacts::down),
+            Some(Clause::Down),
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(may(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_node_being_scaled_away_takes_room_in_the_wave() {
+    let one = fleet(1).wanting("v2");
+    assert_eq!(may(&one.clone().with_surplus(flying(node(1)))), None);
+    assert_eq!(may(&one.with_surplus(node(1))), Some(Clause::Serving));
+}
+
+#[test]
+fn no_more_nodes_are_granted_at_once_than_the_wave_allows() {
+    let table = [
+        ("one of five", fleet(5), vec!["db-4"]),
+        ("two of five", fleet(5).at_most(2), vec!["db-4", "db-3"]),
+        ("two, one is down already", fleet(5).at_most(2).but(0, ChildFacts::down), vec!["db-0", "db-4"]),
+        ("two, one is missing", fleet(5).at_most(2).without(4), vec!["db-3"]),
+        ("two, one in flight to the target", fleet(5).at_most(2).but(2, |c| flying(c)), vec!["db-4"]),
+        ("two, two in flight to the target", fleet(5).at_most(2).but(2, flying).but(3, flying), vec![]),
+        ("one, in flight to another target", fleet(5).but(2, |c| c.granted("v3").seen()), vec!["db-2"]),
+        ("more than there are", fleet(2).at_most(5), vec!["db-1", "db-0"]),
+    ];
+    for (what, facts, expected) in table {
+        let grants = next_grants(&facts.wanting("v2"), &to("v2"));
+        let names: Vec<&str> = grants.iter().map(|g| g.name.as_str()).collect();
+        assert_eq!(names, expected, "{what}");
+        assert!(grants.iter().all(|g| g.revision == "v2" && g.hash == hash("v2")), "{what}");
+    }
+}
+
+#[test]
+fn a_percentage_of_the_wave_is_rounded_down_and_at_least_one() {
+    for (max, replicas, expected) in [
+        (serde_json::json!(null), 10, 1),
+        (serde_json::json!(2), 10, 2),
+        (serde_json::json!("50%"), 5, 2),
+        (serde_json::json!("50%"), 1, 1),
+        (serde_json::json!("1%"), 99, 1),
+        (serde_json::json!("25%"), 10_000, 2_500),
+        (serde_json::json!("100%"), 7, 7),
+    ] {
+        let spec: crate::api::NodeDeploymentSpec = serde_json::from_value(serde_json::json!({
+            "replicas": replicas,
+            "template": {"spec": {"podTemplate": {}}},
+            "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": max}},
+        }))
+        .unwrap();
+        assert_eq!(spec.max_unavailable(), expected, "{max} of {replicas}");
+    }
+}
+
+#[test]
+fn nodes_that_run_the_target_come_first_then_those_that_are_down_then_those_that_serve() {
+    let facts = fleet(5)
+        .at_most(3)
+        .wanting("v2")
+        .but(0, |c| c.running("v2"))
+        .but(1, ChildFacts::down)
+        .but(2, ChildFacts::failed);
+    let order: Vec<(String, Clause)> =
+        next_grants(&facts, &to("v2")).into_iter().map(|g| (g.name, g.clause)).collect();
+    let expected = [("db-0", Clause::RunsTarget), ("db-2", Clause::Failed), ("db-1", Clause::Down)];
+    assert_eq!(order, expected.map(|(name, clause)| (name.to_owned(), clause)));
+}
+
+#[test]
+fn a_stuck_node_does_not_keep_the_others_from_moving_where_the_wave_has_room() {
+    let stuck = |c: ChildFacts| c.granted("v2").seen().failed();
+    let grants = |max| next_grants(&fleet(3).at_most(max).wanting("v2").but(0, stuck), &to("v2"));
+    assert_eq!(grants(1), vec![]);
+    assert_eq!(grants(2).len(), 1);
+}
+
+#[test]
+fn nodes_that_leave_or_hold_the_target_already_or_stand_below_the_partition_are_not_granted() {
+    let facts = fleet(4)
+        .at_most(4)
+        .wanting("v2")
+        .held_below_ordinal(1)
+        .but(1, ChildFacts::terminating)
+        .but(2, |c| c.granted("v2").converged())
+        .with_surplus(node(4));
+    let names: Vec<String> = next_grants(&facts, &to("v2")).into_iter().map(|g| g.name).collect();
+    assert_eq!(names, ["db-3"]);
+}
+
+#[test]
+fn a_node_below_the_partition_that_moved_ahead_is_granted_the_current_revision() {
+    let facts = fleet(2).wanting("v2").held_below_ordinal(1).but(0, |c| c.granted("v2").converged());
+    let grants = next_grants(&facts, &to("v2"));
+    assert_eq!((grants.len(), grants[0].name.as_str(), grants[0].revision.as_str()), (1, "db-1", "v2"));
+    let facts = facts.but(1, |c| c.granted("v2").converged());
+    let grants = next_grants(&facts, &to("v2"));
+    assert_eq!((grants[0].name.as_str(), grants[0].revision.as_str()), ("db-0", "v1"));
+}
+
+#[test]
+fn drifted_nodes_are_rolled_at_the_revision_that_each_holds() {
+    let facts = fleet(2)
+        .at_most(2)
+        .wanting("v2")
+        .but(0, |c| c.running("v3"))
+        .but(1, |c| c.granted("v2").converged().running("v3"));
+    let grants: Vec<(String, String)> =
+        next_grants(&facts, &Scope::Own).into_iter().map(|g| (g.name, g.revision)).collect();
+    assert_eq!(grants, [("db-1", "v2"), ("db-0", "v1")].map(|(n, r)| (n.to_owned(), r.to_owned())));
+}
+
+#[test]
+fn nothing_is_granted_that_this_version_cannot_render() {
+    let mut facts = fleet(1).wanting("v2");
+    facts.renderings.retain(|(revision, _), _| revision != "v2");
+    assert_eq!(next_grants(&facts, &to("v2")), vec![]);
+}

@@ -1,0 +1,193 @@
+//! Whether a node starts, keeps or replaces its plan.
+
+use super::super::NodeDecision::{self, Keep, Start, Supersede};
+use super::super::decide::{decide, recipes};
+use super::*;
+
+fn starts(recipe: &'static str) -> NodeDecision {
+    Start { recipe, attempt: 0 }
+}
+
+fn new_target(recipe: &'static str) -> NodeDecision {
+    Supersede { reason: "NewTarget", next: Some(recipe) }
+}
+
+#[test]
+fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
+    let same_image = |facts: NodeFacts| {
+        facts
+            .with_set(LiveSet { main_image: image("v2"), ..set("v1") })
+            .with_pod(PodFacts { main_image: image("v2"), ..pod("v1") })
+    };
+    let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
+    let table: Vec<(&str, NodeFacts, NodeDecision)> = vec![
+        ("nothing differs", node(), Keep),
+        ("no StatefulSet", node().without_set(), starts(recipes::NODE_UPDATE)),
+        ("another image", node().granted("v2"), starts(recipes::NODE_UPDATE)),
+        (
+            "another template under the same image",
+            same_image(node().granted("v2")),
+            starts(recipes::RESTART_NODE),
+        ),
+        (
+            "the template's image is the same, the pod's is not",
+            node().granted("v2").with_set(LiveSet { main_image: image("v2"), ..set("v1") }),
+            starts(recipes::NODE_UPDATE),
+        ),
+        (
+            "another image than can be rendered",
+            NodeFacts { wanted: Err("no".to_owned()), ..node().granted("v2") },
+            starts(recipes::RESTART_NODE),
+        ),
+        ("its sidecar forgot that it was ready", marking(), starts(recipes::MARK_READY)),
+        ("a plan and a forgetful sidecar", marking().granted("v2"), starts(recipes::NODE_UPDATE)),
+        (
+            "a forgetful sidecar under a grant that allows nothing",
+            marking().granted_once_before("v2").rendering("v3"),
+            starts(recipes::NODE_UPDATE),
+        ),
+        ("it is deleted", NodeFacts { terminating: true, ..node().granted("v2") }, Keep),
+        ("it is suspended", NodeFacts { suspended: true, ..node().granted("v2") }, Keep),
+        ("a spent grant and a Ready pod elsewhere", node().granted_once_before("v2"), Keep),
+        ("the StatefulSet of an earlier node leaves", NodeFacts { set: SetFact::Leaving, ..node() }, Keep),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(decide(&facts, None, now()), expected, "{what}");
+    }
+}
+
+#[test]
+fn an_active_plan_goes_on_until_its_target_changes_or_its_grant_is_used_up() {
+    let roll = |target| plan(recipes::NODE_UPDATE, target);
+    let mark = plan(recipes::MARK_READY, "v1");
+    let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
+    let table: Vec<(&str, NodeFacts, Plan, NodeDecision)> = vec![
+        ("the same target", node().granted("v2"), roll("v2"), Keep),
+        (
+            "the same target, all done",
+            node().granted("v2").with_template("v2").with_pod(pod("v2")),
+            roll("v2"),
+            Keep,
+        ),
+        ("a new target", node().granted("v3"), roll("v2"), new_target(recipes::NODE_UPDATE)),
+        (
+            "a new target while a broken pod waits",
+            node().with_template("v2").with_pod(pod("v2").that_cannot_run()).granted("v3"),
+            roll("v2"),
+            new_target(recipes::NODE_UPDATE),
+        ),
+        (
+            "back to what runs, the template already moved",
+            node().granted("v2").with_template("v2").granted("v1"),
+            roll("v2"),
+            new_target(recipes::NODE_UPDATE),
+        ),
+        (
+            "back to what runs, nothing seems to differ, unseen",
+            node().with_unseen_template("v1").granted("v1"),
+            roll("v2"),
+            new_target(recipes::RESTART_NODE),
+        ),
+        (
+            "back to what runs, and it is converged",
+            node().granted("v1"),
+            roll("v2"),
+            Supersede { reason: "NewTarget", next: None },
+        ),
+        (
+            "a new target that this version cannot render",
+            node().granted("v3").rendering("v4"),
+            roll("v2"),
+            new_target(recipes::NODE_UPDATE),
+        ),
+        (
+            "the same target, which this version cannot render",
+            node().granted("v2").rendering("v4"),
+            roll("v2"),
+            Keep,
+        ),
+        (
+            "a spent grant and a Ready pod elsewhere",
+            node().granted_once_before("v2"),
+            roll("v2"),
+            Supersede { reason: "GrantSpent", next: None },
+        ),
+        (
+            "a spent grant, and the pod not ready",
+            node().granted_once_before("v2").with_pod(pod("v1").not_ready()),
+            roll("v2"),
+            Keep,
+        ),
+        (
+            "suspended",
+            NodeFacts { suspended: true, ..node().granted("v2") },
+            roll("v2"),
+            Supersede { reason: "Suspended", next: None },
+        ),
+        ("deleted", NodeFacts { terminating: true, ..node().granted("v3") }, roll("v2"), Keep),
+        ("only marking, nothing differs", marking(), mark.clone(), Keep),
+        (
+            "only marking, a new target",
+            marking().granted("v2"),
+            mark.clone(),
+            new_target(recipes::NODE_UPDATE),
+        ),
+        ("only marking, a target that the spent grant forbids", node().granted_once_before("v2"), mark, Keep),
+    ];
+    for (what, facts, plan, expected) in table {
+        assert_eq!(decide(&facts, Some(&plan), now()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_failed_plan_is_tried_again_when_its_backoff_is_over_and_at_once_for_a_new_target() {
+    let failed = |target: &str| Plan {
+        retry_at: Some(later(60)),
+        attempt: 2,
+        ..ended(plan(recipes::NODE_UPDATE, target), PlanState::Failed)
+    };
+    let wants_v2 = node().granted("v2");
+    let table = [
+        ("too early", failed("v2"), 59, Keep),
+        ("in time", failed("v2"), 60, Start { recipe: recipes::NODE_UPDATE, attempt: 3 }),
+        ("another target", failed("v1"), 0, starts(recipes::NODE_UPDATE)),
+        (
+            "a failed marking is not a failed roll",
+            Plan { recipe: recipes::MARK_READY.to_owned(), ..failed("v2") },
+            0,
+            starts(recipes::NODE_UPDATE),
+        ),
+        (
+            "a restart that failed backs off the update too",
+            Plan { recipe: recipes::RESTART_NODE.to_owned(), ..failed("v2") },
+            0,
+            Keep,
+        ),
+        (
+            "a complete plan",
+            Plan { state: PlanState::Complete, ..failed("v2") },
+            0,
+            starts(recipes::NODE_UPDATE),
+        ),
+        (
+            "a superseded plan",
+            Plan { state: PlanState::Superseded, ..failed("v2") },
+            0,
+            starts(recipes::NODE_UPDATE),
+        ),
+    ];
+    for (what, plan, seconds, expected) in table {
+        assert_eq!(decide(&wants_v2, Some(&plan), later(seconds)), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_whose_marking_a_person_skipped_is_not_marked_again_and_its_successor_is() {
+    let marking = node().with_pod(pod("v1").kept_out_by_its_sidecar());
+    let over = skipped(plan(recipes::NODE_UPDATE, "v1"));
+    assert_eq!(decide(&marking, Some(&over), now()), Keep);
+    let successor = marking.clone().with_pod(pod("v1").of_another_uid().kept_out_by_its_sidecar());
+    assert_eq!(decide(&successor, Some(&over), now()), starts(recipes::MARK_READY));
+    let not_skipped = ended(plan(recipes::NODE_UPDATE, "v1"), PlanState::Complete);
+    assert_eq!(decide(&marking, Some(&not_skipped), now()), starts(recipes::MARK_READY));
+}

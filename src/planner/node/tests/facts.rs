@@ -1,0 +1,272 @@
+//! What a node runs, whether it wants a plan, what its grant allows, and whether it has converged.
+
+use super::*;
+
+#[test]
+fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
+    let v2 = || node().granted("v2").with_template("v2");
+    let new_pod = || pod("v2").of_another_uid();
+    let none = Running::default();
+    let fresh = Running { pod_uid: "pod-2".to_owned(), ..ran("v2") };
+    type Case = (&'static str, NodeFacts, Running);
+    let table: Vec<Case> = vec![
+        ("the pod serves", node(), ran("v1")),
+        ("the new pod runs", v2().with_pod(new_pod()), fresh),
+        (
+            "the new pod runs and is not ready",
+            v2().with_pod(new_pod().not_ready()),
+            Running { pod_uid: "pod-2".to_owned(), ..ran("v2") },
+        ),
+        ("the new pod does not run yet", v2().with_pod(new_pod().not_running()), none.clone()),
+        (
+            "the new pod is there, its controller behind the template",
+            v2().with_unseen_template("v2").with_pod(new_pod()),
+            none.clone(),
+        ),
+        (
+            "the template is edited, the new pod runs it",
+            node()
+                .with_edited_template()
+                .with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..new_pod() }),
+            none.clone(),
+        ),
+        ("the old pod lives on under a new template", v2(), ran("v1")),
+        (
+            "the old pod lives on, its label still the update revision, template unseen",
+            node().granted("v2").with_unseen_template("v2"),
+            ran("v1"),
+        ),
+        ("the old pod lives on under an edited template", node().with_edited_template(), ran("v1")),
+        ("the old pod's container restarts", node().with_pod(pod("v1").not_running()), ran("v1")),
+        ("the old pod terminates under a new template", v2().with_pod(pod("v1").terminating()), none.clone()),
+        (
+            "the old pod terminates, the template still its own",
+            node().with_pod(pod("v1").terminating()),
+            ran("v1"),
+        ),
+        ("the pod is gone, the template still its own", node().without_pod(), ran("v1")),
+        (
+            "the pod is gone, the template unseen",
+            node().with_unseen_template("v1").without_pod(),
+            none.clone(),
+        ),
+        ("the pod is gone, another template", v2().without_pod(), none.clone()),
+        ("the pod is gone, the template edited", node().with_edited_template().without_pod(), none.clone()),
+        ("the pod is gone, and the StatefulSet", node().without_set().without_pod(), none.clone()),
+        (
+            "another pod of the same template comes",
+            node()
+                .with_pod(new_pod().not_running())
+                .with_template("v1")
+                .with_pod(pod("v1").of_another_uid().not_running()),
+            ran("v1"),
+        ),
+        (
+            "another pod of an older template came",
+            node().with_pod(pod("v0").of_another_uid().not_running()),
+            none.clone(),
+        ),
+        ("nothing was ever observed", node().with_pod(pod("v1").not_running()).that_ran(none.clone()), none),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.running(), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_allows_it() {
+    type Case = (&'static str, NodeFacts, bool);
+    let old_pod_not_ready = || pod("v1").not_ready();
+    let table: Vec<Case> = vec![
+        ("nothing differs", node(), false),
+        ("a new grant", node().granted("v2"), true),
+        ("a new grant that this version cannot render", node().granted("v2").rendering("v3"), true),
+        ("another spec without a grant for it", node().rendering("v2"), false),
+        ("no fleet, another spec", node().without_grant().rendering("v2"), true),
+        ("no fleet, nothing differs", node().without_grant(), false),
+        (
+            "no fleet, a spec that cannot be read",
+            NodeFacts { wanted: Err("no".to_owned()), ..node().without_grant() },
+            false,
+        ),
+        ("no StatefulSet", node().without_set(), true),
+        ("the StatefulSet of an earlier node leaves", NodeFacts { set: SetFact::Leaving, ..node() }, false),
+        (
+            "the template was edited, a new grant",
+            NodeFacts { grant_id: "grant-2".to_owned(), ..node().with_edited_template() },
+            true,
+        ),
+        (
+            "the template was edited under a spent grant, the pod at the grant",
+            node().with_edited_template(),
+            true,
+        ),
+        ("the pod is at another revision, a new grant", node().granted("v2").with_template("v2"), true),
+        ("a spent grant, a Ready pod elsewhere", node().granted_once_before("v2"), false),
+        (
+            "a spent grant, a pod elsewhere that is not ready",
+            node().granted_once_before("v2").with_pod(old_pod_not_ready()),
+            true,
+        ),
+        (
+            "a spent grant, the template at it, a Ready pod elsewhere",
+            node().granted_once_before("v2").with_template("v2"),
+            false,
+        ),
+        ("a spent grant, no pod", node().granted_once_before("v2").without_pod(), true),
+        (
+            "the controller has not seen the template at the grant",
+            node().granted("v2").with_unseen_template("v2"),
+            false,
+        ),
+        ("the pod terminates", node().with_pod(pod("v0").terminating()), false),
+        ("it is deleted", NodeFacts { terminating: true, ..node().granted("v2") }, false),
+        ("it is suspended", NodeFacts { suspended: true, ..node().granted("v2") }, false),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.wants_roll(), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
+    let edited_and_back = || {
+        node()
+            .with_edited_template()
+            .with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..pod("v1").of_another_uid() })
+    };
+    type Case = (&'static str, NodeFacts, bool);
+    let table: Vec<Case> = vec![
+        ("a Ready pod at the grant", node(), false),
+        ("a Ready pod elsewhere", node().granted_once_before("v2"), true),
+        ("the same under a new grant", node().granted("v2"), false),
+        ("the same without a grant", node().without_grant().rendering("v2"), false),
+        (
+            "a pod elsewhere that is not ready",
+            node().granted_once_before("v2").with_pod(pod("v1").not_ready()),
+            false,
+        ),
+        (
+            "a pod elsewhere that terminates",
+            node().granted_once_before("v2").with_pod(pod("v1").terminating()),
+            false,
+        ),
+        ("no pod", node().granted_once_before("v2").without_pod(), false),
+        ("a Ready pod that came back at a hand edit", edited_and_back(), true),
+        ("a Ready pod at the grant under an edited template", node().with_edited_template(), false),
+        (
+            "a Ready pod of which nothing is known",
+            node().with_edited_template().that_ran(Running::default()),
+            true,
+        ),
+        (
+            "an empty grant ID counts as spent",
+            NodeFacts { grant_id: String::new(), spent_grant_id: String::new(), ..node().granted("v2") },
+            true,
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.is_kept_by_spent_grant(), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_node_has_converged_when_template_and_a_ready_pod_are_observed_at_the_grant() {
+    type Case = (&'static str, NodeFacts, bool);
+    let table: Vec<Case> = vec![
+        ("template and pod at the grant", node(), true),
+        ("this version renders another template", node().rendering("v3"), true),
+        ("the pod is not ready", node().with_pod(pod("v1").not_ready()), false),
+        ("the pod terminates", node().with_pod(pod("v1").terminating()), false),
+        ("no pod", node().without_pod(), false),
+        ("the template is not seen yet", node().with_unseen_template("v1"), false),
+        ("the template was edited", node().with_edited_template(), false),
+        ("the pod is at another revision", node().granted("v2").with_template("v2"), false),
+        ("granted something else", node().granted("v2"), false),
+        ("no StatefulSet", node().without_set(), false),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.is_converged(), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_at_the_update_revision_is_one_of_a_controller_that_has_seen_the_template() {
+    let nameless = LiveSet { update_revision: String::new(), ..set("v1") };
+    let table = [
+        ("it is", node(), true),
+        ("template unseen", node().with_unseen_template("v1"), false),
+        ("another revision", node().with_pod(pod("v0")), false),
+        (
+            "no update revision yet, and no label",
+            node().with_set(nameless).with_pod(PodFacts { revision: String::new(), ..pod("v1") }),
+            false,
+        ),
+        ("no StatefulSet", node().without_set(), false),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.is_at_update_revision(facts.pod.as_ref().unwrap()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_node_has_failed_when_its_pod_cannot_run_what_was_granted() {
+    let stuck = |version: &str| pod(version).of_another_uid().that_cannot_run();
+    let table = [
+        ("it serves", node(), None),
+        (
+            "its pod cannot run the grant",
+            node().granted("v2").with_template("v2").with_pod(stuck("v2")),
+            Some("ImagePullBackOff: no such image"),
+        ),
+        (
+            "its pod cannot run what it ran before",
+            node().granted("v2").with_template("v2").with_pod(pod("v1").that_cannot_run()),
+            None,
+        ),
+        ("its pod cannot run an edit", node().with_edited_template().with_pod(stuck("v2")), None),
+        (
+            "its pod cannot run and terminates",
+            node().granted("v2").with_template("v2").with_pod(PodFacts { terminating: true, ..stuck("v2") }),
+            None,
+        ),
+        (
+            "its pod does not run yet",
+            node().granted("v2").with_template("v2").with_pod(pod("v2").not_running()),
+            None,
+        ),
+        ("no StatefulSet", node().without_set().without_pod(), None),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.failure().as_deref(), expected, "{what}");
+    }
+    let unrenderable = node().without_set().without_pod().rendering("v3");
+    assert!(unrenderable.failure().unwrap().contains("needs a new grant"));
+}
+
+#[test]
+fn a_running_pod_that_its_sidecar_keeps_out_of_service_needs_marking() {
+    let table = [
+        ("kept out", node().with_pod(pod("v1").kept_out_by_its_sidecar()), true),
+        (
+            "kept out and not running yet",
+            node().with_pod(pod("v1").kept_out_by_its_sidecar().not_running()),
+            false,
+        ),
+        (
+            "kept out and leaving",
+            node().with_pod(PodFacts { terminating: true, ..pod("v1").kept_out_by_its_sidecar() }),
+            false,
+        ),
+        ("not ready for another reason", node().with_pod(pod("v1").not_ready()), false),
+        (
+            "the node is deleted",
+            NodeFacts { terminating: true, ..node().with_pod(pod("v1").kept_out_by_its_sidecar()) },
+            false,
+        ),
+        ("no pod", node().without_pod(), false),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.needs_mark(), expected, "{what}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Tables of what is known and decided about one node. `node()` serves v1, which is what it was granted; its
+//! grant is spent, and this version of Windlass renders it.
+
+mod decide;
+mod facts;
+mod problem;
+mod size;
+mod status;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted};
+use crate::api::Problem;
+use crate::engine::{Plan, PlanSeed, PlanState, Recipe, TaskState};
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_900_000_000, 0).unwrap()
+}
+
+fn later(seconds: i64) -> DateTime<Utc> {
+    now() + TimeDelta::seconds(seconds)
+}
+
+fn at(version: &str) -> Template {
+    Template::At(version.to_owned())
+}
+
+/// The revision that the StatefulSet controller gives to pods of a template.
+fn revision(version: &str) -> String {
+    format!("db-0-{version}")
+}
+
+fn image(version: &str) -> String {
+    format!("db:{version}")
+}
+
+fn set(version: &str) -> LiveSet {
+    LiveSet {
+        uid: "set-uid".to_owned(),
+        generation: 3,
+        template: at(version),
+        observed: true,
+        update_revision: revision(version),
+        main_image: image(version),
+    }
+}
+
+/// A pod that serves.
+fn pod(version: &str) -> PodFacts {
+    PodFacts {
+        uid: "pod-1".to_owned(),
+        revision: revision(version),
+        owned: true,
+        ready: true,
+        ready_since: Some(now()),
+        running: true,
+        main_image: image(version),
+        ..PodFacts::default()
+    }
+}
+
+fn ran(version: &str) -> Running {
+    Running { hash: version.to_owned(), image: image(version), pod_uid: "pod-1".to_owned() }
+}
+
+fn node() -> NodeFacts {
+    NodeFacts {
+        wanted: Ok(Wanted { hash: "v1".to_owned(), image: image("v1") }),
+        granted_hash: "v1".to_owned(),
+        grant_id: "grant-1".to_owned(),
+        spent_grant_id: "grant-1".to_owned(),
+        set: SetFact::Live(set("v1")),
+        pod: Some(pod("v1")),
+        previous: ran("v1"),
+        terminating: false,
+        suspended: false,
+    }
+}
+
+impl NodeFacts {
+    /// A new grant, which this version renders.
+    fn granted(self, version: &str) -> Self {
+        Self { grant_id: "grant-2".to_owned(), granted_hash: version.to_owned(), ..self }.rendering(version)
+    }
+
+    /// Another template under the grant that was spent already.
+    fn granted_once_before(self, version: &str) -> Self {
+        Self { spent_grant_id: "grant-2".to_owned(), ..self.granted(version) }
+    }
+
+    fn without_grant(self) -> Self {
+        Self { granted_hash: String::new(), grant_id: String::new(), spent_grant_id: String::new(), ..self }
+    }
+
+    fn rendering(self, version: &str) -> Self {
+        Self { wanted: Ok(Wanted { hash: version.to_owned(), image: image(version) }), ..self }
+    }
+
+    fn with_set(self, set: LiveSet) -> Self {
+        Self { set: SetFact::Live(set), ..self }
+    }
+
+    fn without_set(self) -> Self {
+        Self { set: SetFact::Missing, ..self }
+    }
+
+    fn with_template(self, version: &str) -> Self {
+        self.with_set(set(version))
+    }
+
+    /// The template was written, and the StatefulSet controller has not seen it.
+    fn with_unseen_template(mut self, version: &str) -> Self {
+        let SetFact::Live(before) = self.set else { panic!("there is no StatefulSet") };
+        self.set = SetFact::Live(LiveSet {
+            template: at(version),
+            observed: false,
+            main_image: image(version),
+            ..before
+        });
+        self
+    }
+
+    fn with_edited_template(self) -> Self {
+        let edited =
+            LiveSet { template: Template::Unknown, update_revision: "db-0-edited".to_owned(), ..set("v1") };
+        self.with_set(edited)
+    }
+
+    fn with_pod(self, pod: PodFacts) -> Self {
+        Self { pod: Some(pod), ..self }
+    }
+
+    fn without_pod(self) -> Self {
+        Self { pod: None, ..self }
+    }
+
+    fn that_ran(self, previous: Running) -> Self {
+        Self { previous, ..self }
+    }
+}
+
+impl PodFacts {
+    fn not_ready(self) -> Self {
+        Self { ready: false, ready_since: None, ..self }
+    }
+
+    fn not_running(self) -> Self {
+        Self { running: false, ..self.not_ready() }
+    }
+
+    fn that_cannot_run(self) -> Self {
+        let problem = Problem {
+            reason: "ImagePullBackOff".to_owned(),
+            message: "no such image".to_owned(),
+            since: now(),
+        };
+        Self { cannot_run: true, problem: Some(problem), ..self.not_running() }
+    }
+
+    fn terminating(self) -> Self {
+        Self { terminating: true, ..self.not_ready() }
+    }
+
+    fn kept_out_by_its_sidecar(self) -> Self {
+        Self { sidecar_unready: true, ..self.not_ready() }
+    }
+
+    fn of_another_uid(self) -> Self {
+        Self { uid: "pod-2".to_owned(), ..self }
+    }
+}
+
+/// An active plan.
+fn plan(recipe: &str, target: &str) -> Plan {
+    let yaml = format!("{{name: {recipe}, tasks: [{{type: apply-stateful-set}}, {{type: mark-ready}}]}}");
+    let seed = PlanSeed { uid: "uid", target_hash: target, now: now(), attempt: 0, disambiguator: "" };
+    Recipe::parse(&yaml).unwrap().plan(seed)
+}
+
+fn ended(plan: Plan, state: PlanState) -> Plan {
+    Plan { state, finished_at: Some(now()), ..plan }
+}
+
+fn skipped(mut plan: Plan) -> Plan {
+    for task in &mut plan.tasks {
+        task.state = if task.type_ == "mark-ready" { TaskState::Skipped } else { TaskState::Complete };
+    }
+    ended(plan, PlanState::Complete)
+}

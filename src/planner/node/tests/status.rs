@@ -1,0 +1,387 @@
+//! A node's status: phase, conditions, the grant that was spent, and what its StatefulSet was.
+
+use std::collections::BTreeSet;
+
+use super::super::decide::recipes;
+use super::super::status::{SidecarAnswer, StatusInput, status};
+use super::*;
+use crate::api::conditions::find;
+use crate::api::{HistoryEntry, RawPlan, StatefulNodeStatus, StatefulSetRef};
+
+/// What a status is computed from beside the facts.
+struct Look {
+    facts: NodeFacts,
+    previous: StatefulNodeStatus,
+    plan: Option<Plan>,
+    sidecar: SidecarAnswer,
+    invalid: Option<&'static str>,
+    seconds: i64,
+}
+
+fn look(facts: NodeFacts) -> Look {
+    let previous = StatefulNodeStatus { first_ready_at: Some(now()), ..StatefulNodeStatus::default() };
+    Look { facts, previous, plan: None, sidecar: SidecarAnswer::NotConfigured, invalid: None, seconds: 0 }
+}
+
+impl Look {
+    fn never_ready(mut self) -> Self {
+        self.previous.first_ready_at = None;
+        self
+    }
+
+    fn carrying_out(self, plan: Plan) -> Self {
+        Self { plan: Some(plan), ..self }
+    }
+
+    fn after(self, seconds: i64) -> Self {
+        Self { seconds, ..self }
+    }
+
+    fn asked(self, sidecar: SidecarAnswer) -> Self {
+        Self { sidecar, ..self }
+    }
+
+    fn with_history(mut self, recipe: &str, outcome: &str) -> Self {
+        self.previous.history.push(HistoryEntry {
+            plan_id: "p".to_owned(),
+            recipe: recipe.to_owned(),
+            from_hash: String::new(),
+            target_hash: "v1".to_owned(),
+            outcome: outcome.to_owned(),
+            reason: String::new(),
+            started_at: None,
+            finished_at: None,
+        });
+        self
+    }
+
+    fn status(&self) -> StatefulNodeStatus {
+        let input = StatusInput {
+            previous: &self.previous,
+            generation: 7,
+            plan: self.plan.as_ref(),
+            raw_plan: None,
+            sidecar: &self.sidecar,
+            invalid: self.invalid,
+            set_name: "db-0",
+            restarted_at: "",
+            now: later(self.seconds),
+        };
+        status(&self.facts, &input)
+    }
+
+    /// The same node, looked at again.
+    fn again(self) -> Self {
+        Self { previous: self.status(), ..self }
+    }
+}
+
+fn down() -> NodeFacts {
+    node().with_pod(pod("v1").not_ready())
+}
+
+fn broken() -> NodeFacts {
+    node().granted("v2").with_template("v2").with_pod(pod("v2").of_another_uid().that_cannot_run())
+}
+
+fn nothing() -> NodeFacts {
+    node().without_set().without_pod()
+}
+
+fn rolling(target: &str) -> Plan {
+    plan(recipes::NODE_UPDATE, target)
+}
+
+/// A plan whose first task has been running for so long that it counts as stalled.
+fn overdue(target: &str) -> Plan {
+    let mut plan = rolling(target);
+    plan.tasks[0].state = TaskState::Running;
+    plan.tasks[0].deadline = Some(later(600));
+    plan
+}
+
+fn failed(target: &str) -> Plan {
+    Plan { failure: "refused".to_owned(), ..ended(rolling(target), PlanState::Failed) }
+}
+
+#[test]
+fn the_phase_is_the_first_that_holds() {
+    let suspended = |facts: NodeFacts| NodeFacts { suspended: true, ..facts };
+    let table: Vec<(&str, Look, &str)> = vec![
+        ("deleted", look(NodeFacts { terminating: true, ..suspended(broken()) }), "Terminating"),
+        ("suspended", look(suspended(broken())), "Suspended"),
+        ("its pod cannot run", look(broken()).carrying_out(rolling("v2")), "Failed"),
+        ("its plan failed", look(node().granted("v2")).carrying_out(failed("v2")), "Failed"),
+        (
+            "a plan for something else failed",
+            look(node().granted("v2")).carrying_out(failed("v3")),
+            "Running",
+        ),
+        ("its plan failed, and yet it converged", look(node()).carrying_out(failed("v1")), "Running"),
+        ("a plan rolls it", look(node().granted("v2")).carrying_out(rolling("v2")), "Updating"),
+        (
+            "a plan restarts it",
+            look(node().granted("v2")).carrying_out(plan(recipes::RESTART_NODE, "v2")),
+            "Updating",
+        ),
+        ("a plan marks it ready", look(node()).carrying_out(plan(recipes::MARK_READY, "v1")), "Running"),
+        ("a plan is over", look(node()).carrying_out(ended(rolling("v1"), PlanState::Complete)), "Running"),
+        ("it serves", look(node()), "Running"),
+        ("it comes up for the first time", look(down()).never_ready(), "Initializing"),
+        ("it does not exist yet", look(nothing()).never_ready(), "Pending"),
+        ("it went down", look(down()), "Pending"),
+    ];
+    for (what, look, expected) in table {
+        assert_eq!(look.status().phase, expected, "{what}");
+    }
+}
+
+fn cases() -> Vec<(&'static str, Look, Vec<(&'static str, &'static str, &'static str)>)> {
+    let unreachable = || SidecarAnswer::Unreachable("no answer".to_owned());
+    let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
+    vec![
+        (
+            "it serves",
+            look(node()).with_history(recipes::NODE_UPDATE, "Complete"),
+            vec![
+                ("Ready", "True", "NodeReady"),
+                ("NodeUpdateInProgress", "False", "UpdateComplete"),
+                ("SidecarReady", "False", "NotConfigured"),
+                ("Stalled", "False", "Progressing"),
+                ("Reconciling", "False", "Settled"),
+            ],
+        ),
+        (
+            "it does not exist yet",
+            look(nothing()).never_ready(),
+            vec![
+                ("Ready", "False", "NotStarted"),
+                ("NodeUpdateInProgress", "False", "NotStarted"),
+                ("Reconciling", "True", "Progressing"),
+            ],
+        ),
+        (
+            "it is being made",
+            look(nothing()).never_ready().carrying_out(rolling("v1")),
+            vec![("Ready", "False", "NodesInitializing"), ("NodeUpdateInProgress", "True", "UpdateStarted")],
+        ),
+        (
+            "it went down",
+            look(down()),
+            vec![("Ready", "False", "PodNotReady"), ("Reconciling", "True", "Progressing")],
+        ),
+        ("its pod cannot run", look(broken()), vec![("Ready", "False", "NodesFailed")]),
+        (
+            "it is suspended",
+            look(NodeFacts { suspended: true, ..node().without_pod() }),
+            vec![("Ready", "False", "Suspended"), ("Reconciling", "False", "Settled")],
+        ),
+        (
+            "its update failed",
+            look(node().granted("v2"))
+                .carrying_out(failed("v2"))
+                .with_history(recipes::NODE_UPDATE, "Failed"),
+            vec![
+                ("NodeUpdateInProgress", "False", "UpdateFailed"),
+                ("Stalled", "True", "PlanFailed"),
+                ("Reconciling", "False", "Settled"),
+                ("Ready", "True", "NodeReady"),
+            ],
+        ),
+        (
+            "its update was superseded",
+            look(node()).with_history(recipes::RESTART_NODE, "Superseded"),
+            vec![("NodeUpdateInProgress", "False", "UpdateSuperseded")],
+        ),
+        (
+            "it was marked ready after an update",
+            look(node())
+                .with_history(recipes::NODE_UPDATE, "Complete")
+                .with_history(recipes::MARK_READY, "Failed"),
+            vec![("NodeUpdateInProgress", "False", "UpdateComplete")],
+        ),
+        (
+            "its plan stands still",
+            look(node().granted("v2")).carrying_out(overdue("v2")).after(600),
+            vec![("Stalled", "True", "NoProgress"), ("Reconciling", "False", "Settled")],
+        ),
+        (
+            "its plan has time left",
+            look(node().granted("v2")).carrying_out(overdue("v2")).after(599),
+            vec![("Stalled", "False", "Progressing"), ("Reconciling", "True", "Progressing")],
+        ),
+        (
+            "its spec is refused",
+            Look { invalid: Some("no"), ..look(node()) },
+            vec![("Stalled", "True", "InvalidSpec"), ("Reconciling", "False", "Settled")],
+        ),
+        (
+            "its sidecar says ready",
+            look(node()).asked(SidecarAnswer::Ready),
+            vec![("SidecarReady", "True", "Ready")],
+        ),
+        (
+            "its sidecar says not ready",
+            look(marking()).asked(SidecarAnswer::NotReady),
+            vec![("SidecarReady", "False", "NotReady")],
+        ),
+        (
+            "its sidecar does not answer",
+            look(marking()).asked(unreachable()),
+            vec![("SidecarReady", "Unknown", "Unreachable")],
+        ),
+        (
+            "its sidecar did not answer and was not asked again",
+            look(marking()).asked(unreachable()).again().asked(SidecarAnswer::NotAsked),
+            vec![("SidecarReady", "Unknown", "Unreachable")],
+        ),
+        (
+            "its sidecar did not answer, and the pod is Ready now",
+            Look {
+                facts: node(),
+                ..look(marking()).asked(unreachable()).again().asked(SidecarAnswer::NotAsked)
+            },
+            vec![("SidecarReady", "True", "Ready")],
+        ),
+        (
+            "its sidecar was not asked, the pod is not there",
+            look(node().without_pod()).asked(SidecarAnswer::NotAsked),
+            vec![("SidecarReady", "False", "NotReady")],
+        ),
+    ]
+}
+
+#[test]
+fn each_condition_says_what_holds() {
+    for (what, look, expected) in cases() {
+        let status = look.status();
+        for (type_, truth, reason) in expected {
+            let found = find(&status.conditions, type_).unwrap();
+            assert_eq!((found.status.as_str(), found.reason.as_str()), (truth, reason), "{what}: {type_}");
+        }
+        let types: BTreeSet<&str> = status.conditions.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(types.len(), 5, "{what}");
+        assert!(status.conditions.iter().all(|c| c.observed_generation == 7), "{what}");
+        let truth = |type_| find(&status.conditions, type_).unwrap().status == "True";
+        assert!(!(truth("Stalled") && truth("Reconciling")), "{what}");
+    }
+}
+
+#[test]
+fn every_reason_of_a_node_is_reached() {
+    let reached: BTreeSet<(String, String)> = cases()
+        .into_iter()
+        .flat_map(|(_, look, _)| look.status().conditions)
+        .map(|c| (c.type_, c.reason))
+        .collect();
+    let all: [(&str, &[&str]); 5] = [
+        (
+            "Ready",
+            &["NodeReady", "NotStarted", "NodesInitializing", "NodesFailed", "PodNotReady", "Suspended"],
+        ),
+        (
+            "NodeUpdateInProgress",
+            &["UpdateStarted", "NotStarted", "UpdateComplete", "UpdateFailed", "UpdateSuperseded"],
+        ),
+        ("SidecarReady", &["Ready", "NotReady", "NotConfigured", "Unreachable"]),
+        ("Stalled", &["NoProgress", "PlanFailed", "InvalidSpec", "Progressing"]),
+        ("Reconciling", &["Progressing", "Settled"]),
+    ];
+    let expected: BTreeSet<(String, String)> = all
+        .iter()
+        .flat_map(|(t, reasons)| reasons.iter().map(|r| ((*t).to_owned(), (*r).to_owned())))
+        .collect();
+    assert_eq!(reached, expected);
+}
+
+#[test]
+fn a_grant_is_spent_in_the_write_that_says_converged_and_not_before() {
+    let done = || node().granted("v2").with_template("v2").with_pod(pod("v2").of_another_uid());
+    let spent = |facts: NodeFacts| {
+        let mut look = look(facts);
+        look.previous.spent_grant_id = "grant-1".to_owned();
+        look.status()
+    };
+    assert_eq!(spent(done()).spent_grant_id, "grant-2");
+    assert_eq!(spent(done().with_pod(pod("v2").not_ready())).spent_grant_id, "grant-1");
+    assert_eq!(spent(done().with_unseen_template("v2")).spent_grant_id, "grant-1");
+    assert_eq!(spent(node().granted("v2")).spent_grant_id, "grant-1");
+    let status = spent(done());
+    assert_eq!(
+        (status.pod_template_hash.as_str(), status.current_image.as_str(), status.pod_uid.as_str()),
+        ("v2", "db:v2", "pod-2")
+    );
+    assert_eq!(status.observed_generation, 7);
+}
+
+#[test]
+fn an_edit_by_hand_goes_on_being_seen_as_one() {
+    let written = look(node()).again();
+    let before = StatefulSetRef { name: "db-0".to_owned(), uid: "set-uid".to_owned(), generation: 3 };
+    assert_eq!(written.status().stateful_set, Some(before.clone()));
+    let edited = node().with_set(LiveSet { generation: 4, template: Template::Unknown, ..set("v1") });
+    let status = Look { facts: edited, ..written }.status();
+    assert_eq!(status.stateful_set, Some(before));
+    let other =
+        node().with_set(LiveSet { uid: "other".to_owned(), template: Template::Unknown, ..set("v1") });
+    assert_eq!(look(other).again().status().stateful_set.unwrap().generation, 0);
+}
+
+#[test]
+fn a_problem_names_why_the_node_does_not_serve_and_since_when() {
+    let table = [
+        ("it serves", look(node()), None),
+        ("suspended", look(NodeFacts { suspended: true, ..node().without_pod() }), None),
+        ("its pod is gone", look(node().without_pod()), Some("Missing")),
+        ("its pod is not ready", look(down()), Some("NotReady")),
+        ("its pod cannot run", look(broken()), Some("ImagePullBackOff")),
+        ("refused", Look { invalid: Some("no"), ..look(down()) }, Some("InvalidSpec")),
+        (
+            "its sidecar does not answer",
+            look(node().with_pod(pod("v1").kept_out_by_its_sidecar()))
+                .asked(SidecarAnswer::Unreachable("x".to_owned())),
+            Some("SidecarUnreachable"),
+        ),
+    ];
+    for (what, look, expected) in table {
+        let found = look.status().problem;
+        assert_eq!(found.as_ref().map(|p| p.reason.as_str()), expected, "{what}");
+        let again = look.again().after(60).status().problem;
+        assert_eq!(found.map(|p| p.since), again.map(|p| p.since), "{what}: since");
+    }
+}
+
+#[test]
+fn availability_is_counted_from_when_the_kubelet_saw_the_pod_ready() {
+    let status = look(node()).after(500).status();
+    assert_eq!(find(&status.conditions, "Ready").unwrap().last_transition_time, now());
+}
+
+#[test]
+fn a_look_at_an_unchanged_node_changes_nothing() {
+    for (what, look, _) in cases() {
+        let settled = look.again();
+        let once = settled.previous.clone();
+        let seconds = if settled.seconds == 599 { 599 } else { settled.seconds + 1 };
+        assert_eq!(settled.after(seconds).again().previous, once, "{what}");
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
+    let facts = node();
+    let raw = RawPlan(serde_json::json!({"id": "x", "newField": true}));
+    let previous = StatefulNodeStatus::default();
+    let input = StatusInput {
+        previous: &previous,
+        generation: 1,
+        plan: None,
+        raw_plan: Some(&raw),
+        sidecar: &SidecarAnswer::NotConfigured,
+        invalid: None,
+        set_name: "db-0",
+        restarted_at: "",
+        now: now(),
+    };
+    assert_eq!(status(&facts, &input).plan, Some(raw.clone()));
+}

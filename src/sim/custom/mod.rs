@@ -1,0 +1,118 @@
+//! A CRD's own schema: what it prunes, defaults and refuses. CEL rules are `kube-cel`'s work.
+
+mod rules;
+mod structure;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::kinds::ScalePaths;
+use super::refusal::Cause;
+use rules::Rules;
+
+/// One version's schema, ready to be used.
+#[derive(Debug)]
+pub(crate) struct CustomSchema {
+    source: Value,
+    rules: Rules,
+}
+
+/// Schemas by their text: compiling CEL is slow, and every cluster of a process has the same few.
+static COMPILED: LazyLock<Mutex<BTreeMap<String, Arc<CustomSchema>>>> = LazyLock::new(Mutex::default);
+
+impl CustomSchema {
+    /// The schema of this source, compiled once in a process.
+    pub(crate) fn compiled(source: &Value) -> Arc<Self> {
+        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled
+            .entry(source.to_string())
+            .or_insert_with(|| Arc::new(Self { rules: Rules::compile(source), source: source.clone() }))
+            .clone()
+    }
+
+    /// The schema as the definition has it.
+    pub(crate) fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Drops fields that the schema does not have and returns their paths.
+    pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut dropped = Vec::new();
+        structure::prune(&self.source, object, "", true, &mut dropped);
+        dropped
+    }
+
+    /// Fills in defaults.
+    pub(crate) fn default(&self, object: &mut Value) {
+        structure::default(&self.source, object, true);
+    }
+
+    /// What is refused; what an update leaves as it was is not looked at again.
+    pub(crate) fn validate(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+    ) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        structure::validate(&self.source, object, old, "", true, &mut causes);
+        self.finish(object, old, scale, causes)
+    }
+
+    /// What is refused in a write to the status. Only that is checked, and sentences begin there too.
+    pub(crate) fn validate_status(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+    ) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let (schema, before) = (&self.source["properties"]["status"], old.map(|old| &old["status"]));
+        if object.get("status").is_some() {
+            structure::validate(schema, &object["status"], before, "", false, &mut causes);
+        }
+        let causes = causes.into_iter().map(|cause| cause.below("status")).collect();
+        self.finish(object, old, scale, causes)
+    }
+
+    /// The checks that come after those of values.
+    fn finish(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+        mut causes: Vec<Cause>,
+    ) -> Vec<Cause> {
+        for path in scale.into_iter().flat_map(|scale| [&scale.spec, &scale.status]) {
+            causes.extend(check_number(object, path));
+        }
+        if causes.iter().any(Cause::blocks_rules) {
+            causes.push(Cause::rules_unchecked());
+            return causes;
+        }
+        causes.extend(self.rules.check(object, old));
+        causes
+    }
+}
+
+/// A number that the scale subresource reads must be one.
+fn check_number(object: &Value, path: &[String]) -> Option<Cause> {
+    let field = format!(".{}", path.join("."));
+    let value = path.iter().fold(object, |at, step| &at[step.as_str()]);
+    let (kind, shown) = match value {
+        Value::Null => return None,
+        Value::Number(n) if n.as_i64().is_some_and(|n| n < 0) => {
+            return Some(Cause::invalid(field, value, "should be a non-negative integer"));
+        }
+        Value::Number(n) if n.is_i64() => return None,
+        Value::Number(n) => ("float64", n.to_string()),
+        Value::String(text) => ("string", text.clone()),
+        Value::Bool(flag) => ("bool", flag.to_string()),
+        Value::Array(_) => ("[]interface {}", value.to_string()),
+        Value::Object(_) => ("map[string]interface {}", value.to_string()),
+    };
+    let why = format!("{field} accessor error: {shown} is of the type {kind}, expected int64");
+    Some(Cause::invalid(field, &0.into(), &why))
+}

@@ -1,0 +1,253 @@
+//! The tasks of a fleet: grants go out wave by wave, each guarded by what it was decided on, and nothing is
+//! done before it was observed.
+
+use super::super::{AwaitSpecUpdate, FleetScope, MarkReady, UpdateNodeSpecs};
+use super::*;
+use crate::api::NodeDeploymentSpec;
+use crate::cluster::observed::{Observed, ObservedFleet};
+use crate::cluster::{Part, PatchOp};
+use crate::planner::fleet::Scope;
+use crate::revision::RevisionData;
+
+const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
+
+/// A fleet, and its nodes by ordinal.
+struct Fleet {
+    strategy: Value,
+    wants: &'static str,
+    paused: bool,
+    nodes: Vec<Value>,
+    completed: &'static str,
+}
+
+/// A fleet that completed v1 and wants v2.
+fn fleet(nodes: Vec<Value>) -> Fleet {
+    Fleet { strategy: json!({}), wants: "v2", paused: false, nodes, completed: "v1" }
+}
+
+/// The rollout hash of a version.
+fn revision_of(version: &str) -> String {
+    let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
+    revision::rollout_hash(&spec, "")
+}
+
+/// A node that serves a version.
+fn serving(ordinal: usize, version: &str) -> Value {
+    let name = format!("db-{ordinal}");
+    let mut node = Node::serving(version).node;
+    node["metadata"] = meta(&name, &format!("uid-{ordinal}"), 5, Some(FLEET));
+    node["status"]["firstReadyAt"] = json!("2030-01-01T00:00:00Z");
+    node["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
+    node
+}
+
+fn down(mut node: Value) -> Value {
+    node["status"]["conditions"][0]["status"] = json!("False");
+    node
+}
+
+/// A node whose executor has not seen its spec.
+fn behind(mut node: Value) -> Value {
+    node["status"]["observedGeneration"] = json!(2);
+    node
+}
+
+impl Fleet {
+    fn at_most(self, max_unavailable: usize) -> Self {
+        Self { strategy: json!({"maxUnavailable": max_unavailable}), ..self }
+    }
+
+    fn paused(self) -> Self {
+        Self { paused: true, ..self }
+    }
+
+    fn held_below(self, partition: usize) -> Self {
+        Self { strategy: json!({"partition": partition}), ..self }
+    }
+
+    fn scope(&self, cluster: MockCluster, view: &Arc<View>) -> FleetScope {
+        let spec = json!({
+            "replicas": self.nodes.len(), "paused": self.paused,
+            "template": {"spec": spec_json(self.wants)},
+            "updateStrategy": {"type": "InPlace", "inPlace": self.strategy},
+        });
+        for node in &self.nodes {
+            view.observe(Kind::StatefulNode, node);
+        }
+        for (number, version) in ["v1", "v2"].into_iter().enumerate() {
+            let kept: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
+            let stored = json!({
+                "metadata": meta(&format!("db-{version}"), version, 3, Some(FLEET)),
+                "revision": number,
+                "data": RevisionData::of(&kept).to_value(),
+            });
+            view.observe(Kind::ControllerRevision, &stored);
+        }
+        let observed = ObservedFleet::read(&json!({
+            "metadata": meta("db", "fleet-uid", 8, None),
+            "spec": spec,
+            "status": {"lastCompletedRolloutHash": revision_of(self.completed)},
+        }));
+        let spec: NodeDeploymentSpec = serde_json::from_value(spec).unwrap();
+        FleetScope {
+            restarted_at: String::new(),
+            fleet: Arc::new(observed),
+            spec: Arc::new(spec),
+            view: view.clone(),
+            cluster: Arc::new(cluster),
+            memory: Arc::new(Memory::default()),
+            options: Arc::new(RenderOptions::default()),
+            scope: Scope::Target(revision_of(self.wants)),
+            invalid: None,
+            now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
+        }
+    }
+
+    /// Runs a task that may write nothing.
+    async fn without_a_write(&self, task: &dyn Task) -> String {
+        let scope = self.scope(MockCluster::new(), &View::shared());
+        said(&run_in(&Env::new().with(scope), &plan("InPlace"), task).await)
+    }
+}
+
+/// What a patch sets a node's spec to.
+fn spec_in(ops: &[PatchOp]) -> Value {
+    let sets = |op: &PatchOp| match op {
+        PatchOp::Set { path, value } if path == "/spec" => Some(value.clone()),
+        PatchOp::Set { .. } | PatchOp::Remove { .. } => None,
+    };
+    ops.iter().find_map(sets).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn nodes_are_granted_the_target_as_far_as_the_wave_goes_and_a_second_run_writes_nothing() {
+    for (max, expected) in [(1, vec!["db-2"]), (2, vec!["db-2", "db-1"])] {
+        let nodes: Vec<Value> = (0..3).map(|i| serving(i, "v1")).collect();
+        let fleet = fleet(nodes.clone()).at_most(max);
+        let (view, mut cluster) = (View::shared(), MockCluster::new());
+        let granted = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (log, shown) = (granted.clone(), view.clone());
+        cluster
+            .expect_patch()
+            .times(max)
+            .withf(|target, part, ops| {
+                let spec = spec_in(ops);
+                target.resource_version == "5"
+                    && *part == Part::Main
+                    && spec["image"] == "db:v2"
+                    && spec["grantedHash"] == hash("v2").as_str()
+            })
+            .returning(move |target, _, ops| {
+                log.lock().unwrap().push(target.name.clone());
+                let mut stored =
+                    nodes.iter().find(|n| n["metadata"]["name"] == target.name.as_str()).unwrap().clone();
+                stored["spec"] = spec_in(&ops);
+                (stored["metadata"]["resourceVersion"], stored["metadata"]["generation"]) =
+                    (json!("6"), json!(4));
+                shown.observe(Kind::StatefulNode, &stored);
+                Ok(stored)
+            });
+        let env = Env::new().with(fleet.scope(cluster, &view));
+        for _ in 0..2 {
+            let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs {}).await);
+            assert!(outcome.starts_with("waiting for the wave"), "{outcome}");
+        }
+        assert_eq!(*granted.lock().unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_changed_or_went_meanwhile_is_left_for_the_next_look() {
+    let gone = || ClusterError::NotFound { object: "x".to_owned() };
+    for error in [conflict(), gone()] {
+        let mut cluster = MockCluster::new();
+        cluster.expect_patch().times(1).return_once(move |_, _, _| Err(error));
+        let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
+        let outcome = said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await);
+        assert!(outcome.starts_with("waiting for the wave"), "{outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_the_server_refuses_fails_and_one_that_it_cannot_take_now_is_tried_again() {
+    let table = [
+        (refused(), "failed: the API server refuses x: spec.x: no"),
+        (overloaded(), "again Some(7s): x: slow down"),
+    ];
+    for (error, expected) in table {
+        let mut cluster = MockCluster::new();
+        cluster.expect_patch().times(1).return_once(move |_, _, _| Err(error));
+        let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
+        assert_eq!(
+            said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await),
+            expected
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_granted_while_paused_while_the_wave_is_full_or_where_everything_was() {
+    let v1 = |i| serving(i, "v1");
+    let v2 = |i| serving(i, "v2");
+    let table = [
+        ("paused", fleet(vec![v1(0), v1(1)]).paused(), "waiting for the fleet to be resumed"),
+        ("another is in flight", fleet(vec![v1(0), behind(v2(1))]), "waiting for the wave"),
+        ("another is down", fleet(vec![v1(0), down(v2(1))]), "waiting for the wave"),
+        ("all are granted", fleet(vec![v2(0), down(behind(v2(1)))]), "done"),
+        (
+            "held by the partition",
+            fleet(vec![v1(0), v2(1)]).held_below(1),
+            "waiting for the partition to be lowered",
+        ),
+        (
+            "above the partition one is down",
+            fleet(vec![v1(0), down(v2(1))]).held_below(1),
+            "waiting for the nodes from ordinal 1",
+        ),
+    ];
+    for (what, fleet, expected) in table {
+        let outcome = fleet.without_a_write(&UpdateNodeSpecs {}).await;
+        assert!(outcome.starts_with(expected), "{what}: {outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_node_is_waited_for_and_never_counts_as_updated() {
+    let mut missing = fleet(vec![serving(0, "v2"), serving(1, "v2")]);
+    missing.nodes[1]["metadata"]["ownerReferences"] = json!([]);
+    missing.nodes[1]["metadata"]["name"] = json!("other-1");
+    for task in [&UpdateNodeSpecs {} as &dyn Task, &AwaitSpecUpdate {}] {
+        assert_eq!(missing.without_a_write(task).await, "waiting for missing nodes to be created");
+    }
+}
+
+#[tokio::test]
+async fn every_node_has_to_be_observed_at_the_target_and_then_to_serve() {
+    let v2 = |i| serving(i, "v2");
+    let mut not_observed = v2(1);
+    not_observed["status"]["podTemplateHash"] = json!(hash("v1"));
+    not_observed["status"]["spentGrantID"] = json!("grant-0");
+    let table = [
+        ("all serve", fleet(vec![v2(0), v2(1)]), "done", "done"),
+        (
+            "one is not observed there",
+            fleet(vec![v2(0), not_observed]),
+            "waiting for db-1",
+            "waiting for db-1",
+        ),
+        ("one is behind", fleet(vec![v2(0), behind(v2(1))]), "waiting for db-1", "waiting for db-1"),
+        ("one is down", fleet(vec![v2(0), down(v2(1))]), "done", "waiting for db-1"),
+        (
+            "one lost its grant",
+            fleet(vec![v2(0), serving(1, "v1")]),
+            "ChildChanged: db-1",
+            "ChildChanged: db-1",
+        ),
+    ];
+    for (what, fleet, updated, ready) in table {
+        let found =
+            [fleet.without_a_write(&AwaitSpecUpdate {}).await, fleet.without_a_write(&MarkReady {}).await];
+        assert!(found[0].starts_with(updated), "{what}: await-spec-update: {}", found[0]);
+        assert!(found[1].starts_with(ready), "{what}: mark-ready: {}", found[1]);
+    }
+}

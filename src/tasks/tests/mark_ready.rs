@@ -1,0 +1,155 @@
+//! `mark-ready` of a node: the sidecar is told once, believed only together with the kubelet, and a dead or
+//! lying one is an error in passing.
+
+use super::super::{MarkReady, ReplacePod};
+use super::*;
+use crate::sidecar::{SidecarError, Status};
+
+fn status(ready: bool) -> Status {
+    Status { ready, ..Status::default() }
+}
+
+fn unreachable() -> SidecarError {
+    SidecarError::Unreachable("the sidecar does not answer".to_owned())
+}
+
+#[tokio::test]
+async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
+    let v1 = || Node::serving("v1");
+    let table = [
+        ("ready", v1(), "done"),
+        ("not ready", v1().not_ready(), "waiting for the pod to be Ready: NotReady: pod db-0-0 is not ready"),
+        ("leaving", v1().terminating(), "waiting for the pod to be created again"),
+        ("no pod", v1().without_pod(), "waiting for the pod to be created again"),
+        ("unseen", v1().unseen(), "waiting for the StatefulSet controller to see the template"),
+        (
+            "at another revision",
+            v1().with_pod("v0"),
+            "ChildChanged: the pod is not at the granted template any more",
+        ),
+        (
+            "granted another",
+            v1().granted("v2"),
+            "ChildChanged: the pod is not at the granted template any more",
+        ),
+        ("no StatefulSet", v1().without_set(), "ChildChanged: the node's StatefulSet is gone"),
+    ];
+    for (what, node, expected) in table {
+        let outcomes = bench(&node).twice(&MarkReady {}).await;
+        let found = outcomes.each_ref().map(said);
+        assert!(
+            found.iter().all(|f| f.starts_with(expected.split(':').next().unwrap())),
+            "{what}: {found:?}"
+        );
+        assert_eq!(found[0] == "done", expected == "done", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_sidecar_that_says_ready_is_not_told_again() {
+    let mut bench = bench(&with_sidecar());
+    bench.sidecars.expect_status().times(2).returning(|_| Ok(status(true)));
+    let outcomes = bench.twice(&MarkReady {}).await;
+    assert_eq!(outcomes.each_ref().map(said), ["done", "done"]);
+}
+
+/// A node with a sidecar whose template is what it was granted.
+fn with_sidecar() -> Node {
+    let node = Node::serving("v1").with_sidecar();
+    // The sidecar is part of the template: what was granted is what is rendered with it.
+    let spec: StatefulNodeSpec = serde_json::from_value(node.node["spec"].clone()).unwrap();
+    let rendered = render::pod_template(&spec, None, &RenderOptions::default()).unwrap();
+    let hash = revision::pod_template_hash(&rendered);
+    let mut node = node.set("/metadata/annotations/windlass.dev~1pod-template-hash", json!(hash));
+    node.node["spec"]["grantedHash"] = json!(hash);
+    node.node["status"]["podTemplateHash"] = json!(hash);
+    node
+}
+
+#[tokio::test]
+async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id_and_asked_again() {
+    let mut bench = bench(&with_sidecar().not_ready());
+    let id = plan("NodeUpdate").tasks[0].id.clone();
+    let mut told = false;
+    bench.sidecars.expect_status().times(2).returning(move |_| {
+        let answer = status(told);
+        told = true;
+        Ok(answer)
+    });
+    bench
+        .sidecars
+        .expect_submit()
+        .times(1)
+        .withf(move |url, request, _| url == "http://sidecar:7777" && request.id == id)
+        .returning(|_, _, _| Ok(()));
+    let ready = bench.scope();
+    let outcome = run(&MarkReady {}, &ready).await;
+    assert!(said(&outcome).starts_with("waiting for the pod to be Ready"), "{outcome:?}");
+    assert!(
+        matches!(outcome, Ok(Outcome::Waiting { recheck_after: Some(_), .. })),
+        "the kubelet's probe is not an event of ours"
+    );
+    assert_eq!(ready.answer(), SidecarAnswer::Ready);
+}
+
+#[tokio::test]
+async fn a_sidecar_that_says_ready_while_its_pod_is_not_is_not_believed() {
+    let mut bench = bench(&with_sidecar().not_ready());
+    bench.sidecars.expect_status().returning(|_| Ok(status(true)));
+    let outcome = said(&bench.once(&MarkReady {}).await);
+    assert!(outcome.starts_with("waiting for the pod to be Ready"), "{outcome}");
+}
+
+#[tokio::test]
+async fn a_sidecar_that_says_not_ready_while_its_pod_is_keeps_the_task_waiting() {
+    let mut bench = bench(&with_sidecar());
+    bench.sidecars.expect_status().returning(|_| Ok(status(false)));
+    bench.sidecars.expect_submit().returning(|_, _, _| Ok(()));
+    let ready = bench.scope();
+    let outcome = said(&run(&MarkReady {}, &ready).await);
+    assert!(outcome.contains("the pod is, the sidecar says it is not"), "{outcome}");
+    assert_eq!(ready.answer(), SidecarAnswer::NotReady);
+}
+
+#[tokio::test]
+async fn a_sidecar_that_cannot_be_reached_or_refuses_is_an_error_in_passing_and_is_noted() {
+    let refusal = || SidecarError::Refused { status: 401, message: "no token".to_owned() };
+    let garbled = || SidecarError::Garbled("not JSON".to_owned());
+    for error in [unreachable(), refusal(), garbled()] {
+        let mut bench = bench(&with_sidecar().not_ready());
+        let sentence = error.to_string();
+        bench.sidecars.expect_status().times(1).return_once(move |_| Err(error));
+        let ready = bench.scope();
+        let outcome = run(&MarkReady {}, &ready).await;
+        assert_eq!(said(&outcome), format!("again None: {sentence}"));
+        assert_eq!(ready.answer(), SidecarAnswer::Unreachable(sentence));
+    }
+}
+
+#[tokio::test]
+async fn a_sidecar_is_not_asked_before_it_runs() {
+    let starting = with_sidecar()
+        .not_ready()
+        .pod("/status/initContainerStatuses/0/state", json!({"waiting": {"reason": "PodInitializing"}}));
+    let ready = bench(&starting).scope();
+    let outcome = said(&run(&MarkReady {}, &ready).await);
+    assert!(outcome.starts_with("waiting for the pod to be Ready"), "{outcome}");
+    assert_eq!(ready.answer(), SidecarAnswer::NotReady);
+}
+
+#[tokio::test]
+async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
+    let marks = |node: &Node| Bench { recipe: "MarkReady", ..bench(node) };
+    let other = Node::serving("v1").granted("v2");
+    assert_eq!(said(&marks(&other).once(&MarkReady {}).await), "done");
+    let gone = said(&marks(&Node::serving("v1").without_pod()).once(&MarkReady {}).await);
+    assert_eq!(gone, "ChildChanged: the pod that was to be marked ready is gone");
+}
+
+#[tokio::test]
+async fn a_dead_sidecar_does_not_keep_its_pod_from_being_replaced() {
+    // No call of the sidecar is expected: one would be a panic.
+    let mut bench = bench(&with_sidecar().with_pod("v0").not_ready());
+    bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
+    assert_eq!(said(&bench.once(&ReplacePod {}).await), "waiting for the old pod to terminate");
+}

@@ -1,0 +1,105 @@
+//! `replace-pod` deletes the one pod that it may, once, and by its UID.
+
+use super::super::ReplacePod;
+use super::*;
+
+const OLD_POD_GOES: &str = "waiting for the old pod to terminate";
+
+/// The template is v2 and seen; the pod still runs v1.
+fn to_v2() -> Node {
+    Node::serving("v1").granted("v2").with_set("v2")
+}
+
+async fn without_a_write(node: Node) -> String {
+    said(&bench(&node).once(&ReplacePod {}).await)
+}
+
+#[tokio::test]
+async fn an_owned_pod_at_another_revision_is_deleted_once_with_its_uid_ready_or_not() {
+    for node in [to_v2(), to_v2().not_ready()] {
+        let mut bench = bench(&node);
+        let view = bench.view.clone();
+        bench
+            .cluster
+            .expect_delete()
+            .times(1)
+            .withf(|t| (t.kind, t.name.as_str(), t.uid.as_str()) == (Kind::Pod, "db-0-0", "pod-1"))
+            .returning(move |_| {
+                let leaving = node_that_leaves();
+                view.observe(Kind::Pod, &leaving);
+                Ok(())
+            });
+        let outcomes = bench.twice(&ReplacePod {}).await;
+        assert_eq!(outcomes.each_ref().map(said), [OLD_POD_GOES, OLD_POD_GOES]);
+    }
+}
+
+fn node_that_leaves() -> Value {
+    to_v2().terminating().pod("/metadata/resourceVersion", json!("21")).pod.unwrap()
+}
+
+#[tokio::test]
+async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_the_template_is_unseen() {
+    let other_owner = |n: Node| n.pod("/metadata/ownerReferences/0/uid", json!("other"));
+    let table = [
+        ("at the update revision", to_v2().with_new_pod("v2"), "done"),
+        ("at the update revision and not ready", to_v2().with_new_pod("v2").not_ready(), "done"),
+        ("terminating", to_v2().terminating(), OLD_POD_GOES),
+        (
+            "owned by another",
+            other_owner(to_v2()),
+            "waiting for the StatefulSet controller to create the pod",
+        ),
+        (
+            "owned by nobody",
+            to_v2().pod("/metadata/ownerReferences", json!([])),
+            "waiting for the StatefulSet controller to create the pod",
+        ),
+        ("no pod", to_v2().without_pod(), "waiting for the StatefulSet controller to create the pod"),
+        (
+            "template unseen",
+            to_v2().unseen(),
+            "waiting for the StatefulSet controller to see the new template",
+        ),
+        (
+            "Ready under a spent grant",
+            to_v2().spent(),
+            "waiting for a new grant: the last one was already used",
+        ),
+        ("no StatefulSet", to_v2().without_set(), "ChildChanged: the node's StatefulSet is gone"),
+        (
+            "the template is not the granted one",
+            to_v2().with_set("v1"),
+            "ChildChanged: the StatefulSet's template is not the granted one",
+        ),
+        (
+            "the template was edited since",
+            to_v2().set("/metadata/generation", json!(4)).set("/status/observedGeneration", json!(4)),
+            "ChildChanged: the StatefulSet's template is not the granted one",
+        ),
+    ];
+    for (what, node, expected) in table {
+        assert_eq!(without_a_write(node).await, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_ready_is_replaced_even_under_a_spent_grant() {
+    let mut bench = bench(&to_v2().spent().not_ready());
+    bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
+    assert_eq!(said(&bench.once(&ReplacePod {}).await), OLD_POD_GOES);
+}
+
+#[tokio::test]
+async fn what_the_server_answers_to_a_delete_is_told_apart() {
+    let table = [
+        (conflict(), "waiting to see what changed in the meantime"),
+        (refused(), "failed: the API server refuses x: spec.x: no"),
+        (overloaded(), "again Some(7s): x: slow down"),
+    ];
+    for (error, expected) in table {
+        let mut bench = bench(&to_v2());
+        bench.cluster.expect_delete().times(1).return_once(move |_| Err(error));
+        assert_eq!(said(&bench.once(&ReplacePod {}).await), expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! Restarts: the same revision in new pods, a wave at a time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kit::{World, condition, fleet};
+use crate::sampler::Sampler;
+use crate::tools::{is_up, outcomes, plan_id};
+
+const RESTART: &str = "windlass.dev/restartedAt";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_a_fleet_replaces_every_pod_once_in_waves_and_is_no_new_target() {
+    let world = World::new("restart").await;
+    world.fleet(fleet(3, "db:1")).await;
+    let first = world.until_applied().await;
+    let sampler = Sampler::start(&world, 3).await;
+    world.annotate_fleet(RESTART, json!("2030-01-31T12:00:00Z")).await;
+    let rolling = world.until_db("it restarts", |db| db["status"]["rollout"].is_object()).await;
+    assert_eq!(condition(&rolling, "RolloutInProgress"), "True/RestartRequested");
+    let done = world.until_db("it has restarted", |db| outcomes(db) == ["Complete"]).await;
+    assert_eq!(condition(&done, "UpToDate"), "True/Applied");
+    assert_eq!(done["status"]["restartedAt"], "2030-01-31T12:00:00Z");
+    for hash in ["requestedRolloutHash", "lastCompletedRolloutHash", "updateRevision"] {
+        assert_eq!(done["status"][hash], first["status"][hash], "a restart is not a new target");
+    }
+    let seen = sampler.finish().await;
+    seen.at_most(1);
+    for (pod, lives) in &seen.pods {
+        assert_eq!(lives.len(), 2, "{pod}: {lives:?}");
+    }
+    for node in world.list(&world.nodes()).await {
+        assert_eq!(node["status"]["plan"]["recipe"], "RestartNode", "{node:#}");
+    }
+
+    let pods = world.pod_uids().await;
+    for value in [json!("2029-12-31T12:00:00Z"), Value::Null, json!("2030-01-31T13:00:00+01:00")] {
+        world.annotate_fleet(RESTART, value).await;
+        world.writes_nothing_for(Duration::from_secs(1)).await;
+    }
+    assert!(world.notes_about("db", "InvalidSpec").await.is_empty());
+    world.annotate_fleet(RESTART, json!("tomorrow")).await;
+    let note = world.told_once("db", "InvalidSpec").await;
+    assert!(note.contains("tomorrow"), "{note}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.pod_uids().await, pods, "older, removed and unreadable ones do nothing");
+    assert_eq!(plan_id(&world.db().await), plan_id(&done));
+
+    world.patch_fleet(json!({"spec": {"replicas": 4}})).await;
+    world.until_db("four are ready", |db| db["status"]["readyReplicas"] == 4).await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+    assert_eq!(world.pod_uids().await[..3], pods[..], "a node added later has restarted already");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_in_the_middle_of_a_rollout_reaches_the_nodes_that_are_done_too() {
+    let world = World::new("mid").await;
+    world.fleet(fleet(3, "db:1")).await;
+    world.until_applied().await;
+    let sampler = Sampler::start(&world, 3).await;
+    world.set_image("db:2-slow").await;
+    world.until_db("one is done", |db| db["status"]["rollout"]["nodes"]["updated"] == 1).await;
+    world.annotate_fleet(RESTART, json!("2030-01-31T12:00:00Z")).await;
+    let done = world
+        .until_db("all is done", |db| {
+            condition(db, "UpToDate") == "True/Applied"
+                && db["status"]["restartedAt"] == "2030-01-31T12:00:00Z"
+        })
+        .await;
+    assert_eq!(outcomes(&done), ["Superseded", "Complete"], "{done:#}");
+    for (name, pod) in world.pods_by_name().await {
+        let restarted = &pod["metadata"]["annotations"]["windlass.dev/restartedAt"];
+        assert_eq!(restarted, "2030-01-31T12:00:00Z", "{name}");
+        world.until_pod_runs(&name, "db:2-slow").await;
+    }
+    sampler.finish().await.at_most(1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_one_node_replaces_its_pod_only() {
+    let world = World::new("one").await;
+    world.fleet(fleet(3, "db:1")).await;
+    world.until_applied().await;
+    let before = world.uids(&world.pods()).await;
+    world.annotate(&world.nodes(), "db-1", RESTART, json!("2030-01-31T12:00:00Z")).await;
+    world
+        .until(&world.pods(), "db-1-0", "it has restarted", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
+        .await;
+    let done = world.until_db("the fleet is settled", |db| outcomes(db) == ["Complete"]).await;
+    assert_eq!(condition(&done, "UpToDate"), "True/Applied");
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+    let after = world.uids(&world.pods()).await;
+    for pod in ["db-0-0", "db-2-0"] {
+        assert_eq!(after[pod], before[pod], "{pod} is left alone");
+    }
+    let node = world.get(&world.nodes(), "db-1").await;
+    assert_eq!(node["status"]["plan"]["recipe"], "RestartNode");
+    assert_eq!(node["status"]["restartedAt"], "2030-01-31T12:00:00Z");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_one_node_waits_while_another_is_down() {
+    let world = World::new("turn").await;
+    world.fleet(fleet(2, "db:1")).await;
+    world.until_applied().await;
+    let before = world.uids(&world.pods()).await;
+    world.steer("db-0-0", "unready").await;
+    world.until_db("a node is down", |db| db["status"]["readyReplicas"] == 1).await;
+    world.annotate(&world.nodes(), "db-1", RESTART, json!("2030-01-31T12:00:00Z")).await;
+    world
+        .throughout(Duration::from_secs(2), &world.pods(), "db-1-0", "it waits for its turn", |p| {
+            p["metadata"]["uid"] == before["db-1-0"] && is_up(p)
+        })
+        .await;
+    world.steer("db-0-0", "ready").await;
+    world
+        .until(&world.pods(), "db-1-0", "it has restarted", |p| {
+            is_up(p) && p["metadata"]["uid"] != before["db-1-0"]
+        })
+        .await;
+    assert_eq!(world.uids(&world.pods()).await["db-0-0"], before["db-0-0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_fleet_restarts_by_itself() {
+    let world = World::new("alone").await;
+    let mut node = fleet(1, "db:1")["spec"]["template"].take();
+    node["metadata"] = json!({"name": "solo"});
+    world.create("windlass.dev/v1alpha1", "StatefulNode", node).await;
+    let running = world.until_pod_runs("solo-0", "db:1").await;
+    world.annotate(&world.nodes(), "solo", RESTART, json!("2030-01-31T12:00:00Z")).await;
+    world
+        .until(&world.pods(), "solo-0", "it has restarted", |p| {
+            is_up(p) && p["metadata"]["uid"] != running["metadata"]["uid"]
+        })
+        .await;
+    world
+        .until(&world.nodes(), "solo", "its plan is over", |n| {
+            n["status"]["plan"]["recipe"] == "RestartNode" && n["status"]["plan"]["state"] == "Complete"
+        })
+        .await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+}

@@ -1,0 +1,44 @@
+//! The manifests under examples/, applied as a reader would apply them.
+
+use crate::kit::{World, condition};
+
+async fn apply(world: &World, file: &str) {
+    let path = format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR"));
+    // Strict: a misspelt field in a sample is an error here, not a warning.
+    world.cp.kubectl(&["-n", &world.ns, "apply", "--validate=strict", "-f", &path]).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_fleet_comes_up() {
+    let world = World::new("sample-fleet").await;
+    apply(&world, "fleet.yaml").await;
+    let fleet = world.until_applied().await;
+    assert_eq!(fleet["status"]["readyReplicas"], 5, "{fleet:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_node_comes_up_with_its_claim() {
+    let world = World::new("sample-node").await;
+    apply(&world, "node.yaml").await;
+    let running = |node: &serde_json::Value| node["status"]["phase"] == "Running";
+    world.until(&world.nodes(), "ledger", "it runs", running).await;
+    let claims = world.list(&world.api("v1", "PersistentVolumeClaim")).await;
+    assert_eq!(claims[0]["metadata"]["name"], "data-ledger-0", "{claims:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars_and_for_nothing_else() {
+    let world = World::new("sample-sidecar").await;
+    apply(&world, "fleet-with-claims-and-sidecar.yaml").await;
+    let nodes = world.nodes();
+    // Nobody plays its sidecars here: they run, and nothing answers at their addresses.
+    let asked = |node: &serde_json::Value| condition(node, "SidecarReady") == "Unknown/Unreachable";
+    for node in ["chain-0", "chain-1", "chain-2"] {
+        world.until(&nodes, node, "its sidecar was asked", asked).await;
+    }
+    let pod = world.get(&world.pods(), "chain-0-0").await;
+    assert_eq!(pod["spec"]["initContainers"][0]["name"], "windlass-sidecar", "{pod:#}");
+    assert_eq!(world.list(&world.api("v1", "PersistentVolumeClaim")).await.len(), 3);
+    let service = world.get(&world.api("v1", "Service"), "chain").await;
+    assert_eq!(service["spec"]["ports"][0]["port"], 8545, "{service:#}");
+}

@@ -1,0 +1,327 @@
+//! The arrows of the house point down (DESIGN, "The house"): a floor imports only the floors below it, pure
+//! floors do no I/O, and only `src/clock.rs` reads a clock. Reads the sources, so that a wrong import is
+//! found with its line. Test code may reach anywhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The floors, and the floors of this crate that each may import.
+const HOUSE: [(&str, &[&str]); 14] = [
+    ("main", &["cli"]),
+    (
+        "cli",
+        &[
+            "operator",
+            "controller",
+            "planner",
+            "tasks",
+            "render",
+            "cluster",
+            "revision",
+            "api",
+            "engine",
+            "sidecar",
+            "sim",
+            "clock",
+        ],
+    ),
+    (
+        "operator",
+        &[
+            "controller",
+            "planner",
+            "tasks",
+            "render",
+            "cluster",
+            "revision",
+            "api",
+            "engine",
+            "sidecar",
+            "clock",
+        ],
+    ),
+    (
+        "controller",
+        &["planner", "tasks", "render", "cluster", "revision", "api", "engine", "sidecar", "clock"],
+    ),
+    // Of one floor: a task asks the planner's facts, the planner knows no task.
+    ("tasks", &["planner", "render", "cluster", "revision", "api", "engine", "sidecar"]),
+    ("planner", &["render", "cluster", "revision", "api", "engine"]),
+    ("render", &["revision", "api", "engine"]),
+    ("cluster", &["api", "engine", "clock"]),
+    ("revision", &["api", "engine"]),
+    ("api", &["engine"]),
+    ("engine", &[]),
+    ("sidecar", &[]),
+    ("sim", &["cluster", "api", "engine", "sidecar", "clock"]),
+    ("clock", &[]),
+];
+
+/// What no file of a floor may mention.
+const FOREIGN: [(&str, &[&str]); 5] = [
+    ("engine", &["kube", "k8s_openapi", "reqwest", "axum", "tokio"]),
+    (
+        "planner",
+        &[
+            "kube",
+            "k8s_openapi",
+            "reqwest",
+            "axum",
+            "tokio",
+            "futures",
+            "async_trait",
+            "std::fs",
+            "std::net",
+            "std::env",
+        ],
+    ),
+    (
+        "render",
+        &[
+            "kube",
+            "k8s_openapi",
+            "reqwest",
+            "axum",
+            "tokio",
+            "futures",
+            "async_trait",
+            "std::fs",
+            "std::net",
+            "std::env",
+        ],
+    ),
+    (
+        "revision",
+        &[
+            "kube",
+            "k8s_openapi",
+            "reqwest",
+            "axum",
+            "tokio",
+            "futures",
+            "async_trait",
+            "std::fs",
+            "std::net",
+            "std::env",
+        ],
+    ),
+    ("sidecar", &["kube", "k8s_openapi"]),
+];
+
+const CLOCKS: [&str; 5] = ["Utc::now", "Local::now", "SystemTime::now", "Instant::now", "Timestamp::now"];
+
+/// A line of code: its file, relative to the crate, its number, and its text without comments.
+struct Line {
+    file: String,
+    number: usize,
+    text: String,
+}
+
+impl Line {
+    fn at(&self) -> String {
+        format!("{}:{}", self.file, self.number)
+    }
+
+    /// The floor that the line stands on.
+    fn floor(&self) -> &str {
+        let below_src = self.file.trim_start_matches("src/");
+        below_src.split('/').next().unwrap_or_default().trim_end_matches(".rs")
+    }
+}
+
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether a file holds nothing but tests: a `tests` or `laws` module, or one whose name says so.
+fn is_test_file(relative: &str) -> bool {
+    relative.split('/').any(|part| part == "tests" || part == "laws" || part.ends_with("tests.rs"))
+}
+
+/// The lines of a source before its `#[cfg(test)] mod`, without comments.
+fn code(file: &str, source: &str) -> Vec<Line> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut code = Vec::new();
+    for (index, text) in lines.iter().enumerate() {
+        let opens_tests = text.trim() == "#[cfg(test)]"
+            && lines
+                .get(index + 1)
+                .is_some_and(|next| next.trim_start().starts_with("mod ") && next.trim_end().ends_with('{'));
+        if opens_tests {
+            break;
+        }
+        let is_comment = text.trim_start().starts_with("//");
+        let text = if is_comment { "" } else { text.split(" // ").next().unwrap_or_default() };
+        code.push(Line { file: file.to_owned(), number: index + 1, text: text.to_owned() });
+    }
+    code
+}
+
+fn house() -> Vec<Line> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    sources(&root.join("src"))
+        .iter()
+        .map(|path| {
+            (
+                path.strip_prefix(root).unwrap().to_string_lossy().into_owned(),
+                fs::read_to_string(path).unwrap(),
+            )
+        })
+        .filter(|(file, _)| !is_test_file(file))
+        .flat_map(|(file, source)| code(&file, &source))
+        .collect()
+}
+
+/// The floors of this crate that a line names, by `crate::floor`, also within `use crate::{…}`, and, in the
+/// binary, by `windlass::floor`.
+fn named(text: &str) -> Vec<&str> {
+    let mut floors = Vec::new();
+    for prefix in ["crate::", "windlass::"] {
+        for (at, _) in text.match_indices(prefix) {
+            let before = text[..at].chars().next_back();
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"' || c == '/') {
+                continue;
+            }
+            let rest = &text[at + prefix.len()..];
+            match rest.strip_prefix('{') {
+                Some(group) => floors.extend(group.split([',', '}']).map(first_word)),
+                None => floors.push(first_word(rest)),
+            }
+        }
+    }
+    floors.retain(|f| HOUSE.iter().any(|(floor, _)| floor == f));
+    floors
+}
+
+fn first_word(text: &str) -> &str {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+/// Imports that point up, or sideways.
+fn wrong_arrows(lines: &[Line]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for line in lines {
+        let floor = line.floor();
+        let Some((_, below)) = HOUSE.iter().find(|(name, _)| *name == floor) else { continue };
+        for named in named(&line.text) {
+            if named != floor && !below.contains(&named) {
+                wrong.push(format!("{}: {floor} names {named}: {}", line.at(), line.text.trim()));
+            }
+        }
+    }
+    wrong
+}
+
+fn mentions(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        !is_word(before)
+            && !is_word(after)
+            && (word.contains("::") || text[at + word.len()..].starts_with("::"))
+    })
+}
+
+fn foreign(lines: &[Line]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for line in lines {
+        for (floor, banned) in FOREIGN {
+            for word in banned.iter().filter(|word| line.floor() == floor && mentions(&line.text, word)) {
+                wrong.push(format!("{}: {floor} mentions {word}: {}", line.at(), line.text.trim()));
+            }
+        }
+    }
+    wrong
+}
+
+fn clocks(lines: &[Line]) -> Vec<String> {
+    let reads = |line: &&Line| CLOCKS.iter().any(|clock| line.text.contains(clock));
+    lines.iter().filter(|l| l.file != "src/clock.rs").filter(reads).map(Line::at).collect()
+}
+
+fn one(file: &str, text: &str) -> Vec<Line> {
+    vec![Line { file: file.to_owned(), number: 1, text: text.to_owned() }]
+}
+
+#[test]
+fn every_floor_imports_only_the_floors_below_it() {
+    assert_eq!(wrong_arrows(&house()), [""; 0]);
+}
+
+#[test]
+fn every_source_stands_on_a_floor_of_the_house() {
+    let strangers: Vec<String> = house()
+        .iter()
+        .filter(|line| line.number == 1 && line.file != "src/lib.rs")
+        .filter(|line| !HOUSE.iter().any(|(floor, _)| *floor == line.floor()))
+        .map(|line| line.file.clone())
+        .collect();
+    assert_eq!(strangers, [""; 0], "give each a place in the house");
+}
+
+#[test]
+fn the_engine_knows_no_kubernetes_and_pure_floors_do_no_io() {
+    assert_eq!(foreign(&house()), [""; 0]);
+}
+
+#[test]
+fn only_the_clock_module_reads_a_clock() {
+    assert_eq!(clocks(&house()), [""; 0]);
+}
+
+#[test]
+fn an_arrow_that_points_up_is_found_whichever_way_it_is_written() {
+    let table = [
+        ("src/planner/fleet/wave.rs", "use crate::tasks::FleetScope;", true),
+        ("src/planner/mod.rs", "use crate::{api, controller::Context};", true),
+        ("src/engine/task.rs", "    let x = crate::cluster::Kind::Pod;", true),
+        ("src/api/crd.rs", "pub(crate) use crate::revision::hash;", true),
+        ("src/main.rs", "windlass::controller::reconcile_fleet();", true),
+        ("src/tasks/replace_pod.rs", "use crate::planner::node::SetFact;", false),
+        ("src/planner/node/facts.rs", "use crate::api::Problem;", false),
+        ("src/main.rs", "windlass::cli::run()", false),
+        ("src/engine/plan.rs", "use super::sentence::cut;", false),
+    ];
+    for (file, text, is_wrong) in table {
+        assert_eq!(!wrong_arrows(&one(file, text)).is_empty(), is_wrong, "{file}: {text}");
+    }
+}
+
+#[test]
+fn a_foreign_crate_and_a_clock_are_found_and_words_that_only_look_like_them_are_not() {
+    let table = [
+        ("src/engine/task.rs", "use kube::Client;", true),
+        ("src/planner/fleet/wave.rs", "use std::fs::read;", true),
+        ("src/planner/fleet/wave.rs", "let kubelet = 1;", false),
+        ("src/cluster/kube_port.rs", "use kube::Client;", false),
+    ];
+    for (file, text, is_wrong) in table {
+        assert_eq!(!foreign(&one(file, text)).is_empty(), is_wrong, "{file}: {text}");
+    }
+    assert_eq!(clocks(&one("src/tasks/x.rs", "let now = Utc::now();")), ["src/tasks/x.rs:1"]);
+    assert_eq!(clocks(&one("src/clock.rs", "Utc::now()")), [""; 0]);
+}
+
+#[test]
+fn tests_within_a_source_and_comments_are_not_code() {
+    let source =
+        "use crate::api::X;\n// use crate::cli::Y;\n#[cfg(test)]\nmod tests {\n    use crate::cli::Z;\n}\n";
+    let lines = code("src/engine/x.rs", source);
+    assert_eq!((lines.len(), lines[1].text.as_str()), (2, ""));
+    assert_eq!(wrong_arrows(&lines), ["src/engine/x.rs:1: engine names api: use crate::api::X;"]);
+    assert!(is_test_file("src/engine/laws/crash.rs") && is_test_file("src/sim/kubelet/status_tests.rs"));
+    assert!(!is_test_file("src/tasks/mod.rs"));
+}

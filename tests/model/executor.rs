@@ -1,0 +1,284 @@
+//! The executor: facts, decisions and statuses are the planner's own; what the tasks do with them is
+//! written down here in the model's words, and is unit-tested at `src/tasks`.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use windlass::api::{Problem, StatefulNodeStatus, StatefulSetRef, conditions};
+use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
+use windlass::planner::node::decide::{self, recipes};
+use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
+use windlass::planner::node::{
+    LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted,
+};
+
+use crate::state::{Child, Doing, EDITED, HASHES, IMAGES, Node, Pod, Set, World, hash_of, number};
+
+/// What the executor does to the cluster.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Effect {
+    CreateSet(u8),
+    WriteTemplate(u8),
+    DeletePod,
+    MarkReady,
+}
+
+/// What the executor may do next.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moves {
+    /// The node's status as it would write it, whether the status speaks of the pod, and of the template.
+    pub status: Option<(Child, bool, bool)>,
+    pub effect: Option<Effect>,
+    /// A running pod is marked ready although its plan waits for something else.
+    pub mark: bool,
+}
+
+pub fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_900_000_000, 0).expect("a time")
+}
+
+/// The executor, with what it found out before.
+#[derive(Default)]
+pub struct Executor {
+    memo: HashMap<(Node, u8), Moves>,
+}
+
+impl Executor {
+    pub fn moves(&mut self, world: &World, node: &Node, operator: u8) -> Moves {
+        let mut key = *node;
+        key.known = None;
+        (key.disturbed, key.taken_down, key.given_freely) = (false, false, false);
+        key.child.by_latest_plan = false;
+        if let Some(known) = self.memo.get(&(key, operator)) {
+            return *known;
+        }
+        let found = moves(world, &key, operator);
+        self.memo.insert((key, operator), found);
+        found
+    }
+}
+
+fn text(hash: u8) -> String {
+    HASHES[hash as usize].to_owned()
+}
+
+/// What the executor knows of a node.
+pub fn facts(world: &World, node: &Node, operator: u8) -> NodeFacts {
+    let (version, granted, spent) = node.spec();
+    let rendered = hash_of(version, operator);
+    let is_known = node.template != EDITED && (node.remembered || node.recorded || node.template == rendered);
+    let live = LiveSet {
+        uid: "set".to_owned(),
+        generation: 1,
+        template: if is_known { Template::At(text(node.template)) } else { Template::Unknown },
+        observed: node.observed,
+        update_revision: text(node.update_revision),
+        main_image: IMAGES[node.template as usize].to_owned(),
+    };
+    let is_known = !node.orphan || (node.set == Set::Missing && node.same_pod);
+    let is_there = node.pod != Pod::Absent && is_known;
+    let can_be_ready = !world.is_broken(node.pod_revision) && !node.dead;
+    let stuck = node.pod == Pod::Stuck || (node.pod == Pod::Running && !can_be_ready);
+    let ready = node.serves() && !node.orphan;
+    let problem = Problem { reason: "Problem".to_owned(), message: String::new(), since: now() };
+    let pod = PodFacts {
+        uid: "this".to_owned(),
+        revision: text(node.pod_revision),
+        owned: !node.orphan,
+        terminating: node.terminating,
+        ready,
+        ready_since: ready.then(now),
+        running: matches!(node.pod, Pod::Running | Pod::Ready),
+        main_image: IMAGES[node.pod_revision as usize].to_owned(),
+        sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,
+        problem: (!ready).then_some(problem),
+        cannot_run: stuck && !node.terminating,
+    };
+    let ran = |text: &str| if node.child.hash == 0 { String::new() } else { text.to_owned() };
+    NodeFacts {
+        wanted: Ok(Wanted { hash: text(rendered), image: IMAGES[rendered as usize].to_owned() }),
+        granted_hash: text(granted),
+        grant_id: "grant".to_owned(),
+        spent_grant_id: if spent { "grant" } else { "before" }.to_owned(),
+        set: match node.set {
+            Set::Missing => SetFact::Missing,
+            Set::Leaving => SetFact::Leaving,
+            Set::Live => SetFact::Live(live),
+        },
+        pod: is_there.then_some(pod),
+        previous: Running {
+            hash: text(node.child.hash),
+            image: ran(IMAGES[node.child.hash as usize]),
+            pod_uid: ran(if node.same_pod { "this" } else { "another" }),
+        },
+        terminating: false,
+        suspended: false,
+    }
+}
+
+fn plan_of(doing: Doing) -> Option<Plan> {
+    let (recipe, target) = match doing {
+        Doing::Nothing => return None,
+        Doing::Update { target, .. } => (recipes::NODE_UPDATE, text(target)),
+        Doing::Restart { target, .. } => (recipes::RESTART_NODE, text(target)),
+        Doing::Mark => (recipes::MARK_READY, String::new()),
+    };
+    let task = TaskRecord {
+        id: "plan-0".to_owned(),
+        type_: "task".to_owned(),
+        params: serde_json::json!({}),
+        state: TaskState::Pending,
+        attempts: 0,
+        started_at: None,
+        finished_at: None,
+        deadline: None,
+        message: String::new(),
+    };
+    Some(Plan {
+        id: "plan".to_owned(),
+        recipe: recipe.to_owned(),
+        target_hash: target,
+        state: PlanState::Active,
+        started_at: now(),
+        finished_at: None,
+        attempt: 0,
+        retry_at: None,
+        tasks: vec![task],
+        failure: String::new(),
+    })
+}
+
+fn begin(recipe: &str, facts: &NodeFacts) -> Doing {
+    let target = number(&HASHES, decide::target(facts));
+    match recipe {
+        recipes::NODE_UPDATE => Doing::Update { target, task: 0 },
+        recipes::RESTART_NODE => Doing::Restart { target, task: 0 },
+        _ => Doing::Mark,
+    }
+}
+
+fn moves(world: &World, node: &Node, operator: u8) -> Moves {
+    let facts = facts(world, node, operator);
+    let doing = node.child.doing;
+    let may_write = node.old_spec.is_none();
+    let decision = decide::decide(&facts, plan_of(doing).as_ref(), now());
+    let next = match decision {
+        NodeDecision::Keep => None,
+        NodeDecision::Start { recipe, .. } => Some(begin(recipe, &facts)),
+        NodeDecision::Supersede { next, .. } => Some(next.map_or(Doing::Nothing, |r| begin(r, &facts))),
+    };
+    let write = |doing| may_write.then(|| write_status(node, &facts, doing)).flatten();
+    if let Some(doing) = next {
+        return Moves { status: write(doing), ..Moves::default() };
+    }
+    let (doing, effect) = carry_out(&facts, doing);
+    let at_mark = matches!(effect, Some(Effect::MarkReady));
+    let mark = node.child.doing != Doing::Nothing && !at_mark && facts.needs_mark();
+    Moves { status: write(doing), effect, mark }
+}
+
+/// Runs the plan's tasks until one has an effect, waits, or they are done.
+fn carry_out(facts: &NodeFacts, doing: Doing) -> (Doing, Option<Effect>) {
+    let (target, task, observes) = match doing {
+        Doing::Nothing => return (doing, None),
+        Doing::Mark => return mark_only(facts),
+        Doing::Update { target, task } => (target, task, true),
+        Doing::Restart { target, task } => (target, task, false),
+    };
+    let at = |task| if observes { Doing::Update { target, task } } else { Doing::Restart { target, task } };
+    let over = (Doing::Nothing, None);
+    let rendered = facts.wanted.as_ref().map_or(0, |w| number(&HASHES, &w.hash));
+    if task == 0 {
+        let granted = facts.live().is_some() && facts.template_is_granted();
+        if !granted {
+            return match facts.set {
+                SetFact::Leaving => (doing, None),
+                _ if !facts.can_render() => (doing, None),
+                SetFact::Missing => (doing, Some(Effect::CreateSet(rendered))),
+                SetFact::Live(_) if facts.is_kept_by_spent_grant() => (doing, None),
+                SetFact::Live(_) => (doing, Some(Effect::WriteTemplate(rendered))),
+            };
+        }
+    }
+    let Some(set) = facts.live() else { return over };
+    if task <= 1 {
+        if !facts.template_is_granted() {
+            return over;
+        }
+        let Some(pod) = facts.pod.as_ref().filter(|p| set.observed && !p.terminating) else {
+            return (at(1), None);
+        };
+        if !facts.is_at_update_revision(pod) {
+            let deletes = !facts.is_kept_by_spent_grant() && pod.owned;
+            return (at(1), deletes.then_some(Effect::DeletePod));
+        }
+    }
+    let Some(pod) = facts.staying_pod() else { return (at(task.max(2)), None) };
+    if task <= 2 && observes {
+        if set.observed && !facts.is_at_update_revision(pod) {
+            return over;
+        }
+        let running = facts.running();
+        if !(pod.running && running.pod_uid == pod.uid && Some(running.hash.as_str()) == facts.grant()) {
+            return (at(2), None);
+        }
+    }
+    if !set.observed {
+        return (at(3), None);
+    }
+    if !(facts.is_at_update_revision(pod) && facts.template_is_granted()) {
+        return over;
+    }
+    if pod.ready {
+        return over;
+    }
+    (at(3), pod.sidecar_unready.then_some(Effect::MarkReady))
+}
+
+fn mark_only(facts: &NodeFacts) -> (Doing, Option<Effect>) {
+    let there = facts.live().and(facts.staying_pod());
+    match there {
+        None => (Doing::Nothing, None),
+        Some(pod) if pod.ready => (Doing::Nothing, None),
+        Some(pod) => (Doing::Mark, pod.sidecar_unready.then_some(Effect::MarkReady)),
+    }
+}
+
+/// The status that would be written, if it says anything new.
+fn write_status(node: &Node, facts: &NodeFacts, doing: Doing) -> Option<(Child, bool, bool)> {
+    let reference =
+        StatefulSetRef { name: "db".to_owned(), uid: "set".to_owned(), generation: i64::from(node.recorded) };
+    let previous = StatefulNodeStatus {
+        first_ready_at: node.child.ever.then(now),
+        spent_grant_id: facts.spent_grant_id.clone(),
+        stateful_set: Some(reference),
+        ..StatefulNodeStatus::default()
+    };
+    let plan = plan_of(doing);
+    let input = StatusInput {
+        previous: &previous,
+        generation: 1,
+        plan: plan.as_ref(),
+        raw_plan: None,
+        sidecar: &SidecarAnswer::NotConfigured,
+        invalid: None,
+        set_name: "db",
+        restarted_at: "",
+        now: now(),
+    };
+    let next = status(facts, &input);
+    let child = Child {
+        behind: false,
+        hash: number(&HASHES, &next.pod_template_hash),
+        available: conditions::is_true(&next.conditions, conditions::READY),
+        ever: next.first_ready_at.is_some(),
+        failed: next.phase == "Failed",
+        spent: next.spent_grant_id == facts.grant_id,
+        doing,
+        ..node.child
+    };
+    let same_pod = next.pod_uid == "this";
+    let recorded = next.stateful_set.is_some_and(|s| s.generation == 1);
+    let says_new = child != node.child || same_pod != node.same_pod || recorded != node.recorded;
+    says_new.then_some((child, same_pod, recorded))
+}

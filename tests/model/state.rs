@@ -1,0 +1,281 @@
+//! The abstract world: one fleet, up to three nodes, and everything that stands between them. Small enough
+//! to be hashed, and large enough for the rules of grants.
+
+/// The most nodes.
+pub const MAX_NODES: usize = 3;
+/// No version at all.
+pub const NO_VERSION: u8 = 3;
+/// A template that somebody edited by hand.
+pub const EDITED: u8 = 7;
+
+/// The names of pod template hashes, by number: nothing, each version under each of two operators, an edit.
+pub const HASHES: [&str; 8] = ["", "v1", "v1'", "v2", "v2'", "v3", "v3'", "edited"];
+/// The names of revisions, by version.
+pub const REVISIONS: [&str; 4] = ["r1", "r2", "r3", ""];
+/// The names of the main container's images, by the number of the hash.
+pub const IMAGES: [&str; 8] = ["", "db:1", "db:1", "db:2", "db:2", "db:3", "db:3", "db:edited"];
+
+/// The hash that an operator renders from a version.
+pub fn hash_of(version: u8, operator: u8) -> u8 {
+    1 + version * 2 + operator
+}
+
+/// The number of a named thing.
+pub fn number(names: &[&str], name: &str) -> u8 {
+    names.iter().position(|n| *n == name).expect("a name of the model") as u8
+}
+
+/// What a node's executor is doing.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Doing {
+    #[default]
+    Nothing,
+    /// A plan of the recipe NodeUpdate.
+    Update { target: u8, task: u8 },
+    /// A plan of the recipe RestartNode.
+    Restart { target: u8, task: u8 },
+    /// A plan of the recipe MarkReady.
+    Mark,
+}
+
+/// A StatefulNode as the API server has it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Child {
+    pub exists: bool,
+    pub version: u8,
+    pub granted: u8,
+    /// The grant was converged to.
+    pub spent: bool,
+    /// The grant was given by the latest plan of the fleet.
+    pub by_latest_plan: bool,
+    /// The status has not seen the spec.
+    pub behind: bool,
+    /// `status.podTemplateHash`.
+    pub hash: u8,
+    pub available: bool,
+    pub ever: bool,
+    pub failed: bool,
+    pub doing: Doing,
+}
+
+/// What a pod does.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Pod {
+    #[default]
+    Absent,
+    Starting,
+    Running,
+    Ready,
+    Stuck,
+}
+
+/// Whether a StatefulSet is there.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Set {
+    #[default]
+    Missing,
+    Live,
+    /// Its node is gone; the garbage collector has not come by.
+    Leaving,
+}
+
+/// A node and all that belongs to it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Node {
+    pub child: Child,
+    /// What the orchestrator knows of it, while that is older.
+    pub known: Option<Child>,
+    /// The spec as the executor knows it (version, granted hash, spent), while that is older.
+    pub old_spec: Option<(u8, u8, bool)>,
+    pub set: Set,
+    pub template: u8,
+    /// The operator's process remembers that it wrote this template.
+    pub remembered: bool,
+    /// The node's status records that we wrote this template.
+    pub recorded: bool,
+    /// The StatefulSet controller has seen the template.
+    pub observed: bool,
+    /// What the StatefulSet controller makes pods of.
+    pub update_revision: u8,
+    pub pod: Pod,
+    pub pod_revision: u8,
+    pub terminating: bool,
+    /// The pod belongs to a StatefulSet that is gone.
+    pub orphan: bool,
+    /// The pod is the one that the status speaks of.
+    pub same_pod: bool,
+    /// The machine is dead.
+    pub dead: bool,
+    /// Somebody disturbed it since its last grant.
+    pub disturbed: bool,
+    /// Windlass took its serving pod down, and it has not served since.
+    pub taken_down: bool,
+    /// Its grant was given because it was broken anyway.
+    pub given_freely: bool,
+}
+
+/// The fleet.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Fleet {
+    pub wanted: u8,
+    pub replicas: u8,
+    pub max_unavailable: u8,
+    pub paused: bool,
+    pub completed: u8,
+    /// The active rollout: nothing, to a version, or each node at its own.
+    pub rollout: Option<Goal>,
+    /// The version that is not tried again, and how it ended.
+    pub rejected: Option<(u8, Outcome)>,
+    pub abort_asked: bool,
+    pub retry_asked: bool,
+    pub operator: u8,
+}
+
+/// Where a rollout goes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Goal {
+    Version(u8),
+    Own,
+}
+
+/// How a rejected rollout ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    Aborted,
+    RolledBack,
+}
+
+/// How often each thing may still happen.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Budget {
+    pub spec: u8,
+    pub pause: u8,
+    pub scale: u8,
+    pub abort: u8,
+    pub retry: u8,
+    pub child_deleted: u8,
+    pub pod_deleted: u8,
+    pub set_deleted: u8,
+    pub edit: u8,
+    pub death: u8,
+    pub operator: u8,
+    pub crash: u8,
+}
+
+/// Everything.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct State {
+    pub fleet: Fleet,
+    pub nodes: [Node; MAX_NODES],
+    pub left: Budget,
+}
+
+/// What does not change within a world.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    pub name: &'static str,
+    pub nodes: usize,
+    pub replicas: u8,
+    pub max_unavailable: u8,
+    /// The versions that do not run.
+    pub broken: &'static [u8],
+    /// They run, and never become ready.
+    pub broken_runs: bool,
+    pub sidecar: bool,
+    pub rollback: bool,
+    /// Nothing exists and nothing has completed.
+    pub new: bool,
+    pub budget: Budget,
+}
+
+impl World {
+    pub fn is_broken(&self, hash: u8) -> bool {
+        hash != 0 && hash != EDITED && self.broken.contains(&((hash - 1) / 2))
+    }
+
+    pub fn start(&self) -> State {
+        let mut state = State { left: self.budget, ..State::default() };
+        state.fleet.replicas = self.replicas;
+        state.fleet.max_unavailable = self.max_unavailable;
+        if self.new {
+            state.fleet.completed = NO_VERSION;
+            return state;
+        }
+        for node in &mut state.nodes[..self.replicas as usize] {
+            let v1 = hash_of(0, 0);
+            node.child = Child {
+                exists: true,
+                granted: v1,
+                spent: true,
+                hash: v1,
+                available: true,
+                ever: true,
+                ..Child::default()
+            };
+            *node = Node {
+                set: Set::Live,
+                template: v1,
+                recorded: true,
+                observed: true,
+                update_revision: v1,
+                ..*node
+            };
+            *node = Node { pod: Pod::Ready, pod_revision: v1, same_pod: true, ..*node };
+        }
+        state
+    }
+}
+
+impl Node {
+    /// What the orchestrator knows of it.
+    pub fn view(&self) -> Child {
+        self.known.unwrap_or(self.child)
+    }
+
+    /// The spec that the executor knows: version, granted hash, spent.
+    pub fn spec(&self) -> (u8, u8, bool) {
+        self.old_spec.unwrap_or((self.child.version, self.child.granted, self.child.spent))
+    }
+
+    /// Changes the object; the orchestrator may go on knowing what was before.
+    pub fn write(&mut self, change: impl FnOnce(&mut Child)) {
+        let before = self.child;
+        change(&mut self.child);
+        if self.child != before && self.known.is_none() {
+            self.known = Some(before);
+        }
+        if self.known == Some(self.child) {
+            self.known = None;
+        }
+    }
+
+    /// The object goes, and with it, some time later, all that belongs to it.
+    pub fn remove(&mut self) {
+        self.write(|child| *child = Child::default());
+        self.old_spec = None;
+        self.same_pod = false;
+        (self.remembered, self.recorded) = (false, false);
+        (self.taken_down, self.given_freely) = (false, false);
+        if self.set == Set::Live {
+            self.set = Set::Leaving;
+        }
+    }
+
+    pub fn set_is_gone(&mut self) {
+        self.set = Set::Missing;
+        (self.template, self.update_revision) = (0, 0);
+        (self.observed, self.remembered, self.recorded) = (false, false, false);
+        if self.pod != Pod::Absent {
+            (self.terminating, self.orphan) = (true, true);
+        }
+    }
+
+    pub fn serves(&self) -> bool {
+        self.pod == Pod::Ready && !self.terminating
+    }
+
+    pub fn becomes_ready(&mut self) {
+        self.pod = Pod::Ready;
+        self.taken_down = false;
+    }
+}
