@@ -3,12 +3,13 @@
 use serde_json::json;
 use windlass::clock::monotonic;
 
+use crate::controlplane::Options;
 use crate::counts::{print_by_kind, print_fleet_status, print_per_node};
 use crate::operated::{World, fleet, image};
 
 /// Makes a fleet of so many nodes, rolls it once, and prints what that took.
 pub async fn measure(nodes: u32, max_unavailable: &str) {
-    let world = World::start().await;
+    let world = World::start(Options::default()).await;
     let mark = world.cp.audit_mark().await;
     println!(
         "a fleet of {nodes} nodes, maxUnavailable {max_unavailable}; operator in MiB: {}",

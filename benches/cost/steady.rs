@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use crate::controlplane::Options;
 use crate::counts::print_by_kind;
 use crate::operated::{World, condition, fleet, image};
 
@@ -16,7 +17,7 @@ const SETTLE: Duration = Duration::from_secs(20);
 
 /// Makes steady fleets, restarts the operator over them, and counts what is written in so many minutes.
 pub async fn measure(minutes: u32) {
-    let mut world = World::start().await;
+    let mut world = World::start(Options::default()).await;
     make(&world).await;
     tokio::time::sleep(SETTLE).await;
     print_fleets(&world).await;

@@ -36,6 +36,8 @@ struct Inner<T> {
     /// What a relist has named so far.
     relist: Option<Relist>,
     ready: bool,
+    /// How often anything changed.
+    changes: u64,
 }
 
 #[derive(Default)]
@@ -52,7 +54,8 @@ pub struct Cache<T> {
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        let inner = Inner { objects: BTreeMap::new(), gone: HashSet::new(), relist: None, ready: false };
+        let inner =
+            Inner { objects: BTreeMap::new(), gone: HashSet::new(), relist: None, ready: false, changes: 0 };
         Self { inner: RwLock::new(inner) }
     }
 }
@@ -77,6 +80,12 @@ impl<T: Observed> Cache<T> {
     #[must_use]
     pub fn list_all(&self, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         self.read().objects.values().filter(|object| wanted(object)).cloned().collect()
+    }
+
+    /// A number that is another one after each change of anything in here.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.read().changes
     }
 
     /// Whether the first list is in.
@@ -111,6 +120,7 @@ impl<T: Observed> Cache<T> {
             }
         }
         inner.objects.insert(key, Arc::new(object));
+        inner.changes += 1;
         true
     }
 
@@ -118,6 +128,7 @@ impl<T: Observed> Cache<T> {
     pub fn forget(&self, key: &Key, uid: &str) {
         let mut inner = self.write();
         inner.gone.remove(uid);
+        inner.changes += 1;
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
             inner.objects.remove(key);
         }
@@ -129,6 +140,7 @@ impl<T: Observed> Cache<T> {
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
             inner.objects.remove(key);
             inner.gone.insert(uid.to_owned());
+            inner.changes += 1;
         }
     }
 
@@ -147,6 +159,7 @@ impl<T: Observed> Cache<T> {
         for key in &lost {
             inner.objects.remove(key);
         }
+        inner.changes += 1;
         inner.gone = relist.still_leaving;
         inner.ready = true;
         lost

@@ -69,6 +69,17 @@ pub struct RenderedSpec {
     pub image: String,
 }
 
+/// Progress of a node's plan that is not yet written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Unsaved {
+    /// Since when there is any.
+    pub first: Instant,
+    /// Since when the plan waits for what it waits for now.
+    pub since: Instant,
+    /// What that is, in a sentence.
+    pub waits_for: String,
+}
+
 /// What this process has learned.
 #[derive(Default)]
 pub struct Memory {
@@ -85,8 +96,8 @@ pub struct Memory {
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
-    /// By an object's UID: since when its status has something to say that is not yet written.
-    pub unsaved_since: Remembered<String, Instant>,
+    /// By a node's UID: since when its status has something to say that is not yet written.
+    pub unsaved_since: Remembered<String, Unsaved>,
     /// By an object's UID: when its status was last written.
     pub saved_at: Remembered<String, Instant>,
     /// By an object's key: how often in a row its reconcile failed.

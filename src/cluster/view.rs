@@ -1,14 +1,15 @@
 //! Everything that is known of the cluster, as caches that include our own writes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
     Cache, Key, Kind,
     observed::{
-        Observed, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
-        ObservedSet,
+        Meta, Observed, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision,
+        ObservedService, ObservedSet,
     },
 };
 
@@ -29,7 +30,11 @@ pub struct View {
     pub claims: Cache<ObservedClaim>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
+    news: OnceLock<UnboundedSender<News>>,
 }
+
+/// An object that is known better than before, and not from a watch.
+pub type News = (Kind, Meta);
 
 impl View {
     /// Whether the first list of every kind is in.
@@ -44,9 +49,10 @@ impl View {
             && self.revisions.is_ready()
     }
 
-    /// Takes in an object that a write was answered with.
+    /// Takes in an object that a write was answered with. What is new in it is told to whoever asked for
+    /// news, now: the watch will show the same later, and is then no news any more.
     pub fn observe(&self, kind: Kind, object: &Value) {
-        match kind {
+        let is_new = match kind {
             Kind::NodeDeployment => self.fleets.observe(Observed::read(object)),
             Kind::StatefulNode => self.nodes.observe(Observed::read(object)),
             Kind::StatefulSet => self.sets.observe(Observed::read(object)),
@@ -56,6 +62,15 @@ impl View {
             Kind::ControllerRevision => self.revisions.observe(Observed::read(object)),
             Kind::Event => false,
         };
+        if let Some(news) = self.news.get().filter(|_| is_new) {
+            // The receiver is gone only when the operator stops.
+            let _ = news.send((kind, Meta::read(object)));
+        }
+    }
+
+    /// Asks to be told of what did not come from a watch. The first to ask is told.
+    pub fn tell_news(&self, news: UnboundedSender<News>) {
+        let _ = self.news.set(news);
     }
 
     /// Takes in that our own delete removed an object at once.

@@ -7,17 +7,20 @@ use futures::{StreamExt, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
-    api::DynamicObject,
+    api::{ApiResource, DynamicObject},
     runtime::{
         WatchStreamExt,
-        reflector::store::Writer,
+        reflector::{ObjectRef, store::Writer},
         watcher::{self, Event},
     },
 };
 use serde_json::Value;
 use tracing::warn;
 
-use super::{Cache, Key, Kind, View, observed::Observed};
+use super::{
+    Cache, Key, Kind, View,
+    observed::{Meta, Observed},
+};
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,9 +42,9 @@ impl Scope {
     }
 }
 
-/// Watches a kind and keeps its cache. Yields each object that changed, was found again by a relist,
-/// or went; the cache has already taken the change in. Of an object that a relist did not find any more
-/// only the name is known.
+/// Watches a kind and keeps its cache. Yields the metadata of each object that changed, was found again by a
+/// relist, or went; the cache has already taken the change in. What was known before, from the answer to a write
+/// of ours, is not yielded again. Of an object that a relist did not find any more only the name is known.
 pub fn watch<T: Observed>(
     api: Api<DynamicObject>,
     selector: Option<&str>,
@@ -49,7 +52,7 @@ pub fn watch<T: Observed>(
     view: Arc<View>,
     cache: fn(&View) -> &Cache<T>,
     mut names: Option<Writer<DynamicObject>>,
-) -> BoxStream<'static, DynamicObject> {
+) -> BoxStream<'static, Meta> {
     let mut config = watcher::Config::default();
     if let Some(selector) = selector {
         config = config.labels(selector);
@@ -59,10 +62,12 @@ pub fn watch<T: Observed>(
         .filter_map(move |event| {
             let taken = match event {
                 Ok(event) => {
+                    // What the controller could not look up when we wrote it has to be told again.
+                    let is_known = names.as_ref().is_none_or(|names| has(names, &kind.resource(), &event));
                     if let Some(names) = names.as_mut() {
                         names.apply_watcher_event(&named(&event));
                     }
-                    take(cache(&view), kind, event)
+                    take(cache(&view), event, is_known)
                 }
                 Err(error) => {
                     warn!(kind = kind.name(), %error, "a watch failed and is tried again");
@@ -75,26 +80,41 @@ pub fn watch<T: Observed>(
         .boxed()
 }
 
-fn take<T: Observed>(cache: &Cache<T>, kind: Kind, event: Event<DynamicObject>) -> Vec<DynamicObject> {
+fn has(names: &Writer<DynamicObject>, resource: &ApiResource, event: &Event<DynamicObject>) -> bool {
+    let Event::Apply(object) = event else { return true };
+    let meta = &object.metadata;
+    let name = ObjectRef::new_with(meta.name.as_deref().unwrap_or_default(), resource.clone());
+    names.as_reader().get(&name.within(meta.namespace.as_deref().unwrap_or_default())).is_some()
+}
+
+fn take<T: Observed>(cache: &Cache<T>, event: Event<DynamicObject>, is_known: bool) -> Vec<Meta> {
     match event {
-        Event::Apply(object) | Event::InitApply(object) => {
-            cache.observe(T::read(&json(&object)));
-            vec![object]
+        Event::Apply(object) => {
+            let seen = T::read(&json(&object));
+            let meta = seen.meta().clone();
+            if cache.observe(seen) || !is_known { vec![meta] } else { Vec::new() }
+        }
+        Event::InitApply(object) => {
+            let seen = T::read(&json(&object));
+            let meta = seen.meta().clone();
+            cache.observe(seen);
+            vec![meta]
         }
         Event::Delete(object) => {
             let known = T::read(&json(&object));
             cache.forget(&known.meta().key(), &known.meta().uid);
-            vec![object]
+            vec![known.meta().clone()]
         }
         Event::Init => {
             cache.begin_relist();
             Vec::new()
         }
-        Event::InitDone => {
-            let gone = |key: &Key| DynamicObject::new(&key.name, &kind.resource()).within(&key.namespace);
-            cache.end_relist().iter().map(gone).collect()
-        }
+        Event::InitDone => cache.end_relist().into_iter().map(named_only).collect(),
     }
+}
+
+fn named_only(key: Key) -> Meta {
+    Meta { namespace: key.namespace, name: key.name, ..Meta::default() }
 }
 
 /// The event with nothing of the object but its name: all that kube-rs' controller needs.

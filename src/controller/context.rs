@@ -71,6 +71,7 @@ impl Context {
             options: self.options.clone(),
             invalid: None,
             now,
+            known: Arc::default(),
         };
         Some(scope.obeying_from_the_start())
     }

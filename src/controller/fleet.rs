@@ -285,7 +285,7 @@ impl Reconcile<'_> {
         let facts = self.scope.facts();
         let mut told: Vec<(Tone, &str, String, String)> = Vec::new();
         let mut shown = plan.clone();
-        let (mut urgency, mut recheck) = (Urgency::Progress, None);
+        let (mut urgency, mut recheck) = (Urgency::Progress(""), None);
         match (&advance, plan) {
             (Advance::Waiting { recheck_after }, Some(plan)) => {
                 recheck = *recheck_after;
@@ -358,11 +358,11 @@ impl Reconcile<'_> {
         &self,
         mut status: NodeDeploymentStatus,
         plan: Option<&Plan>,
-        urgency: Urgency,
+        urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
         let meta = &self.scope.fleet.meta;
         // The facts are those of the status that is about to be written: what it newly obeys counts.
-        let mut facts = self.scope.facts();
+        let mut facts = (*self.scope.facts()).clone();
         facts.last_completed.clone_from(&status.last_completed_rollout_hash);
         facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
         let spec = &self.scope.spec;

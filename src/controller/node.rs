@@ -257,13 +257,16 @@ impl Reconcile<'_> {
 
     /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants
     /// rest on it.
-    fn urgency(&self, plan: &Plan) -> Urgency {
+    fn urgency<'p>(&self, plan: &'p Plan) -> Urgency<'p> {
         let next = self.compute(Some(plan), &[], None);
         let before = &self.node.status;
         let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
         let urgent =
             failed(&next) != failed(before) || next.observed_generation != before.observed_generation;
-        if urgent { Urgency::Now } else { Urgency::Progress }
+        if urgent {
+            return Urgency::Now;
+        }
+        Urgency::Progress(plan.current_task().map_or("", |task| &task.message))
     }
 
     fn compute(
@@ -298,7 +301,7 @@ impl Reconcile<'_> {
         plan: Option<&Plan>,
         entries: &[HistoryEntry],
         invalid: Option<&str>,
-        urgency: Urgency,
+        urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
         let after = self.compute(plan, entries, invalid);
         let before = &*self.node.status;

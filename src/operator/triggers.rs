@@ -7,10 +7,11 @@ use futures::{StreamExt, stream::BoxStream};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::reflector::store::Writer;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER};
+use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Scope, watch};
 use crate::cluster::{Key, Kind, View};
 
@@ -32,7 +33,7 @@ pub fn start(
     let tell = Tell { view: view.clone(), fleets, nodes };
     let api = |kind| scope.api(client, kind);
     let v = || view.clone();
-    let streams: [(Kind, BoxStream<'static, DynamicObject>); 7] = [
+    let streams: [(Kind, BoxStream<'static, Meta>); 7] = [
         (
             Kind::NodeDeployment,
             watch(
@@ -77,11 +78,19 @@ pub fn start(
             ),
         ),
     ];
+    let (news, mut told) = unbounded_channel();
+    view.tell_news(news);
+    let own = tell.clone();
+    helpers.spawn(async move {
+        while let Some((kind, meta)) = told.recv().await {
+            own.about(kind, &meta);
+        }
+    });
     for (kind, mut stream) in streams {
         let tell = tell.clone();
         helpers.spawn(async move {
-            while let Some(object) = stream.next().await {
-                tell.about(kind, &object);
+            while let Some(meta) = stream.next().await {
+                tell.about(kind, &meta);
             }
         });
     }
@@ -95,15 +104,10 @@ struct Tell {
 }
 
 impl Tell {
-    fn about(&self, kind: Kind, object: &DynamicObject) {
-        let meta = &object.metadata;
-        let namespace = meta.namespace.clone().unwrap_or_default();
-        let name = meta.name.clone().unwrap_or_default();
-        let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
-        let owner = |kind: &str| {
-            let owners = meta.owner_references.as_deref().unwrap_or_default();
-            owners.iter().find(|o| o.kind == kind).map(|o| o.name.clone())
-        };
+    fn about(&self, kind: Kind, meta: &Meta) {
+        let (namespace, name) = (meta.namespace.clone(), meta.name.clone());
+        let label = |key: &str| meta.label(key).map(str::to_owned);
+        let owner = |kind: &str| meta.owners.iter().find(|o| o.kind == kind).map(|o| o.name.clone());
         let fleet = || owner(Kind::NodeDeployment.name()).or_else(|| label(LABEL_DEPLOYMENT));
         match kind {
             Kind::NodeDeployment => self.fleet(&namespace, name),

@@ -1,7 +1,7 @@
 //! What the tasks of a fleet are handed: how it is observed, and how its nodes are written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
@@ -46,7 +46,13 @@ pub struct FleetScope {
     pub invalid: Option<String>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
+    /// What was known when somebody last asked in this reconcile.
+    pub known: Arc<Mutex<Option<KnownFacts>>>,
 }
+
+/// Facts, and at which state of what is known they were put together: the changes of nodes and of revisions so
+/// far, and why what is wanted cannot be started. Everything else stays the same for one reconcile.
+pub type KnownFacts = ((u64, u64, Option<String>), Arc<FleetFacts>);
 
 impl FleetScope {
     /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made
@@ -111,7 +117,17 @@ impl FleetScope {
 
     /// Everything that a decision rests on, as it is known now.
     #[must_use]
-    pub fn facts(&self) -> FleetFacts {
+    pub fn facts(&self) -> Arc<FleetFacts> {
+        // Read first: a change in the middle makes the next to ask look again.
+        let at = (self.view.nodes.changes(), self.view.revisions.changes(), self.invalid.clone());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((then, facts)) if *then == at => facts.clone(),
+            _ => known.insert((at, Arc::new(self.look()))).1.clone(),
+        }
+    }
+
+    fn look(&self) -> FleetFacts {
         let (spec, meta, status) = (&self.spec, &self.fleet.meta, &self.fleet.status);
         let requested = self.requested();
         let revisions = self.revisions();

@@ -50,6 +50,8 @@ pub struct Options {
     pub audit_level: &'static str,
     /// Admission plugins beside those that are on by default, separated by commas.
     pub admission: &'static str,
+    /// Feature gates of the API server and the controllers, as `Name=true` separated by commas.
+    pub feature_gates: &'static str,
     /// Installs the definitions under deploy/crds before the controllers start.
     pub crds: bool,
     /// Plays the kubelets. Without them pods are scheduled and stay Pending.
@@ -61,7 +63,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let keep_data = std::env::var_os("WINDLASS_KEEP_CONTROLPLANE").is_some_and(|value| !value.is_empty());
-        Self { audit_level: "Metadata", admission: "", crds: true, kubelets: true, keep_data }
+        Self {
+            audit_level: "Metadata",
+            admission: "",
+            feature_gates: "",
+            crds: true,
+            kubelets: true,
+            keep_data,
+        }
     }
 }
 

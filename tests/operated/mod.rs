@@ -53,8 +53,8 @@ pub struct World {
 
 impl World {
     /// Starts a control plane, and the operator in a namespace of it.
-    pub async fn start() -> Self {
-        let mut world = Self::without_operator(Reach::OneNamespace, Options::default()).await;
+    pub async fn start(options: Options) -> Self {
+        let mut world = Self::without_operator(Reach::OneNamespace, options).await;
         world.start_operator().await;
         world
     }

@@ -61,13 +61,14 @@ func supervise(arguments []string) int {
 	keep := flags.Bool("keep", false, "keep the data folder")
 	auditLevel := flags.String("audit-level", "Metadata", "level of the audit log: None, Metadata, Request or RequestResponse")
 	admission := flags.String("admission", "", "admission plugins beside those that are on by default, separated by commas")
+	featureGates := flags.String("feature-gates", "", "feature gates of the API server and the controllers, as NAME=true separated by commas")
 	_ = flags.Parse(arguments)
 
 	// Children ask the kernel to be killed when the thread that started them ends: this one lives as long as the process.
 	runtime.LockOSThread()
 	s := &supervisor{dir: *dir, failed: make(chan string, 8), goOn: make(chan struct{}), stop: make(chan struct{})}
 	go s.listen()
-	err := s.run(*auditLevel, *admission)
+	err := s.run(*auditLevel, *admission, *featureGates)
 	s.endAll()
 	if err != nil {
 		say(message{Event: "failed", Error: err.Error()})
@@ -101,7 +102,7 @@ func (s *supervisor) listen() {
 	close(s.stop)
 }
 
-func (s *supervisor) run(auditLevel, admission string) error {
+func (s *supervisor) run(auditLevel, admission, featureGates string) error {
 	if s.dir == "" {
 		return fmt.Errorf("-dir is missing")
 	}
@@ -112,7 +113,7 @@ func (s *supervisor) run(auditLevel, admission string) error {
 	if err := s.start("etcd", c.etcd()); err != nil {
 		return err
 	}
-	if err := s.start("kube-apiserver", c.apiServer(admission)); err != nil {
+	if err := s.start("kube-apiserver", append(c.apiServer(admission), "--feature-gates="+featureGates)); err != nil {
 		return err
 	}
 	if err := s.awaitReady(c); err != nil || s.stopped() {
@@ -128,7 +129,7 @@ func (s *supervisor) run(auditLevel, admission string) error {
 	case what := <-s.failed:
 		return fmt.Errorf("%s", what)
 	}
-	if err := s.start("kube-controller-manager", c.controllerManager()); err != nil {
+	if err := s.start("kube-controller-manager", append(c.controllerManager(), "--feature-gates="+featureGates)); err != nil {
 		return err
 	}
 	if err := s.start("kube-scheduler", c.scheduler()); err != nil {
