@@ -287,7 +287,7 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
     let gets_ready = !world.is_broken(node.pod_revision) && !node.dead;
     if node.set == Set::Live && !node.observed {
         happens("the StatefulSet controller sees the template", &|n| {
-            (n.observed, n.update_revision) = (true, n.template)
+            (n.observed, n.update_revision) = (true, n.template);
         });
     }
     if node.set == Set::Live && node.pod == Pod::Absent && node.update_revision != 0 {
