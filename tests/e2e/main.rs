@@ -11,6 +11,7 @@ mod controlplane;
 mod deletion;
 mod edits;
 mod events;
+mod force;
 mod foreign;
 mod grants;
 mod held;
