@@ -24,10 +24,9 @@ fn two() -> FleetFacts {
 
 #[test]
 fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
-    type Case = (&'static str, FleetFacts, Option<Clause>);
     let busy = || two().but(1, flying);
     let down = || two().but(1, ChildFacts::down);
-    let table: Vec<Case> = vec![
+    let table: Vec<(&str, FleetFacts, Option<Clause>)> = vec![
         ("(a) runs the target already", busy().but(0, |c| c.running("v2")), Some(Clause::RunsTarget)),
         ("(a) even not ready", busy().but(0, |c| c.running("v2").down()), Some(Clause::RunsTarget)),
         ("(b) in flight, unspent", busy().but(0, |c| c.granted("v3").seen()), Some(Clause::InFlightUnspent)),
@@ -100,7 +99,7 @@ fn no_more_nodes_are_granted_at_once_than_the_wave_allows() {
         ("two of five", fleet(5).at_most(2), vec!["db-4", "db-3"]),
         ("two, one is down already", fleet(5).at_most(2).but(0, ChildFacts::down), vec!["db-0", "db-4"]),
         ("two, one is missing", fleet(5).at_most(2).without(4), vec!["db-3"]),
-        ("two, one in flight to the target", fleet(5).at_most(2).but(2, |c| flying(c)), vec!["db-4"]),
+        ("two, one in flight to the target", fleet(5).at_most(2).but(2, flying), vec!["db-4"]),
         ("two, two in flight to the target", fleet(5).at_most(2).but(2, flying).but(3, flying), vec![]),
         ("one, in flight to another target", fleet(5).but(2, |c| c.granted("v3").seen()), vec!["db-2"]),
         ("more than there are", fleet(2).at_most(5), vec!["db-1", "db-0"]),
