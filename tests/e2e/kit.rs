@@ -1,5 +1,13 @@
 //! What the tests have in common: a namespace with an operator of its own, fleets, and waiting with a
 //! message that says what was seen instead.
+#![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
+#![allow(
+    clippy::manual_assert,
+    clippy::unused_async,
+    clippy::duration_suboptimal_units,
+    clippy::doc_markdown,
+    reason = "as tests read best"
+)]
 
 use std::path::PathBuf;
 use std::process::Stdio;

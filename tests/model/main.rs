@@ -17,8 +17,6 @@
 //! target/debug/deps/model-<newest> --ignored --nocapture --test-threads=1
 //! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-#![allow(clippy::expect_used, reason = "the model's own names are what it says")]
 #![allow(clippy::struct_excessive_bools, reason = "a state is small, and is compared bit by bit")]
 #![allow(clippy::doc_markdown, reason = "recipes and objects of Kubernetes read as words")]
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     decide::Start,
-    facts::{FleetFacts, Scope},
+    facts::{ChildFacts, FleetFacts, Scope},
     progress,
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -345,7 +345,14 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
 }
 
 fn invalid(facts: &FleetFacts) -> Option<String> {
-    facts.invalid.clone().or_else(|| facts.conflicts.first().map(|c| c.message.clone()))
+    let conflict = || facts.conflicts.first().map(|c| c.message.clone());
+    // A name of a node's own objects that belongs to something else is seen by the node.
+    let of_node = || {
+        let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
+        let child = facts.wanted().find(refused)?;
+        child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
+    };
+    facts.invalid.clone().or_else(conflict).or_else(of_node)
 }
 
 fn up_to_date(
