@@ -83,7 +83,7 @@ fn take<T: Observed>(cache: &Cache<T>, kind: Kind, event: Event<DynamicObject>) 
         }
         Event::Delete(object) => {
             let known = T::read(&json(&object));
-            cache.forget(&known.meta().key(), &known.meta().uid);
+            cache.forget(&known);
             vec![object]
         }
         Event::Init => {
