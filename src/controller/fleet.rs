@@ -97,7 +97,9 @@ impl Reconcile<'_> {
         // rollout goes on and the status says what is so.
         let mut trouble = None;
         match fleet_objects::apply_service(&self.scope).await {
-            Ok(Some(sentence)) => drop(self.scope.invalid.get_or_insert(sentence)),
+            Ok(Some(sentence)) => {
+                self.scope.invalid.get_or_insert(sentence);
+            }
             Ok(None) => {}
             Err(error) => self.note(&mut trouble, error),
         }
