@@ -66,9 +66,15 @@ pub fn begin(
     }
     let own = start.scope == Scope::Own;
     let before = status.rollout.take().filter(|r| r.target_hash == start.target && r.own_revisions == own);
-    // A rollout to the same target goes on under a new plan; its clock is not started anew.
-    let (started_at, last_progress_at, best) =
-        before.map_or((now, now, 0), |r| (r.started_at, r.last_progress_at, r.best));
+    // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
+    // was done: its nodes count from nothing.
+    let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
+        if facts.restart_request.is_some() {
+            (r.started_at, now, 0)
+        } else {
+            (r.started_at, r.last_progress_at, r.best)
+        }
+    });
     status.rollout = Some(Rollout {
         strategy: "InPlace".to_owned(),
         target_hash: start.target.clone(),

@@ -53,6 +53,12 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
             "v2",
         ),
         (
+            "below the partition, filling again from nothing",
+            FleetFacts { scaled_to_zero: true, ..base().held_below_ordinal(3) },
+            Some(&rolling),
+            "v1",
+        ),
+        (
             "filling again from nothing, another in flight",
             FleetFacts { scaled_to_zero: true, ..base() }.but(0, |c| c.granted("v2")),
             Some(&rolling),

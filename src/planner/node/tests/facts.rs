@@ -269,3 +269,24 @@ fn a_running_pod_that_its_sidecar_keeps_out_of_service_needs_marking() {
         assert_eq!(facts.needs_mark(), expected, "{what}");
     }
 }
+
+#[test]
+fn a_suspended_node_is_not_marked_ready() {
+    let mut facts = node();
+    facts.pod = Some(PodFacts { ready: false, sidecar_unready: true, ..pod("v1") });
+    assert!(facts.needs_mark());
+    // A MarkReady plan would be superseded by the suspension and started again, for ever.
+    facts.suspended = true;
+    assert!(!facts.needs_mark());
+}
+
+#[test]
+fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_without_a_plan() {
+    let mut facts = node();
+    facts.set = SetFact::Live(LiveSet { template: Template::Unknown, ..set("x") });
+    assert!(facts.wants_roll(), "this version restores it");
+    facts.wanted = Ok(Wanted { hash: "v1-of-another-version".to_owned(), image: image("v1") });
+    assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");
+    facts.pod = Some(PodFacts { ready: false, ..pod("v1") });
+    assert!(facts.wants_roll(), "one that is down waits in flight");
+}
