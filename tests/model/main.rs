@@ -23,6 +23,7 @@
 mod executor;
 mod orchestrator;
 mod search;
+mod settled;
 mod state;
 mod step;
 

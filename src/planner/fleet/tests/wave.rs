@@ -89,7 +89,14 @@ fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take
 fn a_node_being_scaled_away_takes_room_in_the_wave() {
     let one = fleet(1).wanting("v2");
     assert_eq!(may(&one.clone().with_surplus(flying(node(1)))), None);
-    assert_eq!(may(&one.with_surplus(node(1))), Some(Clause::Serving));
+    assert_eq!(may(&one.clone().with_surplus(node(1))), Some(Clause::Serving));
+    let down = one.but(0, ChildFacts::down);
+    assert_eq!(
+        may(&down.clone().with_surplus(flying(node(1)))),
+        None,
+        "a node that is down waits for it too"
+    );
+    assert_eq!(may(&down), Some(Clause::Down));
 }
 
 #[test]
