@@ -1,3 +1,32 @@
-//! What stands in for the parts of a cluster that a bare machine does not have.
+//! A Kubernetes in the same process: an API server that an ordinary `kube::Client` talks to, the controllers
+//! that Windlass depends on, and a clock that tests move. It is deterministic: one seed, one trace. It is
+//! held to a real control plane by the conformance suite under `tests/`.
+//!
+//! Nothing here knows of fleets, nodes or plans. The operator runs on it unmodified.
 
+mod admission;
+mod agenda;
+mod audit;
+mod cluster;
+mod controllers;
+mod custom;
+mod faults;
+mod kinds;
 pub mod kubelet;
+mod random;
+mod refusal;
+mod selector;
+mod server;
+mod service;
+mod shared;
+mod store;
+mod types;
+mod world;
+
+pub use agenda::Pace;
+pub use audit::AuditEntry;
+pub use cluster::{Cluster, ClusterClock, Options};
+pub use faults::{After, Before, EventInfo, Failure, FaultPlan, NoFaults, RequestInfo, WatchFate};
+pub use random::Random;
+pub use refusal::Refusal;
+pub use service::{Disconnected, Latency};

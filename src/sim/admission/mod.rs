@@ -1,0 +1,171 @@
+//! What the server makes of an object before it stores it: defaults, what it fills in or takes out, and what it
+//! refuses. One module a kind that has rules of its own.
+
+mod claims;
+mod containers;
+mod metadata;
+mod pods;
+mod services;
+mod stateful_sets;
+
+use serde_json::{Value, json};
+
+pub(crate) use claims::PROTECTION;
+pub(crate) use metadata::validate_metadata;
+
+use super::kinds::{Kind, Shape};
+use super::refusal::{Cause, Refusal};
+use super::types::{self, Type};
+use super::world::World;
+
+/// Fills in what the caller left out. `old` is the stored object if there is one.
+pub(crate) fn default(kind: &Kind, object: &mut Value, old: Option<&Value>) {
+    if let Shape::Custom(schema) = &kind.shape {
+        schema.default(object);
+        return;
+    }
+    match kind.kind.as_str() {
+        "StatefulSet" => stateful_sets::default(object),
+        "Pod" => pods::default(object),
+        "Service" => services::default(object, old),
+        "PersistentVolumeClaim" => claims::default(object),
+        "Secret" => {
+            if object["type"].as_str().unwrap_or_default().is_empty() {
+                object["type"] = "Opaque".into();
+            }
+            secret_data(object);
+        }
+        _ => {}
+    }
+}
+
+/// `stringData` is written and never read.
+fn secret_data(object: &mut Value) {
+    let Some(texts) = object.as_object_mut().and_then(|map| map.remove("stringData")) else { return };
+    for (name, text) in texts.as_object().into_iter().flatten() {
+        object["data"][name] = base64(text.as_str().unwrap_or_default().as_bytes()).into();
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = u32::from(chunk[0]) << 16
+            | u32::from(chunk.get(1).copied().unwrap_or_default()) << 8
+            | u32::from(chunk.get(2).copied().unwrap_or_default());
+        for index in 0..4 {
+            if index > chunk.len() {
+                text.push('=');
+            } else {
+                text.push(char::from(DIGITS[(word >> (18 - 6 * index) & 63) as usize]));
+            }
+        }
+    }
+    text
+}
+
+/// What the server itself puts into, or takes out of, a new object.
+pub(crate) fn prepare_create(world: &mut World, kind: &Kind, object: &mut Value) {
+    if kind.is_custom() {
+        if kind.has_status
+            && let Some(map) = object.as_object_mut()
+        {
+            map.remove("status");
+        }
+        return;
+    }
+    if kind.has_status
+        && !kind.is("Node")
+        && let Shape::Builtin(id) = kind.shape
+        && let Some(Type::Struct(status)) = types::get(id).fields.get("status").map(|f| f.ty.clone())
+    {
+        object["status"] = types::zero_struct(status);
+    }
+    match kind.kind.as_str() {
+        "Namespace" => {
+            let name = object["metadata"]["name"].clone();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            object["spec"]["finalizers"] = json!(["kubernetes"]);
+            object["status"]["phase"] = "Active".into();
+        }
+        "Pod" => pods::prepare_create(object),
+        "Service" => services::prepare_create(world, object),
+        "PersistentVolumeClaim" => claims::prepare_create(world, object),
+        "PersistentVolume" => object["status"] = json!({"phase": "Pending"}),
+        "CustomResourceDefinition" => {
+            let now = world.timestamp();
+            super::server::established(object, &now);
+        }
+        _ => {}
+    }
+}
+
+/// What the server itself puts back into a changed object.
+pub(crate) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value) {
+    if kind.is("Namespace") {
+        object["spec"]["finalizers"] = old["spec"]["finalizers"].clone();
+        if object["spec"]["finalizers"].is_null() {
+            object["spec"] = json!({});
+        }
+    }
+    if kind.is("Pod") {
+        pods::prepare_update(object, old);
+    }
+}
+
+/// The fields that are refused in an object that is made (no `old`) or changed.
+pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    if let Shape::Custom(schema) = &kind.shape {
+        return schema.validate(object, old);
+    }
+    match kind.kind.as_str() {
+        "StatefulSet" => stateful_sets::validate(object, old),
+        "Pod" => pods::validate(object, old),
+        "Service" => services::validate(world, object, old),
+        "PersistentVolumeClaim" => claims::validate(object, old),
+        "ControllerRevision" => old
+            .and_then(|old| super::server::unchanged("data", &old["data"], &object["data"]))
+            .into_iter()
+            .collect(),
+        "ConfigMap" | "Secret" => immutable_content(object, old),
+        _ => Vec::new(),
+    }
+}
+
+/// The fields that are refused in a write to the status.
+pub(crate) fn validate_status(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    if let Shape::Custom(schema) = &kind.shape {
+        return schema.validate_status(object, old);
+    }
+    Vec::new()
+}
+
+fn immutable_content(object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let Some(old) = old.filter(|old| old["immutable"] == true) else { return Vec::new() };
+    ["data", "binaryData", "immutable"]
+        .iter()
+        .filter(|field| old[**field] != object[**field])
+        .map(|field| Cause::forbidden(*field, "field is immutable when `immutable` is set"))
+        .collect()
+}
+
+/// Whether admission lets a new object in.
+pub(crate) fn allow_create(
+    world: &World,
+    kind: &Kind,
+    namespace: &str,
+    object: &Value,
+) -> Result<(), Refusal> {
+    if !kind.is("Pod") {
+        return Ok(());
+    }
+    let account = object["spec"]["serviceAccountName"].as_str().unwrap_or("default");
+    if account != "default" && world.find("ServiceAccount", namespace, account).is_none() {
+        let why = format!(
+            "error looking up service account {namespace}/{account}: serviceaccount {account:?} not found"
+        );
+        return Err(Refusal::forbidden(kind, super::store::meta(object, "name"), &why));
+    }
+    Ok(())
+}

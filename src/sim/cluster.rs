@@ -1,0 +1,258 @@
+//! The front door: a cluster, its clients, its clock, and the knobs that tests turn.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, Duration, Utc};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::agenda::Pace;
+use super::audit::AuditEntry;
+use super::controllers;
+use super::faults::{FaultPlan, NoFaults};
+use super::random::Random;
+use super::refusal::Refusal;
+use super::server::WriteOptions;
+use super::service::{ApiService, Counters, Latency};
+use super::shared::Shared;
+use super::world::World;
+use crate::clock::{Clock, SharedClock, monotonic};
+
+/// A clock that follows tokio's, paused or not, from a fixed date; tests may make it jump or stand still.
+#[derive(Debug)]
+pub struct ClusterClock {
+    epoch: DateTime<Utc>,
+    started: Instant,
+    offset_micros: AtomicI64,
+    /// Where it stands, in microseconds after the epoch; negative while it runs.
+    stopped_at: AtomicI64,
+}
+
+impl ClusterClock {
+    /// A clock that now shows `epoch`.
+    #[must_use]
+    pub fn starting_at(epoch: DateTime<Utc>) -> Arc<Self> {
+        Arc::new(Self {
+            epoch,
+            started: monotonic(),
+            offset_micros: AtomicI64::new(0),
+            stopped_at: AtomicI64::new(-1),
+        })
+    }
+
+    /// Makes the clock jump, forward or back.
+    pub fn jump(&self, by: Duration) {
+        let micros = by.num_microseconds().unwrap_or_default();
+        self.offset_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Makes the clock stand still.
+    pub fn stop(&self) {
+        self.stopped_at.store(self.micros(), Ordering::SeqCst);
+    }
+
+    /// Lets a stopped clock run again, from where time has gone meanwhile.
+    pub fn go_on(&self) {
+        self.stopped_at.store(-1, Ordering::SeqCst);
+    }
+
+    fn micros(&self) -> i64 {
+        let stopped = self.stopped_at.load(Ordering::SeqCst);
+        if stopped >= 0 {
+            return stopped;
+        }
+        monotonic().duration_since(self.started).as_micros() as i64
+            + self.offset_micros.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for ClusterClock {
+    fn now(&self) -> DateTime<Utc> {
+        self.epoch + Duration::microseconds(self.micros())
+    }
+}
+
+/// How a cluster is made.
+pub struct Options {
+    /// Everything random in the cluster follows from it.
+    pub seed: u64,
+    /// The cluster's own clock.
+    pub clock: SharedClock,
+    /// How quick the controllers are.
+    pub pace: Pace,
+    /// How long requests take; none: no time at all.
+    pub latency: Option<Latency>,
+    /// How many changes watches can look back on.
+    pub history: usize,
+}
+
+impl Options {
+    /// A cluster of this seed, at the pace that was measured on a real one.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        let epoch = DateTime::from_timestamp(1_767_225_600, 0).unwrap_or_default();
+        Self {
+            seed,
+            clock: ClusterClock::starting_at(epoch),
+            pace: Pace::default(),
+            latency: Some(Latency(1, 4)),
+            history: 20_000,
+        }
+    }
+}
+
+/// A simulated cluster. Its controllers run as one task, which ends with it.
+pub struct Cluster {
+    shared: Arc<Shared>,
+    counters: Arc<Mutex<Counters>>,
+    latency: Option<Latency>,
+    random: Arc<Mutex<Random>>,
+    clock: SharedClock,
+    controllers: JoinHandle<()>,
+}
+
+impl Cluster {
+    /// Starts a cluster with the namespaces `default` and `kube-system`, and a storage class. Must be called
+    /// within a tokio runtime. For determinism that is a current-thread one, with its time paused.
+    #[must_use]
+    pub fn start(options: Options) -> Self {
+        let mut seeds = Random::new(options.seed);
+        let world = World::new(seeds.next_u64(), options.clock.clone(), options.pace, options.history);
+        let shared = Shared::new(world, Box::new(NoFaults));
+        {
+            let mut world = shared.lock();
+            for name in ["default", "kube-system"] {
+                let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                seed_object(&mut world, "Namespace", body);
+            }
+            seed_object(
+                &mut world,
+                "StorageClass",
+                json!({
+                    "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "windlass.dev/played",
+                    "metadata": {"name": "standard",
+                        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+                }),
+            );
+        }
+        Self {
+            controllers: tokio::spawn(controllers::run(shared.clone())),
+            shared,
+            counters: Arc::default(),
+            latency: options.latency,
+            random: Arc::new(Mutex::new(Random::new(seeds.next_u64()))),
+            clock: options.clock,
+        }
+    }
+
+    /// A client of the cluster that names itself so in the audit log.
+    #[must_use]
+    pub fn client(&self, user_agent: &str, namespace: &str) -> kube::Client {
+        kube::Client::new(self.service(user_agent), namespace)
+    }
+
+    fn service(&self, user_agent: &str) -> ApiService {
+        ApiService {
+            shared: self.shared.clone(),
+            user_agent: user_agent.into(),
+            counters: self.counters.clone(),
+            latency: self.latency,
+            random: self.random.clone(),
+        }
+    }
+
+    /// The cluster's clock.
+    #[must_use]
+    pub fn clock(&self) -> SharedClock {
+        self.clock.clone()
+    }
+
+    /// Stores a definition, or any other object, without a request: what the cluster is to begin with.
+    pub fn install(&self, object: Value) -> Result<(), Refusal> {
+        let mut world = self.shared.lock();
+        let version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+        let name = object["kind"].as_str().unwrap_or_default().to_owned();
+        let kind = world.kinds.by_kind(&version, &name).cloned().ok_or_else(Refusal::no_such_path)?;
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        world.create(&kind, &namespace, object, &WriteOptions::default())?;
+        drop(world);
+        self.shared.stir.notify_one();
+        Ok(())
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn set_faults(&self, plan: Box<dyn FaultPlan>) {
+        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// Sets how quick the controllers are from now on.
+    pub fn set_pace(&self, pace: Pace) {
+        self.shared.lock().agenda.pace = pace;
+    }
+
+    /// Holds the StatefulSet controller up, or lets it go on.
+    pub fn hold_stateful_sets(&self, held: bool) {
+        self.shared.lock().agenda.held = held;
+        self.shared.stir.notify_one();
+    }
+
+    /// Forgets the history so far: open watches and pages that are behind get 410.
+    pub fn compact(&self) {
+        let mut world = self.shared.lock();
+        let version = world.store.version();
+        world.store.compact(version);
+        world.store.wake_all();
+    }
+
+    /// The requests so far.
+    #[must_use]
+    pub fn audit(&self) -> Vec<AuditEntry> {
+        self.shared.lock().audit.clone()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_audit(&self) {
+        self.shared.lock().audit.clear();
+    }
+
+    /// The store's version: it moves with every change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.shared.lock().store.version()
+    }
+
+    /// How many watches are open.
+    #[must_use]
+    pub fn open_watches(&self) -> usize {
+        self.shared.lock().store.watcher_count()
+    }
+
+    /// Every object there is, by kind, namespace and name: for comparing two runs.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<Value> {
+        let world = self.shared.lock();
+        let mut objects = Vec::new();
+        let mut shelves = std::collections::BTreeSet::new();
+        for kind in world.kinds.all() {
+            if shelves.insert(kind.shelf) {
+                objects.extend(world.store.list(kind.shelf, "").map(|(_, object)| object.value.clone()));
+            }
+        }
+        objects
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.controllers.abort();
+    }
+}
+
+fn seed_object(world: &mut World, kind: &str, body: Value) {
+    if let Some(kind) = world.kind(kind) {
+        // These bodies are ours and valid; a refusal would show in the first test.
+        let _ = world.create(&kind, "", body, &WriteOptions::default());
+    }
+}

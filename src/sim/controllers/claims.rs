@@ -1,0 +1,67 @@
+//! The volume controllers, as far as they concern claims: one is kept while a pod uses it, and its volume goes with
+//! it. Binding is the played kubelet's work, here as on a real control plane.
+
+use serde_json::Value;
+
+use super::super::admission::PROTECTION;
+use super::super::agenda::Job;
+use super::super::store::{Change, Key};
+use super::super::world::World;
+use super::garbage;
+
+/// Lists the claims that a pod no longer uses.
+pub(crate) fn note_pod(world: &mut World, change: &Change) {
+    if change.after.is_some() {
+        return;
+    }
+    for name in claims_of(&change.shown.value) {
+        world.agenda.soon(Job::Claim((change.key.0.clone(), name.to_owned())));
+    }
+}
+
+fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
+    pod["spec"]["volumes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|v| v["persistentVolumeClaim"]["claimName"].as_str())
+}
+
+/// Lets a claim go that nobody uses.
+pub(crate) fn step(world: &mut World, key: &Key) {
+    let (Some(claims), Some(pods)) = (world.kind("PersistentVolumeClaim"), world.kind("Pod")) else { return };
+    let Some(claim) = world.store.get(claims.shelf, key).cloned() else {
+        free_volume(world, key);
+        return;
+    };
+    let protected = claim.value["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|list| list.iter().any(|f| f == PROTECTION));
+    if !claim.is_terminating() || !protected {
+        return;
+    }
+    let used = world
+        .store
+        .list(pods.shelf, &key.0)
+        .any(|(_, pod)| claims_of(&pod.value).any(|name| name == key.1));
+    if !used {
+        garbage::drop_finalizer(world, &claims, &(claims.shelf, key.clone()), &claim, PROTECTION);
+    }
+}
+
+/// A volume made for a claim goes with it.
+fn free_volume(world: &mut World, key: &Key) {
+    let Some(volumes) = world.kind("PersistentVolume") else { return };
+    let gone: Vec<Key> = world
+        .store
+        .list(volumes.shelf, "")
+        .filter(|(_, volume)| {
+            let of = &volume.value["spec"]["claimRef"];
+            of["namespace"] == key.0.as_str() && of["name"] == key.1.as_str()
+        })
+        .map(|(key, _)| key.clone())
+        .collect();
+    for volume in gone {
+        world.remove(&volumes, &volume);
+    }
+}

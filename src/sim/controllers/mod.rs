@@ -1,0 +1,99 @@
+//! The controllers beside the API server. Each is a step over the world: it looks at one object and makes the
+//! writes that the real one would. One task runs them all, in an order that the seed decides.
+
+mod claims;
+mod endpoints;
+mod garbage;
+mod namespaces;
+mod scheduler;
+mod stateful_set;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agenda::Job;
+use super::kinds::Kind;
+use super::shared::Shared;
+use super::store::{Change, controller_of, is_terminating};
+use super::world::World;
+
+/// A step may make at most so many others due at once; more is a loop that would never end.
+const STEPS_AT_ONCE: usize = 1_000_000;
+
+/// Runs the controllers for as long as the cluster lives.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    loop {
+        let due = {
+            let mut world = shared.lock();
+            for _ in 0..STEPS_AT_ONCE {
+                let Some(job) = world.agenda.take() else { break };
+                step(&mut world, job);
+            }
+            world.agenda.next_due()
+        };
+        // Polled in this order always: tokio's own choice would be random.
+        tokio::select! {
+            biased;
+            () = shared.stir.notified() => {}
+            () = until(&shared, due) => {}
+        }
+    }
+}
+
+async fn until(shared: &Shared, due_ms: Option<u64>) {
+    match due_ms {
+        Some(due) => tokio::time::sleep_until(shared.started + Duration::from_millis(due)).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn step(world: &mut World, job: Job) {
+    match job {
+        Job::StatefulSet(key) => stateful_set::step(world, &key),
+        Job::Collect(place) => garbage::collect(world, &place),
+        Job::Release(place) => garbage::release(world, &place),
+        Job::Namespace(name) => namespaces::step(world, &name),
+        Job::Schedule(key) => scheduler::step(world, &key),
+        Job::Claim(key) => claims::step(world, &key),
+        Job::Endpoints(key) => endpoints::step(world, &key),
+    }
+}
+
+/// Lists what a change gives the controllers to look at.
+pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
+    garbage::note(world, change);
+    if kind.namespaced && change.after.is_none() {
+        namespaces::note(world, &change.key.0);
+    }
+    if kind.is_custom() {
+        return;
+    }
+    match kind.kind.as_str() {
+        "StatefulSet" => stateful_set::note_set(world, change),
+        "Pod" => {
+            stateful_set::note_pod(world, change);
+            scheduler::note_pod(world, change);
+            endpoints::note_pod(world, change);
+            claims::note_pod(world, change);
+        }
+        "PersistentVolumeClaim" => {
+            world.agenda.soon(Job::Claim(change.key.clone()));
+            stateful_set::note_claim(world, change);
+            scheduler::note_node(world);
+        }
+        "Service" => world.agenda.soon(Job::Endpoints(change.key.clone())),
+        "Node" => scheduler::note_node(world),
+        "Namespace" => {
+            if is_terminating(&change.shown.value) && change.after.is_some() {
+                world.agenda.soon(Job::Namespace(change.key.1.clone()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The name of the StatefulSet that controls an object.
+fn set_of(value: &serde_json::Value) -> Option<&str> {
+    let owner = controller_of(value)?;
+    (owner["kind"] == "StatefulSet").then(|| owner["name"].as_str())?
+}

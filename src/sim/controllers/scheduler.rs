@@ -1,0 +1,233 @@
+//! The scheduler: pods go to the first node that has room; one for which there is none says so.
+
+use serde_json::{Value, json};
+
+use super::super::agenda::Job;
+use super::super::kinds::Kind;
+use super::super::store::{Change, Key};
+use super::super::types::Quantity;
+use super::super::world::World;
+
+/// Lists a pod that has no node, and, when a pod has gone, those that wait for its room.
+pub(crate) fn note_pod(world: &mut World, change: &Change) {
+    match &change.after {
+        Some(pod) if waits(&pod.value) && is_new(change) => {
+            world.agenda.soon(Job::Schedule(change.key.clone()));
+        }
+        None => note_node(world),
+        _ => {}
+    }
+}
+
+/// A pod is tried when it is made, and when what it asks changed; not for the condition that trying it left.
+fn is_new(change: &Change) -> bool {
+    let Some((before, after)) = change.before.as_ref().zip(change.after.as_ref()) else { return true };
+    before.value["spec"] != after.value["spec"]
+        || before.value["metadata"]["labels"] != after.value["metadata"]["labels"]
+}
+
+/// Lists every pod that waits: there may be room now.
+pub(crate) fn note_node(world: &mut World) {
+    let Some(pods) = world.kind("Pod") else { return };
+    let waiting: Vec<Key> = world
+        .store
+        .list(pods.shelf, "")
+        .filter(|(_, pod)| waits(&pod.value) && has_unschedulable(&pod.value))
+        .map(|(key, _)| key.clone())
+        .collect();
+    for key in waiting {
+        world.agenda.soon(Job::Schedule(key));
+    }
+}
+
+fn waits(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
+        && pod["metadata"]["deletionTimestamp"].is_null()
+        && pod["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler") == "default-scheduler"
+}
+
+fn has_unschedulable(pod: &Value) -> bool {
+    pod["status"]["conditions"]
+        .as_array()
+        .is_some_and(|list| list.iter().any(|c| c["type"] == "PodScheduled" && c["status"] == "False"))
+}
+
+/// Tries to find a node for a pod.
+pub(crate) fn step(world: &mut World, key: &Key) {
+    let Some(kind) = world.kind("Pod") else { return };
+    let Some(pod) = world.store.get(kind.shelf, key).cloned() else { return };
+    if !waits(&pod.value) {
+        return;
+    }
+    match place(world, key, &pod.value) {
+        Ok(node) => world.bind_to(&kind, key, &node),
+        Err(message) => {
+            let mut value = pod.value.clone();
+            let condition = json!({
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+                "lastProbeTime": null, "lastTransitionTime": world.timestamp(),
+                "observedGeneration": pod.value["metadata"]["generation"],
+            });
+            if set_condition(&mut value, condition) {
+                world.put(&kind, key.clone(), value);
+            }
+        }
+    }
+}
+
+/// Puts a condition in place of the one of its type; no change if it says the same.
+fn set_condition(pod: &mut Value, mut condition: Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    match conditions.iter_mut().find(|c| c["type"] == condition["type"]) {
+        Some(found) => {
+            if found["status"] == condition["status"] {
+                condition["lastTransitionTime"] = found["lastTransitionTime"].clone();
+            }
+            if *found == condition {
+                return false;
+            }
+            *found = condition;
+        }
+        None => conditions.push(condition),
+    }
+    pod["status"]["conditions"] = conditions.into();
+    true
+}
+
+impl World {
+    /// Gives a pod its node.
+    pub(crate) fn bind_to(&mut self, kind: &Kind, key: &Key, node: &str) {
+        let Some(pod) = self.store.get(kind.shelf, key).cloned() else { return };
+        let mut value = pod.value.clone();
+        value["spec"]["nodeName"] = node.into();
+        let condition = json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": self.timestamp(), "observedGeneration": pod.value["metadata"]["generation"],
+        });
+        set_condition(&mut value, condition);
+        self.put(kind, key.clone(), value);
+    }
+}
+
+/// The node for a pod, or the scheduler's sentence.
+fn place(world: &World, key: &Key, pod: &Value) -> Result<String, String> {
+    if let Some(why) = missing_claim(world, key, pod) {
+        return Err(why);
+    }
+    let (Some(nodes), Some(pods)) = (world.kind("Node"), world.kind("Pod")) else {
+        return Err(String::new());
+    };
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    let mut count = 0;
+    for ((_, name), node) in world.store.list(nodes.shelf, "") {
+        count += 1;
+        let reason = match refusal(pod, &node.value) {
+            Some(reason) => Some(reason),
+            None => lack(world, pods.shelf, pod, name, &node.value),
+        };
+        match reason {
+            None => return Ok(name.clone()),
+            Some(reason) => match reasons.iter_mut().find(|(r, _)| *r == reason) {
+                Some((_, n)) => *n += 1,
+                None => reasons.push((reason, 1)),
+            },
+        }
+    }
+    if count == 0 {
+        return Err("no nodes available to schedule pods".into());
+    }
+    let list: Vec<String> = reasons.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+    let lacking: usize = reasons.iter().filter(|(r, _)| r.starts_with("Insufficient")).map(|(_, n)| n).sum();
+    let preemption = if lacking > 0 {
+        format!("0/{count} nodes are available: {lacking} No preemption victims found for incoming pod.")
+    } else {
+        format!("0/{count} nodes are available: {count} Preemption is not helpful for scheduling.")
+    };
+    Err(format!("0/{count} nodes are available: {}. preemption: {preemption}", list.join(", ")))
+}
+
+fn missing_claim(world: &World, key: &Key, pod: &Value) -> Option<String> {
+    for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+        let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() else { continue };
+        match world.find("PersistentVolumeClaim", &key.0, name) {
+            None => {
+                return Some(format!(
+                    "0/1 nodes are available: persistentvolumeclaim {name:?} not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+                ));
+            }
+            Some(claim) if claim.is_terminating() => {
+                return Some(format!(
+                    "0/1 nodes are available: persistentvolumeclaim {name:?} is being deleted. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+                ));
+            }
+            Some(claim) if claim.value["status"]["phase"] != "Bound" => {
+                return Some("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.".into());
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+fn refusal(pod: &Value, node: &Value) -> Option<String> {
+    if node["spec"]["unschedulable"] == true {
+        return Some("node(s) were unschedulable".into());
+    }
+    for taint in node["spec"]["taints"].as_array().into_iter().flatten() {
+        let tolerated = pod["spec"]["tolerations"].as_array().into_iter().flatten().any(|t| {
+            (t["key"] == taint["key"] || t["key"].is_null())
+                && (t["effect"] == taint["effect"] || t["effect"].is_null())
+                && (t["operator"] == "Exists" || t["value"] == taint["value"])
+        });
+        if !tolerated && taint["effect"] != "PreferNoSchedule" {
+            return Some("node(s) had untolerated taint(s)".into());
+        }
+    }
+    let labels = &node["metadata"]["labels"];
+    let selected = pod["spec"]["nodeSelector"]
+        .as_object()
+        .is_none_or(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value));
+    (!selected).then(|| "node(s) didn't match Pod's node affinity/selector".into())
+}
+
+/// What the node has too little of.
+fn lack(
+    world: &World,
+    pods: super::super::kinds::Shelf,
+    pod: &Value,
+    name: &str,
+    node: &Value,
+) -> Option<String> {
+    for resource in ["cpu", "memory"] {
+        let wanted = requested(pod, resource);
+        let capacity = node["status"]["allocatable"][resource]
+            .as_str()
+            .or_else(|| node["status"]["capacity"][resource].as_str());
+        let Some(capacity) = capacity.and_then(|text| Quantity::parse(text).ok()).map(|q| q.millis()) else {
+            continue;
+        };
+        if wanted == 0 {
+            continue;
+        }
+        let used: i128 = world
+            .store
+            .list(pods, "")
+            .filter(|(_, other)| other.value["spec"]["nodeName"] == name)
+            .map(|(_, other)| requested(&other.value, resource))
+            .sum();
+        if used + wanted > capacity {
+            return Some(format!("Insufficient {resource}"));
+        }
+    }
+    None
+}
+
+fn requested(pod: &Value, resource: &str) -> i128 {
+    pod["spec"]["containers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|c| Quantity::parse(c["resources"]["requests"][resource].as_str()?).ok())
+        .map(|q| q.millis())
+        .sum()
+}

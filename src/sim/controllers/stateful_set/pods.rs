@@ -1,0 +1,197 @@
+//! The pods of a set and their claims: which there are, what a new one looks like, what state one is in.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value, json};
+
+use super::super::super::selector::LabelSelector;
+use super::super::super::server::WriteOptions;
+use super::super::super::store::{Key, Object, controller_of};
+use super::super::super::world::World;
+use super::Set;
+
+/// The pods that belong to a set, by name. Those that match and have no owner are adopted, those that match no
+/// longer are let go.
+pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
+    let Some(kind) = world.kind("Pod") else { return Vec::new() };
+    let Some(selector) = LabelSelector::of(&set.spec()["selector"]) else { return Vec::new() };
+    let prefix = format!("{}-", set.name);
+    let candidates: Vec<(Key, Arc<Object>)> = world
+        .store
+        .list_named(kind.shelf, set.namespace, &prefix)
+        .map(|(key, pod)| (key.clone(), pod.clone()))
+        .collect();
+    let mut pods = Vec::new();
+    for (key, pod) in candidates {
+        let member = ordinal(set, &key.1).is_some();
+        let fits = member && selector.matches(&pod.value);
+        match controller_of(&pod.value) {
+            Some(owner) if owner["uid"] == set.uid() && fits => pods.push(pod),
+            Some(owner) if owner["uid"] == set.uid() => {
+                if !pod.is_terminating() {
+                    let mut value = pod.value.clone();
+                    if let Some(references) = value["metadata"]["ownerReferences"].as_array_mut() {
+                        references.retain(|r| r["uid"] != set.uid());
+                        if references.is_empty()
+                            && let Some(metadata) = value["metadata"].as_object_mut()
+                        {
+                            metadata.remove("ownerReferences");
+                        }
+                    }
+                    world.put(&kind, key, value);
+                }
+            }
+            Some(_) => {}
+            None if fits && !pod.is_terminating() && !set.object.is_terminating() => {
+                let mut value = pod.value.clone();
+                let mut references =
+                    value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+                references.push(set.reference());
+                value["metadata"]["ownerReferences"] = references.into();
+                pods.push(world.put(&kind, key, value));
+            }
+            None => {}
+        }
+    }
+    pods
+}
+
+/// The ordinal in a pod's name, if the name is one of this set's.
+pub(super) fn ordinal(set: &Set<'_>, name: &str) -> Option<i64> {
+    let (parent, number) = name.rsplit_once('-')?;
+    (parent == set.name && number.bytes().all(|b| b.is_ascii_digit())).then(|| number.parse().ok())?
+}
+
+/// A pod of this ordinal from this template, at this revision.
+pub(super) fn render(set: &Set<'_>, template: &Value, revision: &str, ordinal: i64) -> Value {
+    let name = set.pod_name(ordinal);
+    let mut labels: Map<String, Value> =
+        template["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    labels.insert("statefulset.kubernetes.io/pod-name".into(), name.clone().into());
+    labels.insert("apps.kubernetes.io/pod-index".into(), ordinal.to_string().into());
+    labels.insert("controller-revision-hash".into(), revision.into());
+    let mut metadata = json!({
+        "name": name, "namespace": set.namespace, "generateName": format!("{}-", set.name),
+        "labels": labels, "ownerReferences": [set.reference()],
+    });
+    for field in ["annotations", "finalizers"] {
+        if !template["metadata"][field].is_null() {
+            metadata[field] = template["metadata"][field].clone();
+        }
+    }
+    let mut spec = template["spec"].clone();
+    spec["hostname"] = name.into();
+    if let Some(service) = set.spec()["serviceName"].as_str() {
+        spec["subdomain"] = service.into();
+    }
+    let claims = claims(set, ordinal);
+    if !claims.is_empty() {
+        let mut volumes: Vec<Value> = claims
+            .iter()
+            .map(|(name, claim)| {
+                json!({"name": name, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}})
+            })
+            .collect();
+        let own = spec["volumes"].as_array().cloned().unwrap_or_default();
+        volumes
+            .extend(own.into_iter().filter(|v| !claims.iter().any(|(name, _)| v["name"] == name.as_str())));
+        spec["volumes"] = volumes.into();
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// The claims of a pod, by the name of their template.
+fn claims(set: &Set<'_>, ordinal: i64) -> Vec<(String, Value)> {
+    let mut list = Vec::new();
+    for template in set.spec()["volumeClaimTemplates"].as_array().into_iter().flatten() {
+        let name = template["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut claim = template.clone();
+        claim["metadata"]["name"] = format!("{name}-{}", set.pod_name(ordinal)).into();
+        claim["metadata"]["namespace"] = set.namespace.into();
+        for (key, value) in set.spec()["selector"]["matchLabels"].as_object().into_iter().flatten() {
+            claim["metadata"]["labels"][key] = value.clone();
+        }
+        if let Some(map) = claim.as_object_mut() {
+            map.remove("status");
+        }
+        if set.spec()["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" {
+            claim["metadata"]["ownerReferences"] = json!([set.reference()]);
+        }
+        list.push((name, claim));
+    }
+    list
+}
+
+/// Whether a claim that the pod needs is on its way out: the pod has to wait for it.
+pub(super) fn has_stale_claim(world: &World, set: &Set<'_>, ordinal: i64) -> bool {
+    claims(set, ordinal).iter().any(|(_, claim)| {
+        let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+        world.find("PersistentVolumeClaim", set.namespace, name).is_some_and(|found| found.is_terminating())
+    })
+}
+
+/// Makes the claims that are missing. A claim that is there is used as it is.
+pub(super) fn create_claims(world: &mut World, set: &Set<'_>, ordinal: i64) -> Result<(), String> {
+    let Some(kind) = world.kind("PersistentVolumeClaim") else { return Ok(()) };
+    for (_, claim) in claims(set, ordinal) {
+        let name = claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if world.store.get(kind.shelf, &(set.namespace.to_owned(), name)).is_none() {
+            world
+                .create(&kind, set.namespace, claim, &WriteOptions::default())
+                .map_err(|refusal| refusal.message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a pod and its claims.
+pub(super) fn create(
+    world: &mut World,
+    set: &Set<'_>,
+    ordinal: i64,
+    pod: Value,
+) -> Result<Arc<Object>, String> {
+    create_claims(world, set, ordinal)?;
+    let Some(kind) = world.kind("Pod") else { return Err(String::new()) };
+    let written = world.create(&kind, set.namespace, pod, &WriteOptions::default());
+    written.map(|written| written.object).map_err(|refusal| {
+        format!(
+            "create Pod {} in StatefulSet {} failed error: {}",
+            set.pod_name(ordinal),
+            set.name,
+            refusal.message
+        )
+    })
+}
+
+/// The revision that a pod was made at.
+pub(super) fn revision_of(pod: &Value) -> &str {
+    pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap_or_default()
+}
+
+pub(super) fn phase(pod: &Value) -> &str {
+    pod["status"]["phase"].as_str().unwrap_or_default()
+}
+
+fn ready_condition(pod: &Value) -> Option<&Value> {
+    pod["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|c| c["type"] == "Ready")
+        .filter(|c| c["status"] == "True")
+}
+
+pub(super) fn is_ready(pod: &Value) -> bool {
+    phase(pod) == "Running" && ready_condition(pod).is_some()
+}
+
+/// Ready, and for long enough. (The real controller asks for the condition only, running or not.)
+pub(super) fn is_available(pod: &Value, min_ready_seconds: i64, now: DateTime<Utc>) -> bool {
+    let Some(condition) = ready_condition(pod) else { return false };
+    if min_ready_seconds == 0 {
+        return true;
+    }
+    let since = condition["lastTransitionTime"].as_str().and_then(|t| DateTime::parse_from_rfc3339(t).ok());
+    since.is_some_and(|since| (now - since.with_timezone(&Utc)).num_seconds() >= min_ready_seconds)
+}

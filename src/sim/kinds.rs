@@ -1,0 +1,270 @@
+//! The kinds that the server serves: the built-in ones, and those that custom resource definitions add.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::custom::CustomSchema;
+use super::types::{self, StructId};
+
+/// What checks and normalises an object's content.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// A Go struct.
+    Builtin(StructId),
+    /// A CRD's schema.
+    Custom(Arc<CustomSchema>),
+    /// Anything goes: the definitions themselves.
+    Free,
+}
+
+/// Where a kind's scale subresource finds its numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ScalePaths {
+    pub spec: Vec<String>,
+    pub status: Vec<String>,
+    pub selector: Option<Vec<String>>,
+}
+
+/// Which shelf of the store holds a kind's objects. Two kinds share one if they are views of the same objects.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Shelf(pub u16);
+
+/// One kind in one version.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub plural: String,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    pub namespaced: bool,
+    pub shape: Shape,
+    pub has_status: bool,
+    pub scale: Option<ScalePaths>,
+    /// The fields that a field selector may ask for.
+    pub field_paths: Vec<String>,
+    pub shelf: Shelf,
+    /// The printer columns of a CRD's version.
+    pub columns: serde_json::Value,
+}
+
+impl Kind {
+    /// `apps/v1`, or `v1`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// `statefulsets.apps`, or `pods`: how errors name it.
+    pub(crate) fn resource(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// `StatefulSet.apps`, or `Pod`.
+    pub(crate) fn group_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    pub(crate) fn is_custom(&self) -> bool {
+        matches!(self.shape, Shape::Custom(_))
+    }
+
+    /// Whether it is this built-in kind.
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        !self.is_custom() && self.kind == kind
+    }
+}
+
+/// All kinds, by group, version and plural.
+#[derive(Clone, Debug)]
+pub(crate) struct Kinds {
+    by_path: BTreeMap<(String, String, String), Arc<Kind>>,
+    shelves: u16,
+}
+
+/// Group, version, kind, plural, namespaced, status, struct, short names (comma), field selectors (comma).
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    bool,
+    bool,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+const BUILTIN: &[Row] = &[
+    ("", "v1", "Namespace", "namespaces", false, true, "core.Namespace", "ns", "status.phase"),
+    ("", "v1", "Node", "nodes", false, true, "core.Node", "no", "spec.unschedulable"),
+    (
+        "",
+        "v1",
+        "Pod",
+        "pods",
+        true,
+        true,
+        "core.Pod",
+        "po",
+        "spec.nodeName,spec.restartPolicy,spec.schedulerName,spec.serviceAccountName,spec.hostNetwork,status.phase,status.podIP,status.nominatedNodeName",
+    ),
+    ("", "v1", "Service", "services", true, true, "core.Service", "svc", "spec.clusterIP,spec.type"),
+    ("", "v1", "Endpoints", "endpoints", true, false, "core.Endpoints", "ep", ""),
+    (
+        "",
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        true,
+        true,
+        "core.PersistentVolumeClaim",
+        "pvc",
+        "",
+    ),
+    ("", "v1", "PersistentVolume", "persistentvolumes", false, true, "core.PersistentVolume", "pv", ""),
+    ("", "v1", "ConfigMap", "configmaps", true, false, "core.ConfigMap", "cm", ""),
+    ("", "v1", "Secret", "secrets", true, false, "core.Secret", "", "type"),
+    ("", "v1", "ServiceAccount", "serviceaccounts", true, false, "core.ServiceAccount", "sa", ""),
+    (
+        "",
+        "v1",
+        "Event",
+        "events",
+        true,
+        false,
+        "core.Event",
+        "ev",
+        "involvedObject.kind,involvedObject.namespace,involvedObject.name,involvedObject.uid,involvedObject.apiVersion,involvedObject.resourceVersion,involvedObject.fieldPath,reason,reportingComponent,source,type",
+    ),
+    (
+        "events.k8s.io",
+        "v1",
+        "Event",
+        "events",
+        true,
+        false,
+        "events.Event",
+        "ev",
+        "regarding.kind,regarding.namespace,regarding.name,regarding.uid,regarding.apiVersion,regarding.resourceVersion,regarding.fieldPath,reason,reportingController,type",
+    ),
+    ("apps", "v1", "StatefulSet", "statefulsets", true, true, "apps.StatefulSet", "sts", ""),
+    (
+        "apps",
+        "v1",
+        "ControllerRevision",
+        "controllerrevisions",
+        true,
+        false,
+        "apps.ControllerRevision",
+        "",
+        "",
+    ),
+    ("coordination.k8s.io", "v1", "Lease", "leases", true, false, "coordination.Lease", "", ""),
+    (
+        "storage.k8s.io",
+        "v1",
+        "StorageClass",
+        "storageclasses",
+        false,
+        false,
+        "storage.StorageClass",
+        "sc",
+        "",
+    ),
+    (
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        false,
+        true,
+        "",
+        "crd,crds",
+        "",
+    ),
+];
+
+impl Kinds {
+    /// The kinds that are always there.
+    pub(crate) fn builtin() -> Self {
+        let mut kinds = Self { by_path: BTreeMap::new(), shelves: 0 };
+        let mut events = None;
+        for &(group, version, kind, plural, namespaced, has_status, name, short, paths) in BUILTIN {
+            let shelf = match events {
+                Some(shelf) if kind == "Event" => shelf,
+                _ => kinds.new_shelf(),
+            };
+            if kind == "Event" {
+                events = Some(shelf);
+            }
+            let scale = (kind == "StatefulSet").then(|| ScalePaths {
+                spec: words("spec.replicas", '.'),
+                status: words("status.replicas", '.'),
+                selector: None,
+            });
+            kinds.add(Kind {
+                group: group.into(),
+                version: version.into(),
+                kind: kind.into(),
+                plural: plural.into(),
+                singular: kind.to_lowercase(),
+                short_names: words(short, ','),
+                categories: if kind == "StatefulSet" { vec!["all".into()] } else { Vec::new() },
+                namespaced,
+                shape: types::find(name).map_or(Shape::Free, Shape::Builtin),
+                has_status,
+                scale,
+                field_paths: words(paths, ','),
+                shelf,
+                columns: serde_json::Value::Null,
+            });
+        }
+        kinds
+    }
+
+    /// A shelf that no kind uses yet.
+    pub(crate) fn new_shelf(&mut self) -> Shelf {
+        self.shelves += 1;
+        Shelf(self.shelves - 1)
+    }
+
+    pub(crate) fn add(&mut self, kind: Kind) {
+        let key = (kind.group.clone(), kind.version.clone(), kind.plural.clone());
+        self.by_path.insert(key, Arc::new(kind));
+    }
+
+    /// Takes a group's resource away.
+    pub(crate) fn remove(&mut self, group: &str, plural: &str) {
+        self.by_path.retain(|(g, _, p), _| g != group || p != plural);
+    }
+
+    pub(crate) fn by_path(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// The kind of this name in this `apiVersion`, as owner references name it.
+    pub(crate) fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
+        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        self.by_path.values().find(|k| k.group == group && k.kind == kind)
+    }
+
+    /// A built-in kind; the table above has it.
+    pub(crate) fn builtin_kind(&self, kind: &str) -> Option<Arc<Kind>> {
+        self.by_path.values().find(|k| k.is(kind)).cloned()
+    }
+
+    /// The kind, any version, whose objects lie on this shelf.
+    pub(crate) fn of_shelf(&self, shelf: Shelf) -> Option<&Arc<Kind>> {
+        self.by_path.values().find(|k| k.shelf == shelf)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.by_path.values()
+    }
+}
+
+fn words(text: &str, separator: char) -> Vec<String> {
+    text.split(separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}

@@ -1,0 +1,106 @@
+//! PATCH: four ways to describe a change, one way to make it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::kinds::{Kind, Shape};
+use super::super::refusal::Refusal;
+use super::super::store::Key;
+use super::super::world::World;
+use super::create::{Written, shown_value};
+use super::{FieldValidation, Part, WriteOptions, create, read_body, strategic, strict_sentence};
+
+/// The media type of a patch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchKind {
+    /// The patch that a content type means for a kind.
+    pub(crate) fn of(content_type: &str, kind: &Kind) -> Result<Self, Refusal> {
+        let media = content_type.split(';').next().unwrap_or_default().trim();
+        match media {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if matches!(kind.shape, Shape::Builtin(_)) => {
+                Ok(Self::Strategic)
+            }
+            "application/apply-patch+yaml" | "application/apply-patch+json" => Ok(Self::Apply),
+            _ => Err(Refusal::unsupported_media(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
+        }
+    }
+}
+
+impl World {
+    /// Changes an object as a patch says. Only an apply makes one that is not there.
+    pub(crate) fn patch(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        part: Part,
+        how: PatchKind,
+        body: &Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Refusal> {
+        if how == PatchKind::Apply {
+            return self.apply(kind, key, part, body, options);
+        }
+        let old = self.store.get(kind.shelf, key).cloned();
+        let old = old.ok_or_else(|| Refusal::not_found(kind, &key.1))?;
+        let patched = patched(kind, how, shown_value(kind, old.value.clone()), body)?;
+        let read = read_body(kind, patched).map_err(|why| unreadable_patch(body, &why))?;
+        if options.validation == FieldValidation::Strict && !read.unknown.is_empty() {
+            return Err(unreadable_patch(body, &strict_sentence(&read.unknown)));
+        }
+        let warnings = create::warnings(options, &read.unknown);
+        let options = WriteOptions { patch: true, ..options.clone() };
+        let object = self.change(kind, key, part, &old, read.value, &options)?;
+        Ok(Written { object, warnings, created: false })
+    }
+}
+
+/// An object after a patch, not yet read by its kind.
+pub(crate) fn patched(
+    kind: &Kind,
+    how: PatchKind,
+    mut object: Value,
+    patch: &Value,
+) -> Result<Value, Refusal> {
+    match how {
+        PatchKind::Json => {
+            let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+                .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
+            json_patch::patch(&mut object, &operations).map_err(|_| {
+                Refusal::unprocessable("the server rejected our request due to an error in our request")
+            })?;
+        }
+        PatchKind::Strategic => {
+            let Shape::Builtin(id) = kind.shape else {
+                return Err(Refusal::unsupported_media("application/merge-patch+json"));
+            };
+            strategic::merge(id, &mut object, patch);
+        }
+        PatchKind::Merge | PatchKind::Apply => json_patch::merge(&mut object, patch),
+    }
+    Ok(object)
+}
+
+/// The real server blames the patch, of no kind and no name.
+fn unreadable_patch(patch: &Value, why: &str) -> Refusal {
+    let mut refusal = Refusal::unprocessable(format!(
+        " \"\" is invalid: patch: Invalid value: {:?}: {why}",
+        patch.to_string()
+    ));
+    refusal.details = serde_json::json!({
+        "causes": [{"reason": "FieldValueInvalid", "field": "patch",
+            "message": format!("Invalid value: {:?}: {why}", patch.to_string())}],
+    });
+    refusal
+}

@@ -1,0 +1,138 @@
+//! Strategic merge patches: lists are merged by the key that Go's tags name for them.
+
+use serde_json::{Map, Value};
+
+use super::super::types::{self, Field, StructId, Type};
+
+/// Merges `patch` into an object of this struct.
+pub(crate) fn merge(id: StructId, object: &mut Value, patch: &Value) {
+    merge_struct(Some(id), object, patch);
+}
+
+fn merge_struct(id: Option<StructId>, object: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if patch.get("$patch").and_then(Value::as_str) == Some("replace") {
+        let mut replaced = patch.clone();
+        replaced.remove("$patch");
+        *object = Value::Object(replaced);
+        return;
+    }
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let Some(target) = object.as_object_mut() else { return };
+    if let Some(kept) = patch.get("$retainKeys").and_then(Value::as_array) {
+        target.retain(|name, _| kept.iter().any(|k| k.as_str() == Some(name)));
+    }
+    for (name, value) in patch {
+        if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
+            if let (Some(items), Some(gone)) =
+                (target.get_mut(list).and_then(Value::as_array_mut), value.as_array())
+            {
+                items.retain(|item| !gone.contains(item));
+            }
+            continue;
+        }
+        if name.starts_with('$') {
+            continue;
+        }
+        if value.is_null() {
+            target.remove(name);
+            continue;
+        }
+        let field = id.and_then(|id| types::get(id).fields.get(name));
+        let slot = target.entry(name.clone()).or_insert(Value::Null);
+        merge_field(field, slot, value);
+    }
+}
+
+fn merge_field(field: Option<&Field>, slot: &mut Value, patch: &Value) {
+    match field.map(|f| (inner(&f.ty), f)) {
+        Some((Type::Struct(id), _)) => merge_struct(Some(*id), slot, patch),
+        Some((Type::Map(value), _)) => {
+            let id = if let Type::Struct(id) = **value { Some(id) } else { None };
+            merge_struct(id, slot, patch);
+        }
+        Some((Type::List(item), Field { merge_key: Some(key), .. })) => {
+            let id = if let Type::Struct(id) = inner(item) { Some(*id) } else { None };
+            merge_list(id, key, slot, patch);
+        }
+        _ => *slot = patch.clone(),
+    }
+}
+
+fn inner(ty: &Type) -> &Type {
+    if let Type::Pointer(ty) = ty { inner(ty) } else { ty }
+}
+
+fn merge_list(id: Option<StructId>, key: &str, slot: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_array() else {
+        *slot = patch.clone();
+        return;
+    };
+    if patch.iter().any(|item| item["$patch"] == "replace") {
+        *slot = patch.iter().filter(|item| item["$patch"] != "replace").cloned().collect();
+        return;
+    }
+    if !slot.is_array() {
+        *slot = Value::Array(Vec::new());
+    }
+    let Some(items) = slot.as_array_mut() else { return };
+    // New items of a keyed list go in front, as the real server puts them.
+    let mut front = 0;
+    for item in patch {
+        if key.is_empty() {
+            if !items.contains(item) {
+                items.push(item.clone());
+            }
+            continue;
+        }
+        let found = items.iter().position(|have| have[key] == item[key]);
+        if item["$patch"] == "delete" {
+            if let Some(index) = found {
+                items.remove(index);
+            }
+            continue;
+        }
+        match found {
+            Some(index) => merge_struct(id, &mut items[index], item),
+            None => {
+                let mut new = Value::Null;
+                merge_struct(id, &mut new, item);
+                items.insert(front, new);
+                front += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn containers_are_merged_by_name_and_commands_are_replaced() {
+        let mut object = json!({"spec": {"containers": [
+            {"name": "a", "image": "a:1", "command": ["x", "y"]}, {"name": "b", "image": "b:1"}]}});
+        let patch = json!({"spec": {"containers": [
+            {"name": "a", "image": "a:2", "command": ["z"]}, {"name": "b", "$patch": "delete"}]}});
+        merge(types::find("core.Pod").unwrap(), &mut object, &patch);
+        assert_eq!(object["spec"]["containers"], json!([{"name": "a", "image": "a:2", "command": ["z"]}]));
+    }
+
+    #[test]
+    fn finalizers_are_merged_as_a_set() {
+        let mut object = json!({"metadata": {"finalizers": ["a"]}});
+        merge(
+            types::find("core.Pod").unwrap(),
+            &mut object,
+            &json!({"metadata": {"finalizers": ["a", "b"]}}),
+        );
+        assert_eq!(object["metadata"]["finalizers"], json!(["a", "b"]));
+    }
+}

@@ -1,0 +1,198 @@
+//! The cluster as a `tower::Service`, which an ordinary `kube::Client` is built on. Latency, faults and the audit
+//! log live in this layer; what a request means is the server's business.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{Stream, StreamExt, stream};
+use http::{Request, Response};
+use http_body::Frame;
+use kube::client::Body;
+
+use super::audit::{AuditEntry, is_write};
+use super::faults::{After, Before, Failure, RequestInfo, WatchView};
+use super::random::Random;
+use super::server::{Call, Payload, Reply};
+use super::shared::Shared;
+
+/// What a broken connection looks like to a client.
+#[derive(Debug, thiserror::Error)]
+#[error("connection to the API server was lost")]
+pub struct Disconnected;
+
+/// How long a request takes, in milliseconds: at least, and at most. Half of it passes before it is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency(pub u64, pub u64);
+
+/// Counts that number requests for fault plans.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    requests: u64,
+    writes: BTreeMap<String, u64>,
+}
+
+/// One caller's way to the cluster.
+#[derive(Clone)]
+pub(crate) struct ApiService {
+    pub shared: Arc<Shared>,
+    pub user_agent: Arc<str>,
+    pub counters: Arc<Mutex<Counters>>,
+    pub latency: Option<Latency>,
+    pub random: Arc<Mutex<Random>>,
+}
+
+impl tower::Service<Request<Body>> for ApiService {
+    type Response = Response<SimBody>;
+    type Error = Disconnected;
+    type Future = BoxFuture<'static, Result<Self::Response, Disconnected>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { service.serve(request).await })
+    }
+}
+
+impl ApiService {
+    async fn serve(self, request: Request<Body>) -> Result<Response<SimBody>, Disconnected> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await.map_err(|_| Disconnected)?;
+        let call = Call::read(&parts, body.to_vec(), &self.user_agent);
+        let info = self.number(&call);
+        let delay = self.draw_latency();
+        pause(delay / 2).await;
+        match self.ask(|plan| plan.before(&info)) {
+            Before::Pass => {}
+            Before::Delay(delay) => pause(delay).await,
+            Before::Fail(failure) => return self.fail(&info, &failure),
+        }
+        let view = WatchView { shared: self.shared.clone(), request: info.clone() };
+        let reply = {
+            let mut world = self.shared.lock();
+            world.answer(&self.shared, &call, view)
+        };
+        self.shared.stir.notify_one();
+        pause(delay - delay / 2).await;
+        match self.ask(|plan| plan.after(&info, reply.code)) {
+            After::Pass => {}
+            After::Delay(delay) => pause(delay).await,
+            After::Fail(failure) => return self.fail(&info, &failure),
+        }
+        self.record(&info, reply.code);
+        Ok(response(reply))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut dyn super::faults::FaultPlan) -> T) -> T {
+        let mut plan = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        question(plan.as_mut())
+    }
+
+    fn number(&self, call: &Call) -> RequestInfo {
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        counters.requests += 1;
+        let number = counters.requests;
+        let dry_run = call.is_dry_run();
+        let write_number = if is_write(call.verb) && !dry_run {
+            let count = counters.writes.entry(call.user_agent.clone()).or_default();
+            *count += 1;
+            *count
+        } else {
+            0
+        };
+        RequestInfo {
+            number,
+            write_number,
+            verb: call.verb.to_owned(),
+            resource: call.resource(),
+            subresource: call.subresource.clone(),
+            namespace: call.namespace.clone(),
+            name: call.name.clone(),
+            user_agent: call.user_agent.clone(),
+            dry_run,
+        }
+    }
+
+    fn draw_latency(&self) -> Duration {
+        let Some(Latency(low, high)) = self.latency else { return Duration::ZERO };
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        Duration::from_millis(random.between(low, high))
+    }
+
+    fn fail(&self, info: &RequestInfo, failure: &Failure) -> Result<Response<SimBody>, Disconnected> {
+        let Some((refusal, retry_after)) = failure.refusal(info) else {
+            self.record(info, 0);
+            return Err(Disconnected);
+        };
+        self.record(info, refusal.code);
+        let mut response = response(Reply::refusal(&refusal));
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+        }
+        Ok(response)
+    }
+
+    fn record(&self, info: &RequestInfo, code: u16) {
+        let mut world = self.shared.lock();
+        let entry = AuditEntry {
+            at_micros: self.shared.elapsed().as_micros() as u64,
+            verb: info.verb.clone(),
+            resource: info.resource.clone(),
+            subresource: info.subresource.clone(),
+            namespace: info.namespace.clone(),
+            name: info.name.clone(),
+            user_agent: info.user_agent.clone(),
+            dry_run: info.dry_run,
+            code,
+            version: world.store.version(),
+        };
+        world.audit.push(entry);
+    }
+}
+
+async fn pause(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
+fn response(reply: Reply) -> Response<SimBody> {
+    let body = match reply.payload {
+        Payload::Json(bytes) => stream::once(std::future::ready(bytes)).boxed(),
+        Payload::Watch(stream) => stream.boxed(),
+    };
+    let mut response = Response::new(SimBody(body));
+    *response.status_mut() =
+        http::StatusCode::from_u16(reply.code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    for warning in reply.warnings {
+        if let Ok(value) = http::HeaderValue::from_str(&format!("299 - {warning:?}")) {
+            headers.append(http::header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// The body of an answer: one piece, or the lines of a watch as they come.
+pub(crate) struct SimBody(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+
+impl http_body::Body for SimBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
