@@ -20,13 +20,16 @@ use super::shared::Shared;
 use super::world::World;
 use crate::clock::{Clock, SharedClock, monotonic};
 
+/// No clock stands there.
+const RUNS: i64 = i64::MIN;
+
 /// A clock that follows tokio's, paused or not, from a fixed date; tests may make it jump or stand still.
 #[derive(Debug)]
 pub struct ClusterClock {
     epoch: DateTime<Utc>,
     started: Instant,
     offset_micros: AtomicI64,
-    /// Where it stands, in microseconds after the epoch; negative while it runs.
+    /// Where it stands, in microseconds after the epoch; `RUNS` while it does not.
     stopped_at: AtomicI64,
 }
 
@@ -38,7 +41,7 @@ impl ClusterClock {
             epoch,
             started: monotonic(),
             offset_micros: AtomicI64::new(0),
-            stopped_at: AtomicI64::new(-1),
+            stopped_at: AtomicI64::new(RUNS),
         })
     }
 
@@ -55,12 +58,12 @@ impl ClusterClock {
 
     /// Lets a stopped clock run again, from where time has gone meanwhile.
     pub fn go_on(&self) {
-        self.stopped_at.store(-1, Ordering::SeqCst);
+        self.stopped_at.store(RUNS, Ordering::SeqCst);
     }
 
     fn micros(&self) -> i64 {
         let stopped = self.stopped_at.load(Ordering::SeqCst);
-        if stopped >= 0 {
+        if stopped != RUNS {
             return stopped;
         }
         monotonic().duration_since(self.started).as_micros() as i64

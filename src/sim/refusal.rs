@@ -67,6 +67,12 @@ impl Cause {
         Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {limit} bytes"))
     }
 
+    /// The same cause for a field one level further down.
+    pub(crate) fn below(mut self, parent: &str) -> Self {
+        self.field = format!("{parent}.{}", self.field);
+        self
+    }
+
     /// Whether CEL rules are not run over an object with such a cause.
     pub(crate) fn blocks_rules(&self) -> bool {
         !matches!(self.reason, "FieldValueInvalid" | "FieldValueDuplicate" | "FieldValueForbidden")
@@ -176,7 +182,12 @@ impl Refusal {
 
     /// A refusal by validation: the causes in one sentence, and each by itself in the details.
     pub(crate) fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
-        let list: Vec<String> = causes.iter().map(Cause::sentence).collect();
+        let mut list: Vec<String> = Vec::new();
+        for sentence in causes.iter().map(Cause::sentence) {
+            if !list.contains(&sentence) {
+                list.push(sentence);
+            }
+        }
         let sentence = match list.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -206,8 +217,11 @@ impl Refusal {
     pub fn body(&self) -> Value {
         let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            body["reason"] = self.reason.into();
+        }
         if !self.details.is_null() {
             body["details"] = self.details.clone();
         }

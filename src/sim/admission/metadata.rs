@@ -7,7 +7,6 @@ use super::super::refusal::Cause;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SERVICE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
@@ -64,8 +63,8 @@ pub(crate) fn labels(labels: &Value, field: &str) -> Vec<Cause> {
 
 fn name_error(kind: &Kind, name: &str) -> Option<String> {
     match kind.kind.as_str() {
-        "Namespace" | "StatefulSet" if !kind.is_custom() => dns_label_error(name),
-        "Service" if !kind.is_custom() => service_name_error(name),
+        "StatefulSet" if !kind.is_custom() && name.contains('.') => Some("must not contain dots".into()),
+        "Namespace" | "StatefulSet" | "Service" if !kind.is_custom() => dns_label_error(name),
         _ => subdomain_error(name),
     }
 }
@@ -76,13 +75,6 @@ pub(crate) fn dns_label_error(name: &str) -> Option<String> {
         return Some("must be no more than 63 bytes".into());
     }
     (!is_dns_label(name)).then(|| LABEL.into())
-}
-
-fn service_name_error(name: &str) -> Option<String> {
-    if name.len() > 63 {
-        return Some("must be no more than 63 bytes".into());
-    }
-    (!is_dns_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase())).then(|| SERVICE.into())
 }
 
 fn subdomain_error(name: &str) -> Option<String> {

@@ -117,7 +117,7 @@ pub(crate) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value) {
 /// The fields that are refused in an object that is made (no `old`) or changed.
 pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Shape::Custom(schema) = &kind.shape {
-        return schema.validate(object, old);
+        return schema.validate(object, old, kind.scale.as_ref());
     }
     match kind.kind.as_str() {
         "StatefulSet" => stateful_sets::validate(object, old),
@@ -136,7 +136,7 @@ pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&
 /// The fields that are refused in a write to the status.
 pub(crate) fn validate_status(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Shape::Custom(schema) = &kind.shape {
-        return schema.validate_status(object, old);
+        return schema.validate_status(object, old, kind.scale.as_ref());
     }
     Vec::new()
 }

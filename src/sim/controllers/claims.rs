@@ -40,10 +40,8 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     if !claim.is_terminating() || !protected {
         return;
     }
-    let used = world
-        .store
-        .list(pods.shelf, &key.0)
-        .any(|(_, pod)| claims_of(&pod.value).any(|name| name == key.1));
+    let used =
+        world.store.list(pods.shelf, &key.0).any(|(_, pod)| claims_of(&pod.value).any(|name| name == key.1));
     if !used {
         garbage::drop_finalizer(world, &claims, &(claims.shelf, key.clone()), &claim, PROTECTION);
     }

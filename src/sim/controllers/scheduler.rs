@@ -137,13 +137,14 @@ fn place(world: &World, key: &Key, pod: &Value) -> Result<String, String> {
         return Err("no nodes available to schedule pods".into());
     }
     let list: Vec<String> = reasons.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
-    let lacking: usize = reasons.iter().filter(|(r, _)| r.starts_with("Insufficient")).map(|(_, n)| n).sum();
-    let preemption = if lacking > 0 {
-        format!("0/{count} nodes are available: {lacking} No preemption victims found for incoming pod.")
-    } else {
-        format!("0/{count} nodes are available: {count} Preemption is not helpful for scheduling.")
-    };
-    Err(format!("0/{count} nodes are available: {}. preemption: {preemption}", list.join(", ")))
+    Err(sentence(count, &list.join(", ")))
+}
+
+/// The scheduler's sentence. No pod is ever worth more than another here, so preemption never helps.
+fn sentence(nodes: usize, why: &str) -> String {
+    format!(
+        "0/{nodes} nodes are available: {why}. no new claims to deallocate, preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+    )
 }
 
 fn missing_claim(world: &World, key: &Key, pod: &Value) -> Option<String> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::kinds::ScalePaths;
 use super::refusal::Cause;
 use rules::Rules;
 
@@ -49,9 +50,44 @@ impl CustomSchema {
     }
 
     /// What is refused; what an update leaves as it was is not looked at again.
-    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub(crate) fn validate(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+    ) -> Vec<Cause> {
         let mut causes = Vec::new();
         structure::validate(&self.source, object, old, "", true, &mut causes);
+        self.finish(object, old, scale, causes)
+    }
+
+    /// What is refused in a write to the status. Only that is checked, and sentences begin there too.
+    pub(crate) fn validate_status(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+    ) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let (schema, before) = (&self.source["properties"]["status"], old.map(|old| &old["status"]));
+        if object.get("status").is_some() {
+            structure::validate(schema, &object["status"], before, "", false, &mut causes);
+        }
+        let causes = causes.into_iter().map(|cause| cause.below("status")).collect();
+        self.finish(object, old, scale, causes)
+    }
+
+    /// The checks that come after those of values.
+    fn finish(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+        mut causes: Vec<Cause>,
+    ) -> Vec<Cause> {
+        for path in scale.into_iter().flat_map(|scale| [&scale.spec, &scale.status]) {
+            causes.extend(check_number(object, path));
+        }
         if causes.iter().any(Cause::blocks_rules) {
             causes.push(Cause::rules_unchecked());
             return causes;
@@ -59,9 +95,24 @@ impl CustomSchema {
         causes.extend(self.rules.check(object, old));
         causes
     }
+}
 
-    /// What is refused in a write to the status.
-    pub(crate) fn validate_status(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
-        self.validate(object, old)
-    }
+/// A number that the scale subresource reads must be one.
+fn check_number(object: &Value, path: &[String]) -> Option<Cause> {
+    let field = format!(".{}", path.join("."));
+    let value = path.iter().fold(object, |at, step| &at[step.as_str()]);
+    let (kind, shown) = match value {
+        Value::Null => return None,
+        Value::Number(n) if n.as_i64().is_some_and(|n| n < 0) => {
+            return Some(Cause::invalid(field, value, "should be a non-negative integer"));
+        }
+        Value::Number(n) if n.is_i64() => return None,
+        Value::Number(n) => ("float64", n.to_string()),
+        Value::String(text) => ("string", text.clone()),
+        Value::Bool(flag) => ("bool", flag.to_string()),
+        Value::Array(_) => ("[]interface {}", value.to_string()),
+        Value::Object(_) => ("map[string]interface {}", value.to_string()),
+    };
+    let why = format!("{field} accessor error: {shown} is of the type {kind}, expected int64");
+    Some(Cause::invalid(field, &0.into(), &why))
 }

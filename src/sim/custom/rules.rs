@@ -1,96 +1,256 @@
-//! CEL rules: `x-kubernetes-validations`.
+//! CEL rules: `x-kubernetes-validations`. The expressions run on `cel` with Kubernetes' functions from `kube-cel`; the
+//! walk is our own, since it must go in a fixed order, know `type()`, and leave alone what an update does not touch.
 
-use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use kube_cel::{CompiledSchema, Validator, compile_schema};
+use kube_cel::KubeCelExt;
+use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{self, Context, Program};
 use regex::Regex;
 use serde_json::Value;
 
 use super::super::refusal::Cause;
 
-/// The rules of one schema.
-pub(super) struct Rules {
-    compiled: CompiledSchema,
-    any: bool,
-    in_status: bool,
+/// The rules of one schema: nothing where there are none.
+#[derive(Debug)]
+pub(super) struct Rules(Option<Node>);
+
+/// The rules at one place of a schema and below it.
+#[derive(Debug, Default)]
+struct Node {
+    rules: Vec<Rule>,
+    fields: BTreeMap<String, Node>,
+    items: Option<Box<Node>>,
+    more: Option<Box<Node>>,
+    /// The keys by which a list's items are matched with what they were.
+    keys: Vec<String>,
 }
 
-impl std::fmt::Debug for Rules {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rules").field("any", &self.any).field("in_status", &self.in_status).finish()
-    }
-}
-
-thread_local! {
-    static VALIDATOR: Validator = Validator::new();
+#[derive(Debug)]
+struct Rule {
+    text: String,
+    /// None where the rule does not compile: it then refuses everything, so that nobody relies on it.
+    program: Option<Program>,
+    uses_old: bool,
+    message: Option<String>,
+    message_program: Option<Program>,
+    reason: Option<String>,
+    field: Option<String>,
 }
 
 impl Rules {
     pub(super) fn compile(schema: &Value) -> Self {
-        Self {
-            compiled: compile_schema(schema),
-            any: has_rules(schema),
-            in_status: has_rules(&schema["properties"]["status"]),
-        }
+        Self(compile(schema))
     }
 
     /// The rules that an object breaks. A rule over what an update leaves as it was is not held against it.
     pub(super) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
-        if !self.any || old.is_some_and(|old| self.untouched(object, old)) {
-            return Vec::new();
+        let mut causes = Vec::new();
+        if let Some(node) = &self.0 {
+            BASE.with(|base| check(node, base, object, old, "", &mut causes));
         }
-        let result = VALIDATOR.with(|validator| validator.validate_compiled(&self.compiled, object, old));
-        let Err(errors) = result else { return Vec::new() };
-        errors
-            .into_vec()
+        causes
+    }
+}
+
+fn compile(schema: &Value) -> Option<Node> {
+    if !schema.is_object() {
+        return None;
+    }
+    let children = |field: &str| schema[field].as_object().into_iter().flatten();
+    let node = Node {
+        rules: schema["x-kubernetes-validations"].as_array().into_iter().flatten().map(rule).collect(),
+        fields: children("properties").filter_map(|(name, s)| Some((name.clone(), compile(s)?))).collect(),
+        items: compile(&schema["items"]).map(Box::new),
+        more: compile(&schema["additionalProperties"]).map(Box::new),
+        keys: schema["x-kubernetes-list-map-keys"]
+            .as_array()
             .into_iter()
-            .filter_map(|error| {
-                let value = at(object, &error.field_path);
-                let before = old.map(|old| at(old, &error.field_path));
-                if before == Some(value) && !error.rule.contains("oldSelf") {
-                    return None;
-                }
-                let field = if error.field_path.is_empty() { "<nil>" } else { &error.field_path };
-                Some(match error.reason.as_deref() {
-                    Some("FieldValueForbidden") => Cause::forbidden(field, &error.message),
-                    Some("FieldValueRequired") => Cause::required(field, &error.message),
-                    Some("FieldValueDuplicate") => Cause::duplicate(field, value),
-                    _ => Cause::invalid(field, value, &error.message),
-                })
-            })
-            .collect()
-    }
+            .flatten()
+            .filter_map(|key| key.as_str().map(str::to_owned))
+            .collect(),
+    };
+    let empty =
+        node.rules.is_empty() && node.fields.is_empty() && node.items.is_none() && node.more.is_none();
+    (!empty).then_some(node)
+}
 
-    /// Whether nothing that a rule may look at has changed.
-    fn untouched(&self, object: &Value, old: &Value) -> bool {
-        object["spec"] == old["spec"]
-            && object["metadata"]["name"] == old["metadata"]["name"]
-            && (!self.in_status || object["status"] == old["status"])
+fn rule(source: &Value) -> Rule {
+    let text = |field: &str| source[field].as_str().map(str::to_owned);
+    let expression = text("rule").unwrap_or_default();
+    Rule {
+        program: Program::compile(&expression).ok(),
+        uses_old: expression.contains("oldSelf"),
+        text: expression,
+        message: text("message"),
+        message_program: text("messageExpression").and_then(|m| Program::compile(&m).ok()),
+        reason: text("reason"),
+        field: text("fieldPath"),
     }
 }
 
-fn has_rules(schema: &Value) -> bool {
-    match schema {
-        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
-        Value::Array(items) => items.iter().any(has_rules),
-        _ => false,
+thread_local! {
+    /// The functions that rules may call, and the names that `type()` answers with.
+    static BASE: Context<'static> = {
+        let mut context = Context::default().with_all();
+        context.add_function("type", |value: cel::Value| Arc::new(type_name(&value).to_owned()));
+        for name in ["int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"] {
+            context.add_variable_from_value(name, cel::Value::from(name));
+        }
+        context
+    };
+}
+
+fn type_name(value: &cel::Value) -> &'static str {
+    match value {
+        cel::Value::Int(_) => "int",
+        cel::Value::UInt(_) => "uint",
+        cel::Value::Float(_) => "double",
+        cel::Value::Bool(_) => "bool",
+        cel::Value::String(_) => "string",
+        cel::Value::Bytes(_) => "bytes",
+        cel::Value::List(_) => "list",
+        cel::Value::Map(_) => "map",
+        cel::Value::Null => "null_type",
+        _ => "unknown",
     }
 }
 
-/// The value at a path such as `spec.list[0].name`.
-fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
-    let mut found = object;
-    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
-        found = match step.strip_suffix(']') {
-            Some(index) => match index.parse::<usize>() {
-                Ok(index) => &found[index],
-                Err(_) => &found[index.trim_matches('"')],
-            },
-            None => &found[step],
-        };
+fn check(
+    node: &Node,
+    base: &Context<'static>,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) {
+    if old == Some(value) {
+        return;
     }
-    found
+    if !node.rules.is_empty() {
+        let mut context = base.new_inner_scope();
+        context.add_variable_from_value("self", to_cel(value));
+        if let Some(old) = old {
+            context.add_variable_from_value("oldSelf", to_cel(old));
+        }
+        let due = node.rules.iter().filter(|rule| old.is_some() || !rule.uses_old);
+        causes.extend(due.filter_map(|rule| broken(rule, &context, value, path)));
+    }
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                let Some(child) = node.fields.get(name).or(node.more.as_deref()) else { continue };
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                check(child, base, value, old.and_then(|old| old.get(name)), &path, causes);
+            }
+        }
+        Value::Array(items) => {
+            let Some(child) = &node.items else { return };
+            for (index, item) in items.iter().enumerate() {
+                let before = old.and_then(|old| counterpart(&node.keys, item, old));
+                check(child, base, item, before, &format!("{path}[{index}]"), causes);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What an item was. Only the items of a list with keys can be told apart.
+fn counterpart<'a>(keys: &[String], item: &Value, old: &'a Value) -> Option<&'a Value> {
+    if keys.is_empty() {
+        return None;
+    }
+    old.as_array()?.iter().find(|other| keys.iter().all(|key| other[key] == item[key]))
+}
+
+fn broken(rule: &Rule, context: &Context<'_>, value: &Value, path: &str) -> Option<Cause> {
+    let field = match &rule.field {
+        Some(below) if path.is_empty() => below.trim_start_matches('.').to_owned(),
+        Some(below) => format!("{path}{below}"),
+        None if path.is_empty() => "<nil>".to_owned(),
+        None => path.to_owned(),
+    };
+    let result = rule.program.as_ref().map(|program| program.execute(context));
+    let message = match result {
+        Some(Ok(cel::Value::Bool(true))) => return None,
+        Some(Ok(cel::Value::Bool(false))) => sentence(rule, context),
+        Some(Ok(_)) => format!("rule {:?} is no boolean", rule.text),
+        Some(Err(error)) => format!("{error} evaluating rule: {}", rule.text),
+        None => format!("rule compile error: {}", rule.text),
+    };
+    Some(match rule.reason.as_deref() {
+        Some("FieldValueForbidden") => Cause::forbidden(field, &message),
+        Some("FieldValueRequired") => Cause::required(field, &message),
+        Some("FieldValueDuplicate") => Cause::duplicate(field, value),
+        _ => Cause::invalid(field, value, &message),
+    })
+}
+
+fn sentence(rule: &Rule, context: &Context<'_>) -> String {
+    if let Some(program) = &rule.message_program
+        && let Ok(cel::Value::String(text)) = program.execute(context)
+    {
+        return (*text).clone();
+    }
+    rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", rule.text))
+}
+
+fn to_cel(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(flag) => cel::Value::Bool(*flag),
+        Value::Number(number) => match number.as_i64() {
+            Some(n) => cel::Value::Int(n),
+            None => cel::Value::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
+        Value::Object(map) => {
+            let map: HashMap<Key, cel::Value> = map
+                .iter()
+                .map(|(name, value)| (Key::String(Arc::new(escaped(name))), to_cel(value)))
+                .collect();
+            cel::Value::Map(Map { map: Arc::new(map) })
+        }
+    }
+}
+
+const KEYWORDS: [&str; 20] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+];
+
+/// A field's name as rules write it.
+fn escaped(name: &str) -> String {
+    if KEYWORDS.contains(&name) || name == "while" {
+        return format!("__{name}__");
+    }
+    if !name.contains(['-', '.', '/']) && !name.contains("__") {
+        return name.to_owned();
+    }
+    name.replace("__", "__underscores__")
+        .replace('-', "__dash__")
+        .replace('.', "__dot__")
+        .replace('/', "__slash__")
 }
 
 /// Patterns by their text, compiled once in a process; none where a pattern is broken.

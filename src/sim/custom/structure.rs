@@ -53,7 +53,7 @@ pub(super) fn prune(schema: &Value, value: &mut Value, path: &str, root: bool, d
     }
 }
 
-/// Fills in what the schema has defaults for. A null where none may be is as good as absent, if there is a default.
+/// Fills in what the schema has defaults for. A null where none may be is as good as absent.
 pub(super) fn default(schema: &Value, value: &mut Value, root: bool) {
     match value {
         Value::Object(map) => {
@@ -61,9 +61,12 @@ pub(super) fn default(schema: &Value, value: &mut Value, root: bool) {
                 if is_own(name, root) {
                     continue;
                 }
-                let Some(wanted) = field.get("default") else { continue };
-                let nullable = is_true(field, "nullable");
-                if map.get(name).is_none_or(|found| found.is_null() && !nullable) {
+                if map.get(name).is_some_and(Value::is_null) && !is_true(field, "nullable") {
+                    map.remove(name);
+                }
+                if let Some(wanted) = field.get("default")
+                    && !map.contains_key(name)
+                {
                     map.insert(name.clone(), wanted.clone());
                 }
             }

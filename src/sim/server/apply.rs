@@ -25,7 +25,7 @@ impl World {
         options: &WriteOptions,
     ) -> Result<Written, Refusal> {
         if options.manager.is_empty() {
-            return Err(Refusal::bad_request(
+            return Err(Refusal::unprocessable(
                 "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
             ));
         }
@@ -35,7 +35,7 @@ impl World {
             return Err(unreadable(kind, &strict_sentence(&read.unknown)));
         }
         let mut wanted = body.clone();
-        if let Some(metadata) = wanted["metadata"].as_object_mut() {
+        if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("creationTimestamp");
             metadata.remove("managedFields");
         }

@@ -87,7 +87,6 @@ impl World {
         for field in [
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
-            "generation",
             "selfLink",
             "managedFields",
             "resourceVersion",

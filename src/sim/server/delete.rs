@@ -139,9 +139,15 @@ fn check_preconditions(kind: &Kind, key: &Key, old: &Object, options: &DeleteOpt
     if let Some(uid) = &options.uid
         && uid != old.uid()
     {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
-        return Err(Refusal::conflict(kind, &key.1, &why));
+        // The one conflict that names the kind where the others name the resource.
+        let mut refusal = Refusal::stale(kind, &key.1);
+        refusal.message = format!(
+            "Operation cannot be fulfilled on {} {:?}: the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            kind.group_kind(),
+            key.1,
+            old.uid()
+        );
+        return Err(refusal);
     }
     if let Some(version) = &options.version
         && *version != old.version.to_string()

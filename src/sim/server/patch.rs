@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
 use super::super::kinds::{Kind, Shape};
@@ -31,6 +32,10 @@ impl PatchKind {
                 Ok(Self::Strategic)
             }
             "application/apply-patch+yaml" | "application/apply-patch+json" => Ok(Self::Apply),
+            // The real server's words for a built-in kind, such as they are.
+            _ if !kind.is_custom() => {
+                Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type"))
+            }
             _ => Err(Refusal::unsupported_media(
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
@@ -55,9 +60,10 @@ impl World {
         let old = self.store.get(kind.shelf, key).cloned();
         let old = old.ok_or_else(|| Refusal::not_found(kind, &key.1))?;
         let patched = patched(kind, how, shown_value(kind, old.value.clone()), body)?;
-        let read = read_body(kind, patched).map_err(|why| unreadable_patch(body, &why))?;
+        let text = patched.to_string();
+        let read = read_body(kind, patched).map_err(|why| unreadable_patch(&text, &why))?;
         if options.validation == FieldValidation::Strict && !read.unknown.is_empty() {
-            return Err(unreadable_patch(body, &strict_sentence(&read.unknown)));
+            return Err(unreadable_patch(&text, &strict_sentence(&read.unknown)));
         }
         let warnings = create::warnings(options, &read.unknown);
         let options = WriteOptions { patch: true, ..options.clone() };
@@ -77,9 +83,12 @@ pub(crate) fn patched(
         PatchKind::Json => {
             let operations: json_patch::Patch = serde_json::from_value(patch.clone())
                 .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
-            json_patch::patch(&mut object, &operations).map_err(|_| {
-                Refusal::unprocessable("the server rejected our request due to an error in our request")
-            })?;
+            for operation in operations.0 {
+                let operation = as_go_takes_it(operation, &object);
+                json_patch::patch(&mut object, &[operation]).map_err(|_| {
+                    Refusal::unprocessable("the server rejected our request due to an error in our request")
+                })?;
+            }
         }
         PatchKind::Strategic => {
             let Shape::Builtin(id) = kind.shape else {
@@ -87,20 +96,63 @@ pub(crate) fn patched(
             };
             strategic::merge(id, &mut object, patch);
         }
-        PatchKind::Merge | PatchKind::Apply => json_patch::merge(&mut object, patch),
+        PatchKind::Merge | PatchKind::Apply => merge(&mut object, patch),
     }
     Ok(object)
 }
 
-/// The real server blames the patch, of no kind and no name.
-fn unreadable_patch(patch: &Value, why: &str) -> Refusal {
-    let mut refusal = Refusal::unprocessable(format!(
-        " \"\" is invalid: patch: Invalid value: {:?}: {why}",
-        patch.to_string()
-    ));
+/// Go's library takes a `replace` of what is not there for an `add`, against RFC 6902.
+fn as_go_takes_it(operation: PatchOperation, object: &Value) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
+            PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
+        }
+        other => other,
+    }
+}
+
+/// RFC 7386, but for nulls in lists: there Go's library takes them out of objects too.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *target = without_nulls(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = without_nulls(patch);
+        return;
+    }
+    let Some(map) = target.as_object_mut() else { return };
+    for (name, value) in fields {
+        if value.is_null() {
+            map.remove(name);
+        } else if let Some(found) = map.get_mut(name) {
+            merge(found, value);
+        } else {
+            map.insert(name.clone(), without_nulls(value));
+        }
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.clone(), without_nulls(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The real server blames the patch, of no kind and no name, and shows the object that it makes.
+fn unreadable_patch(patched: &str, why: &str) -> Refusal {
+    let mut refusal =
+        Refusal::unprocessable(format!(" \"\" is invalid: patch: Invalid value: {:?}: {why}", patched));
     refusal.details = serde_json::json!({
         "causes": [{"reason": "FieldValueInvalid", "field": "patch",
-            "message": format!("Invalid value: {:?}: {why}", patch.to_string())}],
+            "message": format!("Invalid value: {:?}: {why}", patched)}],
     });
     refusal
 }

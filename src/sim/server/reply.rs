@@ -67,7 +67,14 @@ impl World {
             }
             Target::Resource { group, version, plural } => (group, version, plural),
         };
-        let kind = self.kinds.by_path(group, version, plural).cloned().ok_or_else(Refusal::no_such_path)?;
+        let Some(kind) = self.kinds.by_path(group, version, plural).cloned() else {
+            // Only a group of the server's own answers in JSON.
+            if self.kinds.all().any(|k| k.group == *group && !k.is_custom()) {
+                return Err(Refusal::no_such_path());
+            }
+            let payload = Payload::Json(Bytes::from_static(b"404 page not found\n"));
+            return Ok(Reply { code: 404, payload, warnings: Vec::new() });
+        };
         let namespace = if kind.namespaced { call.namespace.clone() } else { String::new() };
         let key: Key = (namespace, call.name.clone());
         if kind.namespaced && key.0.is_empty() && !matches!(call.verb, "list" | "watch") {

@@ -44,7 +44,7 @@ impl World {
             })?;
         }
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or_default();
-        if replicas < 0 {
+        if replicas < 0 && !kind.is_custom() {
             let cause =
                 Cause::invalid("spec.replicas", &json!(replicas), "must be greater than or equal to 0");
             let mut refusal = Refusal::invalid(kind, &key.1, &[cause]);

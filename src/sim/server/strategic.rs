@@ -81,8 +81,6 @@ fn merge_list(id: Option<StructId>, key: &str, slot: &mut Value, patch: &Value) 
         *slot = Value::Array(Vec::new());
     }
     let Some(items) = slot.as_array_mut() else { return };
-    // New items of a keyed list go in front, as the real server puts them.
-    let mut front = 0;
     for item in patch {
         if key.is_empty() {
             if !items.contains(item) {
@@ -102,8 +100,7 @@ fn merge_list(id: Option<StructId>, key: &str, slot: &mut Value, patch: &Value) 
             None => {
                 let mut new = Value::Null;
                 merge_struct(id, &mut new, item);
-                items.insert(front, new);
-                front += 1;
+                items.push(new);
             }
         }
     }

@@ -43,7 +43,9 @@ impl World {
         if kind.is_custom() && meta(&read.value, "resourceVersion").is_empty() {
             let cause =
                 Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            return Err(Refusal::invalid(kind, &key.1, &[cause]));
+            let mut refusal = Refusal::invalid(kind, &key.1, &[cause]);
+            refusal.message = refusal.message.replacen(&kind.group_kind(), &kind.resource(), 1);
+            return Err(refusal);
         }
         let warnings = create::warnings(options, &read.unknown);
         let object = self.change(kind, key, part, &old, read.value, options)?;
@@ -68,13 +70,17 @@ impl World {
         check_identity(kind, key, &shown, old.version, &new, options.patch)?;
         new["apiVersion"] = kind.api_version().into();
         new["kind"] = kind.kind.clone().into();
+        let deletion_time = new_deletion_time(&shown, &new);
         keep_own_fields(&shown, &mut new);
         isolate(kind, part, &shown, &mut new);
         if part == Part::Main {
             admission::default(kind, &mut new, Some(&shown));
             admission::prepare_update(kind, &mut new, &shown);
         }
-        let mut causes: Vec<Cause> = new_finalizers(&shown, &new).into_iter().collect();
+        // Twice: both the store and the kind's own rules look at it.
+        let mut causes: Vec<Cause> =
+            new_finalizers(&shown, &new).into_iter().flat_map(|c| [c.clone(), c]).collect();
+        causes.extend(deletion_time);
         causes.extend(admission::validate_metadata(kind, &new));
         causes.extend(match part {
             Part::Main => admission::validate(self, kind, &new, Some(&shown)),
@@ -144,10 +150,15 @@ fn check_identity(
     if !uid.is_empty() && uid != meta(old, "uid") {
         if patch {
             let cause = Cause::invalid("metadata.uid", &new["metadata"]["uid"], "field is immutable");
-            return Err(Refusal::invalid(kind, &key.1, &[cause]));
+            // Twice: both the store and the kind's own rules look at it.
+            return Err(Refusal::invalid(kind, &key.1, &[cause.clone(), cause]));
         }
+        let group = if kind.is_custom() { format!("{}/", kind.group) } else { String::new() };
+        let namespace = if kind.namespaced { format!("{}/", key.0) } else { String::new() };
         let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{namespace}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            kind.plural,
+            key.1,
             meta(old, "uid")
         );
         return Err(Refusal::conflict(kind, &key.1, &why));
@@ -216,6 +227,13 @@ fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
         fields
     };
     content(old) != content(new)
+}
+
+/// Only a DELETE sets the time of a deletion.
+fn new_deletion_time(old: &Value, new: &Value) -> Option<Cause> {
+    let field = "metadata.deletionTimestamp";
+    let given = &new["metadata"]["deletionTimestamp"];
+    (!is_terminating(old) && given.is_string()).then(|| Cause::invalid(field, given, "field is immutable"))
 }
 
 fn new_finalizers(old: &Value, new: &Value) -> Option<Cause> {

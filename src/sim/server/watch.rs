@@ -57,7 +57,8 @@ impl World {
         lens: Lens,
         view: WatchView,
     ) -> Result<WatchStream, Refusal> {
-        let asked = parse_version(lens.options.version.as_deref())?;
+        let asked = parse_version(lens.options.version.as_deref())
+            .map_err(|refusal| Refusal::new(500, "", refusal.message))?;
         let current = self.store.version();
         let mut ready = VecDeque::new();
         let mut cursor = asked;

@@ -59,7 +59,7 @@ impl Reader {
             }
             (Type::IntOrString, value @ (Value::String(_) | Value::Number(_))) => Ok(value),
             (Type::Time, Value::String(text)) => time(&text, SecondsFormat::Secs),
-            (Type::MicroTime, Value::String(text)) => time(&text, SecondsFormat::Micros),
+            (Type::MicroTime, Value::String(text)) => micro_time(&text),
             (ty, value) => Err(self.mismatch(json_kind(&value), ty)),
         }
     }
@@ -188,6 +188,18 @@ fn time(text: &str, resolution: SecondsFormat) -> Result<Value, String> {
         format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
     })?;
     Ok(parsed.with_timezone(&Utc).to_rfc3339_opts(resolution, true).into())
+}
+
+/// Go reads a micro time in one form only, six digits and all.
+fn micro_time(text: &str) -> Result<Value, String> {
+    let rest = text.get(19..).unwrap_or_default();
+    let digits = rest.strip_prefix('.').map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
+    if digits != 6 {
+        return Err(format!(
+            "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {rest:?} as \".000000\""
+        ));
+    }
+    time(text, SecondsFormat::Micros)
 }
 
 fn is_empty(ty: &Type, value: &Value) -> bool {

@@ -1,0 +1,48 @@
+//! The cases, by what they are about.
+
+mod applies;
+mod collects;
+mod creates;
+mod deletes;
+mod lists;
+mod patches;
+mod pods;
+mod schemas;
+mod sets;
+mod statuses;
+mod watches;
+pub mod widget;
+
+use super::suite::Case;
+
+/// Lists the cases of a module: functions whose names are sentences.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        pub const CASES: &[$crate::suite::Case] =
+            &[$($crate::suite::Case { name: stringify!($name), run: |w| Box::pin($name(w)) }),*];
+    };
+}
+pub(crate) use cases;
+
+pub fn all() -> Vec<Case> {
+    [
+        creates::CASES,
+        patches::CASES,
+        statuses::CASES,
+        deletes::CASES,
+        collects::CASES,
+        lists::CASES,
+        watches::CASES,
+        schemas::CASES,
+        applies::CASES,
+        pods::CASES,
+        sets::CASES,
+    ]
+    .concat()
+}
+
+/// The cases that the environment asks for.
+pub fn chosen() -> Vec<Case> {
+    let word = std::env::var("CONFORMANCE_CASE").unwrap_or_default();
+    all().into_iter().filter(|case| case.name.contains(&word)).collect()
+}

@@ -1,0 +1,58 @@
+//! A simulated cluster with the furniture of the real one, for one case.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass::sim::kubelet::Kubelet;
+use windlass::sim::{Cluster, Options};
+
+use super::suite::{self, Case, Ctx};
+
+/// Runs a case on a cluster of its own, on a runtime of its own whose time is paused.
+pub fn run(case: Case) -> Result<Value, String> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let cluster = Cluster::start(Options::seeded(7));
+        furnish(&cluster);
+        let clock = cluster.clock();
+        tokio::spawn(Kubelet::new(cluster.client("kubelet", "default"), clock).storage_class("played").run());
+        let client = cluster.client("conformance", "default");
+        suite::prepare(&client).await;
+        // The kubelet lists before it watches; the real one had time to.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        suite::run(case, Arc::new(Ctx::new(client, "simulated"))).await
+    })
+}
+
+fn furnish(cluster: &Cluster) {
+    let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
+    for name in ["played-0", "played-1", "played-2"] {
+        cluster
+            .install(json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "status": {"capacity": room, "allocatable": room},
+            }))
+            .unwrap();
+    }
+    cluster
+        .install(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "windlass.test/played",
+            "metadata": {"name": "played", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        }))
+        .unwrap();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            if object["kind"] == "CustomResourceDefinition" {
+                cluster.install(object).unwrap();
+            }
+        }
+    }
+    cluster
+        .install(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "simulated"}}))
+        .unwrap();
+}

@@ -1,0 +1,15 @@
+//! What the simulated cluster promises beside being like the real one: an ordinary client and kube's own machinery
+//! run on it, it is deterministic, quick, and breaks where it is told to.
+#![allow(clippy::disallowed_methods, reason = "tests measure time")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "simulated/clients.rs"]
+mod clients;
+#[path = "simulated/determinism.rs"]
+mod determinism;
+#[path = "simulated/faults.rs"]
+mod faults;
+#[path = "simulated/pace.rs"]
+mod pace;
+#[path = "simulated/stage.rs"]
+mod stage;
