@@ -124,6 +124,13 @@ fn specs_are_the_same_target_or_not_and_keep_their_hashes() {
     });
     assert!(entries.len() >= 46, "entries are not removed: {} are left", entries.len());
     check_sameness(&entries);
+
+    // What is the same target runs the same pod: a rendering may be remembered under its rollout hash.
+    let rendered = |side: &Value| pod_template(&spec_of(side), None, &RenderOptions::default());
+    for entry in entries.iter().filter(|entry| entry["same"] == true) {
+        let (a, b) = (rendered(&entry["a"]).unwrap(), rendered(&entry["b"]).unwrap());
+        assert_eq!(pod_template_hash(&a), pod_template_hash(&b), "{}", entry["name"]);
+    }
 }
 
 fn check_sameness(entries: &[Value]) {

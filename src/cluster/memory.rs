@@ -56,6 +56,19 @@ pub struct CheckedTemplate {
     pub compared_with: String,
 }
 
+/// What a node's spec renders to, at one generation and under one restart.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RenderedSpec {
+    /// The generation of the spec.
+    pub generation: i64,
+    /// The restart that is obeyed (RFC 3339); empty for none.
+    pub restart: String,
+    /// The pod template hash.
+    pub hash: String,
+    /// The main container's image.
+    pub image: String,
+}
+
 /// What this process has learned.
 #[derive(Default)]
 pub struct Memory {
@@ -63,6 +76,10 @@ pub struct Memory {
     pub templates: Remembered<String, CheckedTemplate>,
     /// By a node's UID: the generation, and the rollout hash of the revision that its spec then held.
     pub held: Remembered<String, (i64, String)>,
+    /// By a node's UID: the resourceVersion, and whether a plan that rolls it was active then.
+    pub rolling: Remembered<String, (String, bool)>,
+    /// By a node's UID: what its spec was last found to render to.
+    pub rendered: Remembered<String, RenderedSpec>,
     /// By rollout hash and restart: the pod template hash and main image that it renders to.
     pub renderings: Remembered<(String, String), (String, String)>,
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and

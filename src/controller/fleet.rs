@@ -276,7 +276,7 @@ impl Reconcile<'_> {
     }
 
     fn revision_of(&self, hash: &str) -> String {
-        self.scope.revisions().remove(hash).map(|(name, _)| name).unwrap_or_default()
+        self.scope.revisions().remove(hash).map(|r| r.meta.name.clone()).unwrap_or_default()
     }
 
     /// Writes what came of carrying the plan out, and of looking at the fleet where there is none.
@@ -386,6 +386,13 @@ impl Reconcile<'_> {
         };
         refresh(&mut status, &facts, &input);
         let before = &*self.scope.fleet.status;
+        // What a condition newly says is told at once, and never by an event before the status says it.
+        let news = [conditions::UP_TO_DATE, conditions::ROLLOUT_IN_PROGRESS, conditions::STALLED];
+        let says = |status: &NodeDeploymentStatus, type_: &str| {
+            conditions::find(&status.conditions, type_).map(|c| (c.status.clone(), c.reason.clone()))
+        };
+        let is_news = news.iter().any(|type_| says(before, type_) != says(&status, type_));
+        let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
         if let Some(sentence) = &facts.invalid {
             self.tell(Tone::Warning, "InvalidSpec", &format!("{}/{sentence}", meta.generation), sentence);

@@ -12,7 +12,7 @@ use crate::api::{StatefulNodeSpec, TemplateMeta};
 /// How many of its own revisions a StatefulSet keeps: the running one, the wanted one, and one to spare.
 const REVISION_HISTORY_LIMIT: i32 = 3;
 
-/// A node's StatefulSet. `template` is the rendered [`pod_template`](super::pod_template), `hash` its pod
+/// A node's StatefulSet. `template` is the rendered [`pod_template`](fn@super::pod_template), `hash` its pod
 /// template hash.
 #[must_use]
 pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: &Value, hash: &str) -> Value {

@@ -31,9 +31,12 @@ use crate::clock::SharedClock;
 /// `{name}`, `{namespace}` and `{podIP}` stand for the pod's.
 pub const SIDECAR_URL: &str = "windlass.test/sidecar-url";
 
-/// Annotation of a pod: the IP it is to get. Without it a pod with a native sidecar gets one of 127.64.0.0/10, so
-/// that whoever asks its sidecar stays on this machine, and others one of 10.64.0.0/10.
+/// Annotation of a pod: the IP it is to get, or [`LOOPBACK`]. Without it a pod with a native sidecar gets one of
+/// 127.64.0.0/10, so that whoever asks its sidecar stays on this machine, and others one of 10.64.0.0/10.
 pub const POD_IP: &str = "windlass.test/pod-ip";
+
+/// A value of [`POD_IP`]: one of 127.64.0.0/10, of the pod's own, so that whoever asks the pod stays on this machine.
+pub const LOOPBACK: &str = "loopback";
 
 /// A kubelet for all nodes of a cluster.
 pub struct Kubelet {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
 use super::node_scope::{effective_restart, later, metadata_ops, parse_time};
@@ -11,13 +12,16 @@ use crate::api::conditions::{self, READY, SIDECAR_READY};
 use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, node_name,
 };
-use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
-use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
+use crate::api::{NodeDeploymentSpec, RawPlan, StatefulNodeSpec};
+use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode, ObservedRevision};
 use crate::cluster::{Cluster, ClusterError, Kind, Memory, Part, PatchOp, Target, View};
 use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, Grant, Rendering, Scope};
 use crate::planner::node::decide::is_rolling;
 use crate::render::{self, MetadataChange, RenderOptions};
 use crate::revision::{self, RevisionData};
+
+/// How many grants are written at the same time.
+const GRANTS_AT_ONCE: usize = 16;
 
 /// What the tasks of a fleet are handed.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct FleetScope {
     pub options: Arc<RenderOptions>,
     /// Where the active plan goes.
     pub scope: Scope,
+    /// The latest restart that is obeyed (RFC 3339); empty for none.
+    pub restarted_at: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
     /// The time of this reconcile.
@@ -43,6 +49,21 @@ pub struct FleetScope {
 }
 
 impl FleetScope {
+    /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made
+    /// with it, and nothing has to be restarted.
+    #[must_use]
+    pub fn obeying_from_the_start(mut self) -> Self {
+        let status = &self.fleet.status;
+        if status.last_completed_rollout_hash.is_empty()
+            && status.plan.is_none()
+            && self.children().is_empty()
+            && let Some(asked) = restart_request(&self.fleet.meta, &self.restarted_at)
+        {
+            self.restarted_at = asked;
+        }
+        self
+    }
+
     /// The rollout hash of what the spec wants.
     #[must_use]
     pub fn requested(&self) -> String {
@@ -56,25 +77,22 @@ impl FleetScope {
         hash
     }
 
-    /// The revisions of this fleet that are kept, by rollout hash.
+    /// The revisions of this fleet that are kept and can be read, by rollout hash.
     #[must_use]
-    pub fn revisions(&self) -> BTreeMap<String, (String, RevisionData)> {
+    pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
         let uid = &self.fleet.meta.uid;
         let kept = self.view.revisions.list(&self.fleet.meta.namespace, |r| r.meta.is_controlled_by(uid));
-        let read = |revision: &crate::cluster::observed::ObservedRevision| {
-            let data = RevisionData::from_value(&revision.data).ok()?;
-            let known = self.memory.held.get(&revision.meta.uid);
-            let hash = known.map_or_else(
-                || {
-                    let hash = data.rollout_hash(&self.spec.unsafe_custom_build_id);
-                    self.memory.held.put(revision.meta.uid.clone(), (0, hash.clone()));
-                    hash
-                },
-                |(_, hash)| hash,
-            );
-            Some((hash, (revision.meta.name.clone(), data)))
-        };
-        kept.iter().filter_map(|r| read(r)).collect()
+        kept.into_iter().filter_map(|revision| Some((self.rollout_hash_of(&revision)?, revision))).collect()
+    }
+
+    fn rollout_hash_of(&self, revision: &ObservedRevision) -> Option<String> {
+        if let Some((_, hash)) = self.memory.held.get(&revision.meta.uid) {
+            return Some(hash);
+        }
+        let data = RevisionData::from_value(&revision.data).ok()?;
+        let hash = data.rollout_hash(&self.spec.unsafe_custom_build_id);
+        self.memory.held.put(revision.meta.uid.clone(), (0, hash.clone()));
+        Some(hash)
     }
 
     /// Whether a node belongs to this fleet.
@@ -100,11 +118,11 @@ impl FleetScope {
         let mut children: Vec<ChildFacts> = self.children().iter().filter_map(|n| self.child(n)).collect();
         children.sort_by_key(|c| c.ordinal);
         let mut restarts: BTreeSet<&str> = children.iter().map(|c| c.restart.as_str()).collect();
-        restarts.insert(&status.restarted_at);
+        restarts.insert(&self.restarted_at);
         let mut renderings = BTreeMap::new();
-        for (hash, (_, data)) in &revisions {
+        for (hash, revision) in &revisions {
             for restart in &restarts {
-                if let Some(rendering) = self.rendering(hash, data, restart) {
+                if let Some(rendering) = self.rendering(hash, revision, restart) {
                     renderings.insert((hash.clone(), (*restart).to_owned()), rendering);
                 }
             }
@@ -121,8 +139,8 @@ impl FleetScope {
             rejected: status.rejected.clone().filter(|r| r.hash == requested),
             requested,
             last_completed: status.last_completed_rollout_hash.clone(),
-            restarted_at: status.restarted_at.clone(),
-            restart_request: restart_request(meta, &status.restarted_at),
+            restarted_at: self.restarted_at.clone(),
+            restart_request: restart_request(meta, &self.restarted_at),
             scaled_to_zero: status.scaled_to_zero,
             abort: annotation(ANNOTATION_ABORT),
             retry: annotation(ANNOTATION_RETRY),
@@ -133,12 +151,12 @@ impl FleetScope {
         }
     }
 
-    fn rendering(&self, hash: &str, data: &RevisionData, restart: &str) -> Option<Rendering> {
+    fn rendering(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<Rendering> {
         let key = (hash.to_owned(), restart.to_owned());
         if let Some((hash, image)) = self.memory.renderings.get(&key) {
             return Some(Rendering { hash, image });
         }
-        let spec = data.apply_to(&self.spec.template.spec);
+        let spec = RevisionData::from_value(&revision.data).ok()?.apply_to(&self.spec.template.spec);
         let restart = (!restart.is_empty()).then_some(restart);
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
         let rendering = Rendering {
@@ -159,13 +177,6 @@ impl FleetScope {
         let long_enough = ready_since
             .is_some_and(|since| since + TimeDelta::seconds(self.spec.min_ready_seconds) <= self.now);
         let own_restart = effective_restart(node);
-        let plan = status.plan.as_ref().map(|p| p.parse());
-        let rolling = match &plan {
-            Some(Ok(plan)) => plan.is_active() && is_rolling(&plan.recipe),
-            // What cannot be read may be anything; its executor fails it at its next reconcile.
-            Some(Err(_)) => true,
-            None => false,
-        };
         let unreachable =
             conditions::find(&status.conditions, SIDECAR_READY).is_some_and(|c| c.reason == "Unreachable");
         Some(ChildFacts {
@@ -178,10 +189,10 @@ impl FleetScope {
             granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_id: status.spent_grant_id.clone(),
-            restart: later(&self.fleet.status.restarted_at, &own_restart).to_owned(),
+            restart: later(&self.restarted_at, &own_restart).to_owned(),
             running: status.pod_template_hash.clone(),
             running_image: status.current_image.clone(),
-            rolling,
+            rolling: self.rolling(node),
             ready: ready.is_some(),
             ready_since,
             available: ready.is_some() && long_enough,
@@ -190,6 +201,23 @@ impl FleetScope {
             unreachable,
             problem: status.problem.clone(),
         })
+    }
+
+    /// Whether a plan that rolls the node is active. Reading a plan costs more than all else that is read of a
+    /// node, so it is done once for each time that the node changed.
+    fn rolling(&self, node: &ObservedNode) -> bool {
+        let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
+        if let Some((_, rolling)) = self.memory.rolling.get(uid).filter(|(at, _)| at == version) {
+            return rolling;
+        }
+        let rolling = match node.status.plan.as_ref().map(RawPlan::parse) {
+            Some(Ok(plan)) => plan.is_active() && is_rolling(&plan.recipe),
+            // What cannot be read may be anything; its executor fails it at its next reconcile.
+            Some(Err(_)) => true,
+            None => false,
+        };
+        self.memory.rolling.put(uid.clone(), (version.clone(), rolling));
+        rolling
     }
 
     fn held(&self, node: &ObservedNode) -> String {
@@ -225,8 +253,17 @@ impl FleetScope {
 
     /// The spec of a node of this fleet at a revision.
     pub fn node_spec(&self, revision: &str) -> Option<StatefulNodeSpec> {
-        let (_, data) = self.revisions().remove(revision)?;
+        let stored = self.revisions().remove(revision)?;
+        let data = RevisionData::from_value(&stored.data).ok()?;
         Some(data.apply_to(&self.spec.template.spec))
+    }
+
+    /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
+    /// that fails does not cut others short: what was written has to be known before anything else is decided.
+    pub async fn grant_all(&self, grants: Vec<Grant>, plan_id: &str) -> Result<(), ClusterError> {
+        let writes = stream::iter(grants).map(|grant| async move { self.grant(&grant, plan_id).await });
+        let results: Vec<Result<(), ClusterError>> = writes.buffer_unordered(GRANTS_AT_ONCE).collect().await;
+        results.into_iter().collect()
     }
 
     /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the
@@ -242,7 +279,7 @@ impl FleetScope {
         spec.suspend = node.spec.as_ref().is_ok_and(|s| s.suspend);
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let own = effective_restart(&node);
-        ops.extend(restart_ops(&node.meta, later(&self.fleet.status.restarted_at, &own)));
+        ops.extend(restart_ops(&node.meta, later(&self.restarted_at, &own)));
         match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
             Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),

@@ -9,6 +9,7 @@ mod mark_ready;
 pub mod node_scope;
 mod observe_image;
 mod replace_pod;
+mod replacement;
 mod update_node_specs;
 
 use crate::cluster::ClusterError;
@@ -22,6 +23,7 @@ pub use mark_ready::{MarkReady, mark};
 pub use node_scope::NodeScope;
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;
+pub use replacement::Replacement;
 pub use update_node_specs::UpdateNodeSpecs;
 
 /// The word in history for a plan whose completed steps no longer hold.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
 use crate::api::{StatefulNodeSpec, TemplateMeta};
+use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
 use crate::engine::TaskError;
@@ -111,12 +112,17 @@ impl NodeScope {
             .map(|pod| pod_facts(&pod, &main, set_uid, status.problem.as_ref(), &status.pod_uid, self.now));
         let spec = node.spec.as_ref();
         NodeFacts {
-            wanted: self.rendered(node).map(|r| Wanted { hash: r.hash, image: r.image }),
+            wanted: self.wanted(node),
             granted_hash: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_grant_id: status.spent_grant_id.clone(),
             set: set_fact,
-            pod: pod.filter(|p| p.owned || set.is_none()),
+            // The pod of a StatefulSet of somebody else, or of an earlier node of this name, says nothing of
+            // this node. Where the StatefulSet is lost, the pod is its own if it was known to be.
+            pod: pod.filter(|p| match set.as_deref() {
+                Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
+                None => p.uid == status.pod_uid,
+            }),
             previous: Running {
                 hash: status.pod_template_hash.clone(),
                 image: status.current_image.clone(),
@@ -148,7 +154,7 @@ impl NodeScope {
             if let Some(hash) = known.hash {
                 return Some(Template::At(hash));
             }
-            if known.compared_with == self.rendered(node).map(|r| r.hash).unwrap_or_default() {
+            if known.compared_with == self.wanted(node).map(|w| w.hash).unwrap_or_default() {
                 return Some(Template::Unknown);
             }
         }
@@ -158,6 +164,20 @@ impl NodeScope {
             Some(stamp) if untouched => Some(Template::At(stamp.to_owned())),
             _ => None,
         }
+    }
+
+    /// The hash and image of what the node's spec renders to; an error is a sentence about the spec. It is asked
+    /// for many times in a reconcile, and hashing is most of a reconcile's work: what was found is remembered.
+    pub fn wanted(&self, node: &ObservedNode) -> Result<Wanted, String> {
+        let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
+        let known = self.memory.rendered.get(uid);
+        if let Some(known) = known.filter(|k| k.generation == generation && k.restart == restart) {
+            return Ok(Wanted { hash: known.hash, image: known.image });
+        }
+        let Rendered { template: _, hash, image } = self.rendered(node)?;
+        let found = RenderedSpec { generation, restart, hash: hash.clone(), image: image.clone() };
+        self.memory.rendered.put(uid.clone(), found);
+        Ok(Wanted { hash, image })
     }
 
     /// What the node's spec renders to; an error is a sentence about the spec.

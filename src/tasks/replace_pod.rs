@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{CHILD_CHANGED, node_scope::NodeScope, written};
+use super::{NodeScope, Replacement, written};
 use crate::cluster::{Kind, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -17,37 +17,12 @@ pub struct ReplacePod {}
 impl Task for ReplacePod {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<NodeScope>()?;
-        let node = scope.require()?;
-        let facts = scope.facts(&node);
-        let Some(set) = facts.live() else {
-            return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet is gone"));
+        let pod = match scope.replacement()? {
+            Replacement::Due(pod) => pod,
+            Replacement::Done => return Ok(Outcome::Done),
+            Replacement::NotNow(outcome) => return Ok(outcome),
         };
-        if !facts.template_is_granted() {
-            return Ok(Outcome::invalidated(
-                CHILD_CHANGED,
-                "the StatefulSet's template is not the granted one",
-            ));
-        }
-        // A pod deleted before the controller has seen the new template would come back at the old one.
-        if !set.observed {
-            return Ok(Outcome::waiting("waiting for the StatefulSet controller to see the new template"));
-        }
-        let Some(pod) = &facts.pod else {
-            return Ok(Outcome::waiting("waiting for the StatefulSet controller to create the pod"));
-        };
-        if pod.terminating {
-            return Ok(Outcome::waiting("waiting for the old pod to terminate"));
-        }
-        if facts.is_at_update_revision(pod) {
-            return Ok(Outcome::Done);
-        }
-        if facts.is_kept_by_spent_grant() {
-            return Ok(Outcome::waiting("waiting for a new grant: the last one was already used"));
-        }
-        let Some(live) = scope.pod().filter(|p| p.meta.uid == pod.uid && pod.owned) else {
-            return Ok(Outcome::waiting("waiting for the pod of this name, which is not the StatefulSet's"));
-        };
-        if let Err(outcome) = written(scope.cluster.delete(Target::of(Kind::Pod, &live.meta)).await) {
+        if let Err(outcome) = written(scope.cluster.delete(Target::of(Kind::Pod, &pod.meta)).await) {
             return outcome;
         }
         Ok(Outcome::waiting("waiting for the old pod to terminate"))

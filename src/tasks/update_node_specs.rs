@@ -21,9 +21,7 @@ impl Task for UpdateNodeSpecs {
         if facts.paused {
             return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
         }
-        for grant in next_grants(&facts, &fleet.scope) {
-            fleet.grant(&grant, &cx.plan.id).await?;
-        }
+        fleet.grant_all(next_grants(&facts, &fleet.scope), &cx.plan.id).await?;
         let facts = fleet.facts();
         let ungranted: Vec<&str> =
             facts.wanted().filter(|c| !facts.is_granted(c, &fleet.scope)).map(|c| c.name.as_str()).collect();

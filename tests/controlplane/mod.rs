@@ -48,6 +48,8 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub struct Options {
     /// `Metadata`; `RequestResponse` records bodies, for looking into something.
     pub audit_level: &'static str,
+    /// Admission plugins beside those that are on by default, separated by commas.
+    pub admission: &'static str,
     /// Installs the definitions under deploy/crds before the controllers start.
     pub crds: bool,
     /// Plays the kubelets. Without them pods are scheduled and stay Pending.
@@ -59,7 +61,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let keep_data = std::env::var_os("WINDLASS_KEEP_CONTROLPLANE").is_some_and(|value| !value.is_empty());
-        Self { audit_level: "Metadata", crds: true, kubelets: true, keep_data }
+        Self { audit_level: "Metadata", admission: "", crds: true, kubelets: true, keep_data }
     }
 }
 

@@ -47,6 +47,7 @@ impl Supervisor {
         fs::create_dir_all(&folder)?;
         let mut command = Command::new(binary);
         command.arg("supervise").arg("-dir").arg(&folder).arg("-audit-level").arg(options.audit_level);
+        command.arg("-admission").arg(options.admission);
         if options.keep_data {
             command.arg("-keep");
         }

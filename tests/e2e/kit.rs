@@ -11,8 +11,10 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
+use windlass::operator::Operator;
 
-use crate::controlplane::{ControlPlane, Namespace};
+use crate::controlplane::{ControlPlane, Entry, Mark, Namespace};
+pub use crate::wave::Wave;
 
 /// How long a test waits for what it is about, at most.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -200,6 +202,216 @@ impl World {
         self.until_db("the fleet is up to date", is_applied).await
     }
 
+    /// The events about an object, as `(reason, note)`.
+    pub async fn events(&self, name: &str) -> Vec<(String, String)> {
+        let events = self.list(&self.api("events.k8s.io/v1", "Event")).await;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events
+            .iter()
+            .filter(|e| e["regarding"]["name"] == name)
+            .map(|e| (text(&e["reason"]), text(&e["note"])))
+            .collect()
+    }
+
+    /// The notes of the events of one reason about the fleet `db`.
+    pub async fn notes(&self, reason: &str) -> Vec<String> {
+        let events = self.events("db").await;
+        events.into_iter().filter(|(r, _)| r == reason).map(|(_, note)| note).collect()
+    }
+
+    /// Waits until there is an event of this reason about an object; answers with its note.
+    pub async fn until_event(&self, name: &str, reason: &str) -> String {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let events = self.events(name).await;
+            if let Some((_, note)) = events.iter().find(|(r, _)| r == reason) {
+                return note.clone();
+            }
+            assert!(tokio::time::Instant::now() < until, "no event {reason} about {name}: {events:#?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Merges a change into an object's status.
+    pub async fn patch_status(&self, api: &Api<DynamicObject>, name: &str, patch: Value) {
+        let merged = api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        merged.unwrap_or_else(|e| panic!("the patch of {name}'s status is refused: {e}"));
+    }
+
+    /// Merges a change into an object's status, or says why the server refuses it.
+    pub async fn try_patch_status(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        patch: Value,
+    ) -> Result<(), String> {
+        let merged = api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        merged.map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Waits until a rollout that was begun by drift is over, and the fleet is up to date.
+    pub async fn until_applied_again(&self) -> Value {
+        self.until_db("the drift is put right", |db| {
+            is_applied(db) && db["status"]["plan"]["state"] == "Complete" && db["status"]["rollout"].is_null()
+        })
+        .await
+    }
+
+    /// Merges a change into the pod template of the fleet `db`.
+    pub async fn patch_template(&self, patch: Value) {
+        self.patch_fleet(json!({"spec": {"template": {"spec": {"podTemplate": patch}}}})).await;
+    }
+
+    /// Creates the fleet and waits until it is complete.
+    pub async fn settled_fleet(&self, object: Value) -> Value {
+        self.fleet(object).await;
+        self.until_applied().await;
+        self.until_quiet().await
+    }
+
+    /// Waits until nothing is left to be written: no plan is active and the last status write is a while ago.
+    pub async fn until_quiet(&self) -> Value {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let state = async || {
+            let mut objects = self.list(&self.fleets()).await;
+            objects.extend(self.list(&self.nodes()).await);
+            objects.extend(self.list(&self.sets()).await);
+            objects
+        };
+        let mut before = state().await;
+        loop {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            let now = state().await;
+            if now == before {
+                return self.db().await;
+            }
+            assert!(tokio::time::Instant::now() < until, "it does not come to rest: {now:#?}");
+            before = now;
+        }
+    }
+
+    /// Steers the pod of a node of this namespace: see `windlass::sim::kubelet`.
+    pub async fn steer(&self, pod: &str, words: &str) {
+        self.cp.steer(&self.ns, pod, words).await;
+    }
+
+    /// Whose writes to this namespace the operator's are, in the audit log.
+    pub fn operator_user(&self) -> String {
+        format!("system:serviceaccount:{}:windlass", &*self.ns)
+    }
+
+    /// What the operator has written in this namespace since a mark, one line for each request.
+    pub async fn operator_writes(&self, since: Mark) -> Vec<String> {
+        let audit = self.cp.audit_since(since).await;
+        let writes = audit.namespace(&self.ns).user(&self.operator_user()).write_attempts();
+        let line = |e: &Entry| {
+            let object = &e.object_ref;
+            format!("{} {}/{} {}", e.verb, object.resource, object.name, object.subresource)
+        };
+        writes.entries().iter().map(line).collect()
+    }
+
+    /// Takes from the operator, or gives back to it, the right to delete pods: between a template's write and
+    /// the pod's replacement there is then all the time that a test needs.
+    pub async fn allow_pod_deletes(&self, allowed: bool) {
+        let roles = self.api("rbac.authorization.k8s.io/v1", "Role");
+        let mut role = self.get(&roles, "windlass").await;
+        let rules = role["rules"].as_array_mut().expect("rules");
+        let pods = rules.iter_mut().find(|r| r["resources"] == json!(["pods"])).expect("a rule for pods");
+        pods["verbs"] = if allowed { json!(["list", "watch", "delete"]) } else { json!(["list", "watch"]) };
+        self.patch(&roles, "windlass", json!({"rules": role["rules"]})).await;
+        let user = self.operator_user();
+        let can = ["-n", &self.ns, "auth", "can-i", "delete", "pods", "--as", &user];
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while (self.cp.kubectl(&can).await.stdout.trim() == "yes") != allowed {
+            assert!(tokio::time::Instant::now() < until, "the role does not come into force");
+        }
+    }
+
+    /// Keeps the StatefulSet controller from saying what it has observed in this namespace, or lets it again.
+    pub async fn freeze_set_status(&self, frozen: bool) {
+        let group = "admissionregistration.k8s.io/v1";
+        let name = format!("freeze-{}", &*self.ns);
+        let all = |kind| {
+            let resource =
+                ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
+            Api::<DynamicObject>::all_with(self.client.clone(), &resource)
+        };
+        let (kind, binding_kind) = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding");
+        let (policies, bindings) = (all(kind), all(binding_kind));
+        if frozen {
+            let rule = json!({
+                "apiGroups": ["apps"], "apiVersions": ["v1"],
+                "operations": ["UPDATE"], "resources": ["statefulsets/status"],
+            });
+            let here = json!({"matchLabels": {"kubernetes.io/metadata.name": &*self.ns}});
+            let policy = json!({
+                "apiVersion": group, "kind": kind, "metadata": {"name": name},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {"namespaceSelector": here, "resourceRules": [rule]},
+                    "validations": [{"expression": "false", "message": "frozen by a test"}],
+                },
+            });
+            let binding = json!({
+                "apiVersion": group, "kind": binding_kind, "metadata": {"name": name},
+                "spec": {"policyName": name, "validationActions": ["Deny"]},
+            });
+            for (api, object) in [(&policies, policy), (&bindings, binding)] {
+                let object: DynamicObject = serde_json::from_value(object).expect("an object");
+                api.create(&PostParams::default(), &object).await.expect("it is created");
+            }
+        } else {
+            for api in [&bindings, &policies] {
+                api.delete(&name, &DeleteParams::default()).await.expect("it is deleted");
+            }
+        }
+        let sets = self.list(&self.sets()).await;
+        let set = sets[0]["metadata"]["name"].as_str().expect("a StatefulSet");
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let patch = Patch::Merge(json!({"status": {"collisionCount": 7}}));
+            if self.sets().patch_status(set, &params, &patch).await.is_err() == frozen {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < until, "the policy does not come into force");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Runs an operator of another version in this process, under the same account, until it is dropped.
+    pub async fn other_operator(&self, change: impl FnOnce(Operator) -> Operator) -> OtherOperator {
+        let file = kube::config::Kubeconfig::read_from(&self.kubeconfig).expect("the kubeconfig");
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await.expect("a configuration");
+        let client = kube::Client::try_from(config).expect("a client");
+        let operator = change(Operator::new(client).namespaces([self.ns.to_string()]));
+        let health = operator.health();
+        let task = tokio::spawn(async move {
+            let _ = operator.run(std::future::pending()).await;
+        });
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while !health.is_ready() {
+            assert!(tokio::time::Instant::now() < until, "the other operator does not start");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        OtherOperator(task)
+    }
+
+    /// The UID of one pod; empty when it does not exist.
+    pub async fn uid_of(&self, pod: &str) -> String {
+        let pod = self.get(&self.pods(), pod).await;
+        pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until a pod serves, and is another than the one with this UID; answers with it.
+    pub async fn until_serves(&self, pod: &str, not: &str) -> Value {
+        let pods = self.pods();
+        let holds = |p: &Value| crate::wave::serves(p) && p["metadata"]["uid"] != not;
+        self.until(&pods, pod, "another pod serves", holds).await
+    }
+
     /// The images that the nodes' pods run, by pod name.
     pub async fn images(&self) -> Vec<String> {
         let mut pods = self.list(&self.pods()).await;
@@ -214,6 +426,32 @@ impl World {
         let mut pods = self.list(&self.pods()).await;
         pods.sort_by_key(|p| p["metadata"]["name"].to_string());
         pods.iter().map(|p| p["metadata"]["uid"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// An operator in this process; it stops when this is dropped.
+pub struct OtherOperator(tokio::task::JoinHandle<()>);
+
+impl Drop for OtherOperator {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A fleet with changes merged into it.
+pub fn with(mut fleet: Value, changes: &Value) -> Value {
+    merge(&mut fleet, changes);
+    fleet
+}
+
+fn merge(into: &mut Value, changes: &Value) {
+    match (into, changes) {
+        (Value::Object(into), Value::Object(changes)) => {
+            for (key, value) in changes {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, changes) => into.clone_from(changes),
     }
 }
 

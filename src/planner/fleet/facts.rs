@@ -1,6 +1,6 @@
 //! What is known of a fleet and its nodes, in the words of BEHAVIOUR §4.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
@@ -169,10 +169,9 @@ impl FleetFacts {
     /// The ordinals that are wanted, do not exist and whose name is free.
     #[must_use]
     pub fn missing(&self) -> Vec<i32> {
-        (0..self.replicas)
-            .filter(|o| !self.children.iter().any(|c| c.ordinal == *o))
-            .filter(|o| !self.conflicts.iter().any(|c| c.ordinal == *o))
-            .collect()
+        let children = self.children.iter().map(|c| c.ordinal);
+        let taken: BTreeSet<i32> = children.chain(self.conflicts.iter().map(|c| c.ordinal)).collect();
+        (0..self.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
     }
 
     /// Whether a revision with this rollout hash is kept.

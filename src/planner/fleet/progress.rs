@@ -49,6 +49,8 @@ pub fn unconverged(
         let since = known.map_or(now, |u| u.since);
         found.push((rank, Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since }));
     };
+    // The same for all of them: counted once.
+    let mut for_the_wave: Option<String> = None;
     for conflict in &facts.conflicts {
         add(0, &conflict.name, "InvalidSpec", conflict.message.clone());
     }
@@ -62,7 +64,8 @@ pub fn unconverged(
             let rank = if child.failed { 1 } else { 4 };
             add(rank, &child.name, &problem.reason, problem.message.clone());
         } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
-            add(6, &child.name, "WaitingForWave", waits_for(facts));
+            let why = for_the_wave.get_or_insert_with(|| waits_for(facts)).clone();
+            add(6, &child.name, "WaitingForWave", why);
         } else {
             let message = if child.ready && !child.available && !child.is_in_flight() {
                 "Ready, but not yet for minReadySeconds"

@@ -169,6 +169,9 @@ pub struct RefreshInput<'a> {
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
     status.requested_rollout_hash.clone_from(&facts.requested);
+    if status.restarted_at.is_empty() {
+        status.restarted_at.clone_from(&facts.restarted_at);
+    }
     input.update_revision.clone_into(&mut status.update_revision);
     input.build_id.clone_into(&mut status.build_id);
     if status.rejected.as_ref().is_some_and(|r| r.hash != facts.requested) {

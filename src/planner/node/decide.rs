@@ -88,7 +88,10 @@ fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
         let next = (wants || !facts.is_converged()).then(|| roll_recipe(facts));
         return NodeDecision::Supersede { reason: "NewTarget", next };
     }
-    if !wants && !facts.is_converged() && facts.is_kept_by_spent_grant() {
+    // Before the controller has seen the StatefulSet nothing is known of the pod's revision: a new node's pod may
+    // well be Ready by then.
+    let observed = facts.live().is_some_and(|set| set.observed);
+    if !wants && observed && !facts.is_converged() && facts.is_kept_by_spent_grant() {
         return NodeDecision::Supersede { reason: "GrantSpent", next: None };
     }
     NodeDecision::Keep
@@ -111,4 +114,62 @@ fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
     let skipped = plan
         .is_some_and(|p| p.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Skipped));
     skipped && facts.pod.as_ref().is_some_and(|p| p.uid == facts.previous.pod_uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{LiveSet, PodFacts, Running, Template, Wanted};
+    use super::*;
+    use crate::engine::{PlanSeed, Registry};
+
+    /// A new node: its StatefulSet is written, its pod is Ready, and the controller's status is as told.
+    fn new_node(observed: bool, update_revision: &str) -> NodeFacts {
+        NodeFacts {
+            wanted: Ok(Wanted { hash: "v1:a".to_owned(), image: "db:1".to_owned() }),
+            granted_hash: "v1:a".to_owned(),
+            grant_id: String::new(),
+            spent_grant_id: String::new(),
+            set: SetFact::Live(LiveSet {
+                uid: "set".to_owned(),
+                generation: 1,
+                template: Template::At("v1:a".to_owned()),
+                observed,
+                update_revision: update_revision.to_owned(),
+                main_image: "db:1".to_owned(),
+            }),
+            pod: Some(PodFacts {
+                uid: "pod".to_owned(),
+                revision: "db-0-1".to_owned(),
+                owned: true,
+                ready: true,
+                running: true,
+                main_image: "db:1".to_owned(),
+                ..PodFacts::default()
+            }),
+            previous: Running::default(),
+            terminating: false,
+            suspended: false,
+        }
+    }
+
+    fn update() -> Plan {
+        let recipe = Registry::builtin_recipes().unwrap();
+        let seed = PlanSeed {
+            uid: "node",
+            target_hash: "v1:a",
+            now: DateTime::UNIX_EPOCH,
+            attempt: 0,
+            disambiguator: "",
+        };
+        recipe.recipe(recipes::NODE_UPDATE).unwrap().plan(seed)
+    }
+
+    #[test]
+    fn a_ready_pod_ends_no_plan_before_the_controller_has_seen_the_set() {
+        let decided = |facts: &NodeFacts| decide(facts, Some(&update()), DateTime::UNIX_EPOCH);
+        assert_eq!(decided(&new_node(false, "")), NodeDecision::Keep);
+        assert_eq!(decided(&new_node(true, "db-0-1")), NodeDecision::Keep);
+        let spent = NodeDecision::Supersede { reason: "GrantSpent", next: None };
+        assert_eq!(decided(&new_node(true, "db-0-2")), spent, "the pod is at another revision");
+    }
 }

@@ -5,5 +5,8 @@ pub mod facts;
 pub mod problem;
 pub mod status;
 
+#[cfg(test)]
+mod regressions;
+
 pub use decide::{NodeDecision, decide};
 pub use facts::{LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted};

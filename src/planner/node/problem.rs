@@ -62,12 +62,14 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<(String, St
         };
         return Some((reason.clone(), message, true));
     }
-    if let Some(scheduled) = pod.scheduled.as_ref().filter(|c| !c.holds) {
-        let reason = if scheduled.reason.is_empty() { "Unschedulable" } else { &scheduled.reason };
-        return Some((reason.to_owned(), scheduled.message.clone(), reason == "Unschedulable"));
+    if let Some(scheduled) = pod.scheduled.as_ref().filter(|c| !c.holds && !c.reason.is_empty()) {
+        let lasting = scheduled.reason == "Unschedulable";
+        let reason = if lasting { "Unschedulable" } else { "NotReady" };
+        return Some((reason.to_owned(), scheduled.message.clone(), lasting));
     }
+    // Its StatefulSet's controller replaces it.
     if pod.phase == "Failed" {
-        return Some(("PodFailed".to_owned(), format!("pod {} has failed", pod.meta.name), true));
+        return Some(("NotReady".to_owned(), format!("pod {} has failed", pod.meta.name), false));
     }
     if pod.is_ready() {
         return None;

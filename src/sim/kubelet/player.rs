@@ -17,7 +17,7 @@ use kube::{ResourceExt, runtime::watcher::Event};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    Kubelet, POD_IP, claims,
+    Kubelet, LOOPBACK, POD_IP, claims,
     events::{Seen, all},
     pod::{Outcome, TrackedPod, Write, version},
     status::{Life, Now, is_native_sidecar},
@@ -203,15 +203,17 @@ impl Player {
     }
 
     fn address(&mut self, pod: &Pod) -> String {
-        if let Some(asked) = pod.annotations().get(POD_IP) {
-            return asked.clone();
+        let asked = pod.annotations().get(POD_IP).map(String::as_str);
+        if let Some(ip) = asked.filter(|ip| *ip != LOOPBACK) {
+            return ip.to_owned();
         }
         // Addresses of pods that were there before must not be given again.
         let taken = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref());
         let taken = taken.and_then(|ip| ip.parse::<std::net::Ipv4Addr>().ok()).map(u32::from);
         self.addresses = self.addresses.max(taken.unwrap_or_default() & 0x003f_ffff) + 1;
         let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-        let network = if inits.into_iter().any(is_native_sidecar) { 0x7f40_0000 } else { 0x0a40_0000 };
+        let local = asked == Some(LOOPBACK) || inits.into_iter().any(is_native_sidecar);
+        let network = if local { 0x7f40_0000 } else { 0x0a40_0000 };
         std::net::Ipv4Addr::from(network | (self.addresses & 0x003f_ffff)).to_string()
     }
 

@@ -124,8 +124,9 @@ func (c *config) etcd() []string {
 	}
 }
 
-func (c *config) apiServer() []string {
+func (c *config) apiServer(admission string) []string {
 	return []string{
+		"--enable-admission-plugins=" + admission,
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", c.etcdClientPort),
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.apiPort), "--permit-port-sharing",
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",

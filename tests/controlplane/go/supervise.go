@@ -60,13 +60,14 @@ func supervise(arguments []string) int {
 	dir := flags.String("dir", "", "data folder, made if need be and removed at the end")
 	keep := flags.Bool("keep", false, "keep the data folder")
 	auditLevel := flags.String("audit-level", "Metadata", "level of the audit log: None, Metadata, Request or RequestResponse")
+	admission := flags.String("admission", "", "admission plugins beside those that are on by default, separated by commas")
 	_ = flags.Parse(arguments)
 
 	// Children ask the kernel to be killed when the thread that started them ends: this one lives as long as the process.
 	runtime.LockOSThread()
 	s := &supervisor{dir: *dir, failed: make(chan string, 8), goOn: make(chan struct{}), stop: make(chan struct{})}
 	go s.listen()
-	err := s.run(*auditLevel)
+	err := s.run(*auditLevel, *admission)
 	s.endAll()
 	if err != nil {
 		say(message{Event: "failed", Error: err.Error()})
@@ -100,7 +101,7 @@ func (s *supervisor) listen() {
 	close(s.stop)
 }
 
-func (s *supervisor) run(auditLevel string) error {
+func (s *supervisor) run(auditLevel, admission string) error {
 	if s.dir == "" {
 		return fmt.Errorf("-dir is missing")
 	}
@@ -111,7 +112,7 @@ func (s *supervisor) run(auditLevel string) error {
 	if err := s.start("etcd", c.etcd()); err != nil {
 		return err
 	}
-	if err := s.start("kube-apiserver", c.apiServer()); err != nil {
+	if err := s.start("kube-apiserver", c.apiServer(admission)); err != nil {
 		return err
 	}
 	if err := s.awaitReady(c); err != nil || s.stopped() {

@@ -1,0 +1,61 @@
+//! What Windlass costs, measured on the real control plane of the tests with the release binary: writes are
+//! counted in the API server's audit log, times are taken side by side with the StatefulSet controller.
+//!
+//! ```text
+//! cargo bench --bench cost -- steady         ten minutes over steady fleets, and a restart of the operator
+//! cargo bench --bench cost -- rollout        writes a node in a rollout of 300 nodes
+//! cargo bench --bench cost -- side-by-side   a rollout of 100 nodes, beside a StatefulSet of 100 pods
+//! cargo bench --bench cost -- scale          1,000 nodes made and rolled
+//! ```
+//!
+//! docs/cost.md holds what it printed, and on which machine.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a measurement fails by panicking"
+)]
+
+#[path = "../../tests/controlplane/mod.rs"]
+mod controlplane;
+mod counts;
+#[path = "../../tests/operated/mod.rs"]
+mod operated;
+mod rollout;
+mod side_by_side;
+mod steady;
+
+const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES]";
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --all-targets` runs benchmarks too, without this; measuring is not testing.
+    if !arguments.iter().any(|a| a == "--bench") {
+        return;
+    }
+    let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| *a != "--bench").collect();
+    let number = |default: u32| words.get(1).map_or(Ok(default), |word| word.parse());
+    let asked = match words.first() {
+        Some(&"steady") => number(10).map(Asked::Steady),
+        Some(&"rollout") => number(300).map(Asked::Rollout),
+        Some(&"side-by-side") => number(3).map(Asked::SideBySide),
+        Some(&"scale") => number(1000).map(Asked::Scale),
+        _ => panic!("{USAGE}"),
+    };
+    println!("load before: {}", operated::load());
+    match asked.unwrap_or_else(|e| panic!("{e}; {USAGE}")) {
+        Asked::Steady(minutes) => steady::measure(minutes).await,
+        Asked::Rollout(nodes) => rollout::measure(nodes, "10%").await,
+        Asked::SideBySide(rounds) => side_by_side::measure(rounds).await,
+        Asked::Scale(nodes) => rollout::measure(nodes, "10%").await,
+    }
+    println!("load after: {}", operated::load());
+}
+
+enum Asked {
+    Steady(u32),
+    Rollout(u32),
+    SideBySide(u32),
+    Scale(u32),
+}

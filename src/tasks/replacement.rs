@@ -1,0 +1,69 @@
+//! What a node's plan is about to replace. `replace-pod` asks it, and so may tasks that come before it and
+//! have to do something for the old pod: what they prepare is then exactly what will be taken down.
+
+use std::sync::Arc;
+
+use super::{CHILD_CHANGED, NodeScope};
+use crate::cluster::observed::ObservedPod;
+use crate::engine::{Outcome, TaskError};
+
+/// What there is to replace.
+#[derive(Clone, Debug)]
+pub enum Replacement {
+    /// This pod runs an older revision and is to be taken down.
+    Due(Arc<ObservedPod>),
+    /// The pod at the update revision is there: nothing is to be replaced, or not any more.
+    Done,
+    /// It cannot be told yet, or what the plan rests on is gone: a task answers with this.
+    NotNow(Outcome),
+}
+
+impl NodeScope {
+    /// What there is to replace, once the StatefulSet holds the granted template.
+    ///
+    /// ```
+    /// use windlass::engine::{Outcome, TaskContext, TaskError};
+    /// use windlass::tasks::{NodeScope, Replacement};
+    ///
+    /// fn prepare(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+    ///     match cx.env.get::<NodeScope>()?.replacement()? {
+    ///         Replacement::Due(pod) => println!("{} at {} goes", pod.meta.name, pod.ip),
+    ///         Replacement::Done => {}
+    ///         Replacement::NotNow(outcome) => return Ok(outcome),
+    ///     }
+    ///     Ok(Outcome::Done)
+    /// }
+    /// ```
+    pub fn replacement(&self) -> Result<Replacement, TaskError> {
+        let node = self.require()?;
+        let facts = self.facts(&node);
+        let invalidated = |what| Ok(Replacement::NotNow(Outcome::invalidated(CHILD_CHANGED, what)));
+        let waiting = |what| Ok(Replacement::NotNow(Outcome::waiting(what)));
+        let Some(set) = facts.live() else {
+            return invalidated("the node's StatefulSet is gone");
+        };
+        if !facts.template_is_granted() {
+            return invalidated("the StatefulSet's template is not the granted one");
+        }
+        // A pod deleted before the controller has seen the new template would come back at the old one.
+        if !set.observed {
+            return waiting("waiting for the StatefulSet controller to see the new template");
+        }
+        let Some(pod) = &facts.pod else {
+            return waiting("waiting for the StatefulSet controller to create the pod");
+        };
+        if pod.terminating {
+            return waiting("waiting for the old pod to terminate");
+        }
+        if facts.is_at_update_revision(pod) {
+            return Ok(Replacement::Done);
+        }
+        if facts.is_kept_by_spent_grant() {
+            return waiting("waiting for a new grant: the last one was already used");
+        }
+        match self.pod().filter(|live| live.meta.uid == pod.uid && pod.owned) {
+            Some(live) => Ok(Replacement::Due(live)),
+            None => waiting("waiting for the pod of this name, which is not the StatefulSet's"),
+        }
+    }
+}

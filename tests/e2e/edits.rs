@@ -1,0 +1,159 @@
+//! A hand changes what belongs to Windlass.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Wave, World, condition, fleet};
+
+fn main_image(set: &Value) -> &Value {
+    &set["spec"]["template"]["spec"]["containers"][0]["image"]
+}
+
+fn edited(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "db", "image": image}]}}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_stateful_set_is_put_right_under_its_running_pod() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let pods = world.pod_uids().await;
+    world.patch(&world.sets(), "db-0", edited("db:9")).await;
+    world.until(&world.sets(), "db-0", "its template is put right", |s| main_image(s) == "db:1").await;
+    let quiet = world.until_quiet().await;
+    assert_eq!(main_image(&world.get(&world.sets(), "db-0").await), "db:1");
+    assert_eq!(world.pod_uids().await, pods, "its pod was never at the edit, and stays");
+    assert_eq!(quiet["status"]["phase"], "Ready", "{quiet:#}");
+    let node = world.get(&world.nodes(), "db-0").await;
+    assert_eq!(node["status"]["phase"], "Running", "{node:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_and_update_strategy_of_a_stateful_set_are_put_right_at_once() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let pod = world.uid_of("db-0-0").await;
+    world.patch(&world.sets(), "db-0", json!({"spec": {"replicas": 2}})).await;
+    world.until(&world.sets(), "db-0", "it has one replica", |s| s["spec"]["replicas"] == 1).await;
+    world.until(&world.pods(), "db-0-1", "the other pod goes", Value::is_null).await;
+    let rolling = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}}});
+    world.patch(&world.sets(), "db-0", rolling).await;
+    let what = "it is OnDelete again";
+    world.until(&world.sets(), "db-0", what, |s| s["spec"]["updateStrategy"]["type"] == "OnDelete").await;
+    let quiet = world.until_quiet().await;
+    assert!(quiet["status"]["plan"].is_null(), "{quiet:#}");
+    assert_eq!(world.uid_of("db-0-0").await, pod);
+
+    world.patch(&world.sets(), "db-0", json!({"spec": {"replicas": 0}})).await;
+    world.until_serves("db-0-0", &pod).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_run_an_edited_template_are_replaced_in_waves_as_drift_of_children() {
+    let mut world = World::new("edit").await;
+    let first = world.settled_fleet(fleet(3, "db:1")).await;
+    let before = world.pod_uids().await;
+    world.kill_operator().await;
+    for (ordinal, uid) in before.iter().enumerate() {
+        world.patch(&world.sets(), &format!("db-{ordinal}"), edited("db:9")).await;
+        let pod = format!("db-{ordinal}-0");
+        let set = format!("db-{ordinal}");
+        let observed = |s: &Value| s["status"]["observedGeneration"] == s["metadata"]["generation"];
+        world.until(&world.sets(), &set, "the edit is seen", observed).await;
+        world.delete(&world.pods(), &pod).await;
+        world.until_serves(&pod, uid).await;
+    }
+    assert_eq!(world.images().await, ["db:9"; 3]);
+    let wave = Wave::watch(&world, 3).await;
+    world.start_operator(&[]).await;
+    let drift = |db: &Value| db["status"]["rollout"]["strategy"] == "InPlace";
+    let db = world.until_db("a rollout puts them right", drift).await;
+    assert_eq!(condition(&db, "RolloutInProgress"), "True/ChildDrift", "{db:#}");
+    let done = world.until_applied_again().await;
+    assert_eq!(world.images().await, ["db:1"; 3]);
+    let seen = wave.at_most(&world, 1).await;
+    assert_eq!(seen.replaced("db-0-0"), 1, "{seen:#?}");
+    assert_eq!(done["status"]["lastCompletedRolloutHash"], first["status"]["lastCompletedRolloutHash"]);
+    assert_eq!(done["status"]["history"][0]["outcome"], "Complete", "{done:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_image_of_a_child_is_put_right_and_no_pod_is_restarted_for_it() {
+    let world = World::new("edit").await;
+    let first = world.settled_fleet(fleet(2, "db:1")).await;
+    let pods = world.pod_uids().await;
+    world.patch(&world.nodes(), "db-0", json!({"spec": {"image": "db:9"}})).await;
+    let db = world.until_db("a rollout puts it right", |db| !db["status"]["plan"].is_null()).await;
+    assert_eq!(db["status"]["history"].as_array().map_or(0, Vec::len) as i64, plans_over(&db));
+    let done = world.until_applied_again().await;
+    world.until_quiet().await;
+    let node = world.get(&world.nodes(), "db-0").await;
+    assert!(node["spec"]["image"].is_null(), "{node:#}");
+    assert_eq!(world.pod_uids().await, pods, "it had no grant for it, so its pod never moved");
+    assert_eq!(done["status"]["lastCompletedRolloutHash"], first["status"]["lastCompletedRolloutHash"]);
+    let notes = world.notes("RolloutStarted").await;
+    assert!(notes.iter().any(|n| n.contains("ChildDrift") || n.contains("TemplateChanged")), "{notes:?}");
+}
+
+fn plans_over(db: &Value) -> i64 {
+    i64::from(db["status"]["plan"]["state"] != "Active")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_grant_of_a_child_is_put_right_and_says_child_drift() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let (pods, node) = (world.pod_uids().await, world.get(&world.nodes(), "db-1").await);
+    let wrong = format!("v1:{}", "0".repeat(64));
+    world.patch(&world.nodes(), "db-1", json!({"spec": {"grantedHash": wrong}})).await;
+    let right = |n: &Value| n["spec"]["grantedHash"] == node["spec"]["grantedHash"];
+    world.until(&world.nodes(), "db-1", "its grant is put right", right).await;
+    let done = world.until_applied_again().await;
+    assert_eq!(world.pod_uids().await, pods);
+    assert_eq!(done["status"]["history"][0]["outcome"], "Complete", "{done:#}");
+    let note = world.until_event("db", "RolloutStarted").await;
+    assert!(note.contains("ChildDrift"), "{note}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_whose_grant_was_taken_away_by_hand_is_granted_again_and_does_not_roll_by_itself() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let pods = world.pod_uids().await;
+    world.patch(&world.nodes(), "db-1", json!({"spec": {"grantedHash": null}})).await;
+    let granted = |n: &Value| n["spec"]["grantedHash"].is_string();
+    world.until(&world.nodes(), "db-1", "it is granted again", granted).await;
+    world.until_applied_again().await;
+    assert_eq!(world.pod_uids().await, pods);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_that_were_stripped_come_back_on_every_kind_of_child() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let pods = world.pod_uids().await;
+    let own =
+        ["windlass.dev/deployment", "windlass.dev/node", "windlass.dev/set", "app.kubernetes.io/managed-by"];
+    let stripped: serde_json::Map<String, Value> =
+        own.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+    for api in [world.nodes(), world.sets(), world.api("v1", "Service")] {
+        world.patch(&api, "db-0", json!({"metadata": {"labels": stripped}})).await;
+        let whole = |o: &Value| own.iter().all(|key| o["metadata"]["labels"][key].is_string());
+        world.until(&api, "db-0", "its labels are back", whole).await;
+    }
+    let quiet = world.until_quiet().await;
+    assert_eq!(world.pod_uids().await, pods);
+    assert_eq!(quiet["status"]["phase"], "Ready", "{quiet:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_selector_of_a_service_is_put_right_and_a_strangers_label_stays() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let services = world.api("v1", "Service");
+    let before = world.get(&services, "db-0").await;
+    let edit = json!({"metadata": {"labels": {"stranger": "x"}}, "spec": {"selector": {"app": "other"}}});
+    world.patch(&services, "db-0", edit).await;
+    let right = |s: &Value| s["spec"]["selector"] == before["spec"]["selector"];
+    let after = world.until(&services, "db-0", "its selector is put right", right).await;
+    assert_eq!(after["metadata"]["labels"]["stranger"], "x", "{after:#}");
+}

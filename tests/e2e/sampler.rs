@@ -1,0 +1,107 @@
+//! Watches every change of the pods of a namespace, so that nothing that was so for a moment is missed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use serde_json::Value;
+
+use crate::kit::World;
+use crate::tools::{image_of, is_up};
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The most of the nodes that were down at once.
+    pub worst: BTreeSet<String>,
+    /// By pod name: every pod that it had, by UID, with its image, in order.
+    pub pods: BTreeMap<String, Vec<(String, String)>>,
+    /// Every going down (false) and coming up (true), in order.
+    pub log: Vec<(Instant, String, bool)>,
+    up: BTreeSet<String>,
+}
+
+impl Seen {
+    fn take_in(&mut self, pod: &Value, gone: bool, expected: &[String]) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (name, uid) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
+        let lives = self.pods.entry(name.clone()).or_default();
+        if !lives.iter().any(|(known, _)| *known == uid) {
+            lives.push((uid, image_of(pod).to_owned()));
+        }
+        let up = !gone && is_up(pod);
+        let changed = if up { self.up.insert(name.clone()) } else { self.up.remove(&name) };
+        if changed {
+            self.log.push((Instant::now(), name, up));
+        }
+        let down: BTreeSet<String> = expected.iter().filter(|e| !self.up.contains(*e)).cloned().collect();
+        if down.len() > self.worst.len() {
+            self.worst = down;
+        }
+    }
+
+    /// Panics when more nodes were down at once, or none ever was.
+    pub fn at_most(&self, wave: usize) {
+        assert!(!self.log.is_empty(), "no node was ever down: there was nothing to hold");
+        assert!(self.worst.len() <= wave, "down at once: {:?}; what happened: {:#?}", self.worst, self.log);
+    }
+
+    /// The images that a pod's name had, in order.
+    pub fn images_of(&self, pod: &str) -> Vec<&str> {
+        self.pods.get(pod).into_iter().flatten().map(|(_, image)| image.as_str()).collect()
+    }
+}
+
+/// Watches pods until it is finished.
+pub struct Sampler {
+    seen: Arc<Mutex<Seen>>,
+    watching: tokio::task::JoinHandle<()>,
+}
+
+impl Sampler {
+    /// Watches from now on; the pods `db-0-0` to `db-<count − 1>-0` are those that are meant to be up.
+    pub async fn start(world: &World, count: usize) -> Self {
+        let expected: Vec<String> = (0..count).map(|i| format!("db-{i}-0")).collect();
+        let (api, params) = (world.pods(), WatchParams::default().labels("windlass.dev/node"));
+        let list = api.list(&ListParams::default().labels("windlass.dev/node")).await.expect("pods");
+        let mut first = Seen::default();
+        for pod in &list.items {
+            first.take_in(&serde_json::to_value(pod).unwrap(), false, &[]);
+        }
+        // Who was up to begin with did not come up.
+        first.log.clear();
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let seen = Arc::new(Mutex::new(first));
+        let sees = seen.clone();
+        let watching = tokio::spawn(async move {
+            let stream = api.watch(&params, &version).await.expect("a watch");
+            let mut stream = Box::pin(stream);
+            while let Some(event) = stream.next().await {
+                let (pod, gone) = match event.expect("the watch goes on") {
+                    WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, false),
+                    WatchEvent::Deleted(pod) => (pod, true),
+                    WatchEvent::Bookmark(_) => continue,
+                    WatchEvent::Error(error) => panic!("the watch is cut: {error:?}"),
+                };
+                let pod = serde_json::to_value(pod).unwrap();
+                sees.lock().unwrap().take_in(&pod, gone, &expected);
+            }
+        });
+        Self { seen, watching }
+    }
+
+    /// What was seen so far.
+    pub fn so_far(&self) -> Seen {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Ends it and answers with what was seen.
+    pub async fn finish(self) -> Seen {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!self.watching.is_finished(), "the watch ended early");
+        self.watching.abort();
+        self.so_far()
+    }
+}

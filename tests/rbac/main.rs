@@ -1,0 +1,122 @@
+//! What deploy/rbac grants is what the operator needs: it runs as its ServiceAccount through everything that it
+//! ever does, and the audit log says what it asked for.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../controlplane/mod.rs"]
+mod controlplane;
+#[path = "../operated/mod.rs"]
+mod operated;
+mod rules;
+mod scenario;
+
+use std::time::Duration;
+
+use controlplane::Options;
+use operated::{Reach, World, fleet};
+use rules::{Rule, granted, used};
+use serde_json::json;
+
+/// The admission plugin that asks for more where owner references are written. Some distributions have it on.
+const ENFORCING: &str = "OwnerReferencesPermissionEnforcement";
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[test]
+fn both_files_grant_the_same() {
+    assert_eq!(granted(Reach::OneNamespace), granted(Reach::AllNamespaces));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_one_namespace_each_right_is_used_and_none_is_missing() {
+    let mut world = World::without_operator(Reach::OneNamespace, Options::default()).await;
+    everything_is_used(&mut world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_all_namespaces_each_right_is_used_and_none_is_missing() {
+    let mut world = World::without_operator(Reach::AllNamespaces, Options::default()).await;
+    everything_is_used(&mut world).await;
+}
+
+/// Goes through everything, and compares what was asked for with what is granted.
+async fn everything_is_used(world: &mut World) {
+    let mark = world.cp.audit_mark().await;
+    world.start_operator().await;
+    scenario::run(world).await;
+    // The right to a finalizer is asked for by an admission plugin, not by a request: see below.
+    let expected: Vec<Rule> =
+        granted(world.reach()).into_iter().filter(|r| !r.resource.ends_with("/finalizers")).collect();
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let audit = world.operator_audit(mark).await;
+        let refused: Vec<String> = audit
+            .entries()
+            .iter()
+            .filter(|e| e.response_status.code == 403)
+            .map(|e| format!("{} {}", e.verb, e.request_uri))
+            .collect();
+        assert!(refused.is_empty(), "the operator was not allowed to {refused:#?}");
+        let used = used(&audit);
+        let unused: Vec<&Rule> = expected.iter().filter(|r| !used.contains(r)).collect();
+        if unused.is_empty() {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < until, "granted, and never used: {unused:#?}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_owner_references_are_enforced_each_right_to_a_finalizer_is_needed() {
+    let options = Options { admission: ENFORCING, ..Options::default() };
+    let mut world = World::without_operator(Reach::OneNamespace, options).await;
+    let rights = rules::text(Reach::OneNamespace);
+    let whole = "[nodedeployments/finalizers, statefulnodes/finalizers]";
+    assert!(rights.contains(whole));
+    let without = [
+        ("nodedeployments", "[statefulnodes/finalizers]", "statefulnodes"),
+        ("statefulnodes", "[nodedeployments/finalizers]", "statefulsets"),
+    ];
+    for (what, left, refused) in without {
+        world.grant(&rights.replace(whole, left)).await;
+        let mark = world.cp.audit_mark().await;
+        world.start_operator().await;
+        let name = format!("without-{what}");
+        world.fleet(fleet(&name, 1, "db:1", &json!(1))).await;
+        refused_by_admission(&world, mark, refused).await;
+        world.grant(&rights).await;
+        world.until_applied(&name).await;
+        world.kill_operator().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_owner_references_are_enforced_claims_are_owned_with_one_more_right() {
+    let options = Options { admission: ENFORCING, ..Options::default() };
+    let mut world = World::without_operator(Reach::OneNamespace, options).await;
+    let mark = world.cp.audit_mark().await;
+    world.start_operator().await;
+    world.fleet(scenario::with_claims("db")).await;
+    refused_by_admission(&world, mark, "persistentvolumeclaims").await;
+    world.grant(&rules::read("claim-owners-one-namespace.yaml")).await;
+    let claims = world.api("v1", "PersistentVolumeClaim");
+    let owned = |claim: &serde_json::Value| claim["metadata"]["ownerReferences"][0]["kind"] == "StatefulNode";
+    world.until(claims, "data-db-0-0", "the claim belongs to its node", owned).await;
+    world.until_applied("db").await;
+}
+
+/// Waits until a write of this resource was refused by the admission plugin.
+async fn refused_by_admission(world: &World, mark: controlplane::Mark, resource: &str) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while world
+        .operator_audit(mark)
+        .await
+        .resource(resource)
+        .write_attempts()
+        .filter(|e| e.response_status.code == 403)
+        .count()
+        == 0
+    {
+        assert!(tokio::time::Instant::now() < until, "no write of {resource} was refused");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
