@@ -5,8 +5,10 @@
 mod deeds;
 mod faults;
 mod injector;
+mod many;
 mod oracles;
 mod point;
+mod regressions;
 mod run;
 mod scenario;
 mod sidecars;
@@ -34,7 +36,10 @@ fn one_seed_gives_one_trace_byte_for_byte() {
         let trace = |line: &str| run::play(&line.parse().unwrap(), None, true).trace;
         let first = trace(line);
         assert!(first.len() > 100, "{line}: {}", first.len());
-        assert_eq!(first, trace(line), "{line}");
+        let again = trace(line);
+        let differs = first.iter().zip(&again).find(|(left, right)| left != right);
+        assert_eq!(differs, None, "{line}");
+        assert_eq!(first.len(), again.len(), "{line}");
         assert_ne!(first, trace(other), "{other}");
     }
 }
@@ -55,6 +60,25 @@ fn every_fault_at_every_point_leads_to_the_same_end() {
         std::fs::write(path, &table).unwrap();
     }
     assert!(outcome.points > 0, "nothing was run");
+    assert!(outcome.failed.is_empty(), "{} of {} fail:\n{}", outcome.failed.len(), outcome.points, outcome.complaint());
+}
+
+#[test]
+fn an_operator_that_starts_over_many_nodes_writes_nothing_and_its_statuses_stay_small() {
+    many::start_over(number("WINDLASS_MANY", 500) as i64);
+}
+
+/// Pairs of faults, drawn by seed, without end.
+#[test]
+fn nightly() {
+    let Some(seconds) = variable("WINDLASS_NIGHTLY_SECONDS") else { return };
+    let threads = number("WINDLASS_SWEEP_THREADS", 2) as usize;
+    let outcome = sweep::pairs(
+        Duration::from_secs(seconds.parse().expect("a number")),
+        number("WINDLASS_NIGHTLY_SEED", 1),
+        threads,
+    );
+    println!("{}", outcome.table());
     assert!(outcome.failed.is_empty(), "{} of {} fail:\n{}", outcome.failed.len(), outcome.points, outcome.complaint());
 }
 

@@ -18,8 +18,8 @@ use crate::world::{Running, World};
 
 /// How often the run looks at the cluster.
 const GLANCE: Duration = Duration::from_secs(1);
-/// How many glances without any change are rest.
-const STILL: u32 = 4;
+/// How many glances without any change are rest: more than a request may take.
+const STILL: u32 = 15;
 /// How long after the last fault all must be well.
 const PATIENCE: Duration = Duration::from_secs(45 * 60);
 /// How long the end is watched for writes.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use windlass::clock::monotonic;
+use windlass::sim::Random;
 
 use crate::faults::{self, Entry, Fault, Over};
 use crate::point::Point;
@@ -135,6 +136,50 @@ pub fn run(choice: &Choice) -> Outcome {
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
     Outcome { rows, failed, points, all, seconds: began.elapsed().as_secs_f64() }
+}
+
+/// Draws scenarios, pairs of faults and points by seed until the time is over.
+pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
+    let began = monotonic();
+    let baselines = Baselines::default();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new((BTreeMap::new(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while began.elapsed() < within {
+                    let index = next.fetch_add(1, Ordering::Relaxed) as u64;
+                    record(&pair(&mut Random::new(seed.wrapping_mul(1_000_003) + index), &baselines), &baselines, &found);
+                }
+            });
+        }
+    });
+    let (rows, failed): (BTreeMap<(String, String), Row>, _) =
+        found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let points = rows.values().map(|row| row.points as usize).sum();
+    Outcome { rows, failed, points, all: points, seconds: began.elapsed().as_secs_f64() }
+}
+
+/// Two faults that do not both set the end.
+fn pair(random: &mut Random, baselines: &Baselines) -> Point {
+    let mut draw = |of: usize| (random.next_u64() % of as u64) as usize;
+    let scenarios = Scenario::all();
+    let scenario = &scenarios[draw(scenarios.len())];
+    // A few seeds, since each has clean runs of its own.
+    let mut point = Point::clean(&scenario.name, 1 + draw(4) as u64);
+    let clean = baselines.of(&point);
+    let table: Vec<Entry> = faults::table().into_iter().filter(|e| e.fits(scenario)).collect();
+    let is_deed = |entry: &Entry| matches!(entry.fault, Fault::Person(_) | Fault::Ill(_));
+    while point.strikes.len() < 2 {
+        let entry = &table[draw(table.len())];
+        let taken = point.strikes.iter().any(|s| is_deed(&faults::named(&s.fault)) && is_deed(entry));
+        let choices = points(scenario, entry, &clean);
+        if taken || choices.is_empty() {
+            continue;
+        }
+        point.strikes.extend(choices[draw(choices.len())].strikes.clone());
+    }
+    point
 }
 
 /// A prime that is larger than any part of the catalogue's size, so that every point has its turn.

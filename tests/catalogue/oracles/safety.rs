@@ -167,20 +167,13 @@ impl Watcher {
 
     fn node(&mut self, name: &str, step: Step<'_>, actor: Actor) {
         let before = self.stored.nodes.get(name).cloned();
-        let Some(now) = step.after.map(state::node) else {
-            self.taken.remove(name);
-            return;
-        };
         if actor == Actor::Person {
             self.disturbed.insert(name.to_owned());
-            if is_leaving(step) {
-                self.taken.remove(name);
-            }
-            return;
         }
-        if is_leaving(step) {
+        if step.after.is_none() || is_leaving(step) {
             self.taken.remove(name);
         }
+        let Some(now) = step.after.map(state::node).filter(|_| actor != Actor::Person) else { return };
         let Some(before) = before else {
             // A node that is made anew serves nobody yet.
             self.free.insert(name.to_owned());
