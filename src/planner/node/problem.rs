@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::facts::PodFacts;
 use crate::api::Problem;
-use crate::cluster::observed::ObservedPod;
+use crate::cluster::observed::{ObservedPod, PodCondition};
 use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
@@ -38,11 +38,19 @@ pub fn pod_facts(
         main_image,
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
         problem: found.map(|(reason, message, _)| {
-            let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since);
+            let since =
+                before.filter(|p| p.reason == reason).map_or_else(|| first_seen(pod, now), |p| p.since);
             Problem { reason, message, since }
         }),
         cannot_run,
     }
+}
+
+/// Since when a pod has a problem that no status holds yet. The status names its pod only once that has run:
+/// until then every look is a first one, and must find the same time, or each would be news to be written.
+fn first_seen(pod: &ObservedPod, now: DateTime<Utc>) -> DateTime<Utc> {
+    let since = |condition: &Option<PodCondition>| condition.as_ref().filter(|c| !c.holds)?.since;
+    since(&pod.scheduled).or_else(|| since(&pod.ready)).or(pod.meta.created_at).unwrap_or(now)
 }
 
 /// The reason, the sentence, and whether it cannot pass by itself soon.
