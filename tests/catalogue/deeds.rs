@@ -87,7 +87,14 @@ impl Deed {
         use Deed::*;
         let fleet_only = matches!(
             self,
-            StripChild | EditChild | Pause | Abort | UnknownTask | TruncatedPlan | OlderStatus | ToZeroAndBack
+            StripChild
+                | EditChild
+                | Pause
+                | Abort
+                | UnknownTask
+                | TruncatedPlan
+                | OlderStatus
+                | ToZeroAndBack
         );
         if self == OneFewerAndBack {
             return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);

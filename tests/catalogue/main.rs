@@ -60,7 +60,13 @@ fn every_fault_at_every_point_leads_to_the_same_end() {
         std::fs::write(path, &table).unwrap();
     }
     assert!(outcome.points > 0, "nothing was run");
-    assert!(outcome.failed.is_empty(), "{} of {} fail:\n{}", outcome.failed.len(), outcome.points, outcome.complaint());
+    assert!(
+        outcome.failed.is_empty(),
+        "{} of {} fail:\n{}",
+        outcome.failed.len(),
+        outcome.points,
+        outcome.complaint()
+    );
 }
 
 #[test]
@@ -79,7 +85,13 @@ fn nightly() {
         threads,
     );
     println!("{}", outcome.table());
-    assert!(outcome.failed.is_empty(), "{} of {} fail:\n{}", outcome.failed.len(), outcome.points, outcome.complaint());
+    assert!(
+        outcome.failed.is_empty(),
+        "{} of {} fail:\n{}",
+        outcome.failed.len(),
+        outcome.points,
+        outcome.complaint()
+    );
 }
 
 #[test]

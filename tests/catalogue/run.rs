@@ -24,6 +24,10 @@ const STILL: u32 = 15;
 const PATIENCE: Duration = Duration::from_secs(45 * 60);
 /// How long the end is watched for writes.
 const WATCHED: Duration = Duration::from_secs(60 * 60);
+/// How long what cannot go on is watched, and how much may be written of each node then: attempts back off to
+/// one in a minute or less, and each is persisted.
+const WAITING: Duration = Duration::from_secs(10 * 60);
+const WRITES_WAITING: usize = 20;
 /// How often a person retries what says that it waits for that.
 const RETRIES: u32 = 3;
 
@@ -126,8 +130,11 @@ impl Run {
         if let (Some((illness, _)), Some(node)) = (ill, &patient) {
             let deadline = Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40);
             let well = self.until_well(deadline).await;
-            if !well && let Err(what) = oracles::says_so(&self.world, illness, node) {
-                self.fail(what);
+            if !well {
+                if let Err(what) = oracles::says_so(&self.world, illness, node) {
+                    self.fail(what);
+                }
+                self.wait_in_peace().await;
             }
             illness.end(&self.world).await;
         }
@@ -280,6 +287,18 @@ impl Run {
         let retry = json!({"metadata": {"annotations": {"windlass.dev/retry": rejected}}});
         self.world.patch_object(&retry).await;
         true
+    }
+
+    /// What waits for its node to be mended has said so, and says nothing more.
+    async fn wait_in_peace(&mut self) {
+        let entries = self.world.cluster.audit().len();
+        sleep(WAITING).await;
+        let audit = self.world.cluster.audit();
+        let writes = audit[entries..].iter().filter(|e| e.is_write() && e.user_agent == self.operator.agent);
+        let count = writes.count();
+        if count > WRITES_WAITING * self.world.scenario.node_names().len() {
+            self.fail(format!("oracle 6: {count} writes in {} s while nothing can go on", WAITING.as_secs()));
+        }
     }
 
     /// Watches the end for an hour: nobody writes any more, and nobody is busy.

@@ -149,7 +149,11 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
             scope.spawn(|| {
                 while began.elapsed() < within {
                     let index = next.fetch_add(1, Ordering::Relaxed) as u64;
-                    record(&pair(&mut Random::new(seed.wrapping_mul(1_000_003) + index), &baselines), &baselines, &found);
+                    record(
+                        &pair(&mut Random::new(seed.wrapping_mul(1_000_003) + index), &baselines),
+                        &baselines,
+                        &found,
+                    );
                 }
             });
         }
@@ -207,7 +211,8 @@ fn record(point: &Point, baselines: &Baselines, found: &Found) {
 impl Outcome {
     /// The table, in Markdown.
     pub fn table(&self) -> String {
-        let mut text = String::from("| scenario | fault | points | failures | seconds |\n|---|---|---|---|---|\n");
+        let mut text =
+            String::from("| scenario | fault | points | failures | seconds |\n|---|---|---|---|---|\n");
         for ((scenario, family), row) in &self.rows {
             let _ = writeln!(
                 text,

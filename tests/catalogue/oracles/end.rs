@@ -108,8 +108,10 @@ pub fn end_of(world: &World) -> End {
         };
         let mut kept = kept;
         if kind != "NodeDeployment" {
-            kept["labels"] =
-                without(&object["metadata"]["labels"], &["controller-revision-hash", "apps.kubernetes.io/pod-index"]);
+            kept["labels"] = without(
+                &object["metadata"]["labels"],
+                &["controller-revision-hash", "apps.kubernetes.io/pod-index"],
+            );
         }
         kept["owners"] = owners(&object);
         let name = object["metadata"]["name"].as_str().unwrap_or_default();

@@ -44,8 +44,7 @@ pub fn examine(evidence: &mut Evidence<'_>) {
     let by_end = attribution(&audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
     let tampered = evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12"));
-    let mut watcher =
-        Watcher { alone: evidence.world.scenario.is_alone(), tampered, ..Watcher::default() };
+    let mut watcher = Watcher { alone: evidence.world.scenario.is_alone(), tampered, ..Watcher::default() };
     let first = evidence.first_version;
     let complete = evidence.world.cluster.replay(100, |step| {
         let actor = actor_of(&audit, &by_end, step.version);
@@ -127,7 +126,9 @@ impl Watcher {
         if actor == Actor::Person {
             return;
         }
-        if !self.tampered && let Err(what) = self.plans.follow("the fleet", &before.plan, &now.plan) {
+        if !self.tampered
+            && let Err(what) = self.plans.follow("the fleet", &before.plan, &now.plan)
+        {
             self.fail(what);
         }
         let completes = now.plan.state == "Complete" && before.plan != now.plan;
@@ -160,7 +161,9 @@ impl Watcher {
                 _ => false,
             };
             if !at_target {
-                self.fail(format!("oracle 4: completed though {name} does not run the target: {node:?} {set:?} {pod:?}"));
+                self.fail(format!(
+                    "oracle 4: completed though {name} does not run the target: {node:?} {set:?} {pod:?}"
+                ));
             }
         }
     }
@@ -181,7 +184,9 @@ impl Watcher {
             self.taken.remove(name);
             return;
         };
-        if !self.tampered && let Err(what) = self.plans.follow(name, &before.plan, &now.plan) {
+        if !self.tampered
+            && let Err(what) = self.plans.follow(name, &before.plan, &now.plan)
+        {
             self.fail(what);
         }
         if before.grant_id != now.grant_id || before.granted != now.granted {
@@ -206,7 +211,10 @@ impl Watcher {
         let of_plan = fleet.plan.state == "Active" && grant_id.starts_with(&fleet.plan.id);
         let pinned = fleet.outcome == "Aborted";
         if actor == Actor::Operator && !self.tampered && !of_plan && !pinned {
-            self.fail(format!("oracle 4: {name} is granted {grant_id} outside of any plan: {:?}", fleet.plan));
+            self.fail(format!(
+                "oracle 4: {name} is granted {grant_id} outside of any plan: {:?}",
+                fleet.plan
+            ));
         }
     }
 

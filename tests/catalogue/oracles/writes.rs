@@ -49,7 +49,9 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         for (kind, count) in &counts {
             let clean = baseline.writes.get(kind).copied().unwrap_or_default();
             if *count > clean * factor + SLACK {
-                evidence.failures.push(format!("oracle 3: {count} times {kind}, and {clean} in the clean run"));
+                evidence
+                    .failures
+                    .push(format!("oracle 3: {count} times {kind}, and {clean} in the clean run"));
             }
         }
     }
