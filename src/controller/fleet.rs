@@ -19,7 +19,7 @@ use crate::planner::fleet::status::{
     Ending, RefreshInput, begin, complete, end, generated_build_id, is_stalled, refresh, reject, scope_of,
     short, stall_deadline,
 };
-use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide, progress};
 use crate::tasks::FleetScope;
 use crate::tasks::node_scope::parse_time;
 
@@ -460,7 +460,8 @@ impl Reconcile<'_> {
             .filter_map(|c| c.ready_since)
             .map(|since| since + min_ready)
             .min();
-        let next = next.at(deadline, self.now).at(available, self.now);
+        let overdue = progress::overdue_at(facts, self.now);
+        let next = next.at(deadline, self.now).at(available, self.now).at(overdue, self.now);
         if facts.invalid.is_some() || !facts.conflicts.is_empty() { next.within(LOOK_AGAIN) } else { next }
     }
 

@@ -25,6 +25,10 @@ pub struct AuditEntry {
     pub code: u16,
     /// The store's version after it.
     pub version: u64,
+    /// The store's versions right before and right after it was carried out; equal where it changed nothing.
+    pub wrote: (u64, u64),
+    /// Whether it names what it was decided on: a patch or an update its resourceVersion, a delete its UID.
+    pub guarded: bool,
 }
 
 impl AuditEntry {

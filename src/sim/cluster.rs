@@ -77,6 +77,17 @@ impl Clock for ClusterClock {
     }
 }
 
+/// One change of one object, of any kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// The store's version after it.
+    pub version: u64,
+    /// What the object was; none: it was created.
+    pub before: Option<&'a Value>,
+    /// What it became; none: it is gone.
+    pub after: Option<&'a Value>,
+}
+
 /// How a cluster is made.
 pub struct Options {
     /// Everything random in the cluster follows from it.
@@ -230,6 +241,29 @@ impl Cluster {
     #[must_use]
     pub fn open_watches(&self) -> usize {
         self.shared.lock().store.watcher_count()
+    }
+
+    /// An object as it is stored now.
+    #[must_use]
+    pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let world = self.shared.lock();
+        let kind = world.kinds.by_kind(api_version, kind)?;
+        let key = (namespace.to_owned(), name.to_owned());
+        world.store.get(kind.shelf, &key).map(|object| object.value.clone())
+    }
+
+    /// Shows every change after a version that is still remembered, oldest first: what it made of which object.
+    /// Answers whether none of them was forgotten.
+    pub fn replay(&self, after: u64, mut show: impl FnMut(Step<'_>)) -> bool {
+        let world = self.shared.lock();
+        for change in world.store.since(after) {
+            show(Step {
+                version: change.version,
+                before: change.before.as_ref().map(|object| &object.value),
+                after: change.after.as_ref().map(|object| &object.value),
+            });
+        }
+        after >= world.store.compacted()
     }
 
     /// Every object there is, by kind, namespace and name: for comparing two runs.

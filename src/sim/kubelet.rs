@@ -84,6 +84,13 @@ impl Kubelet {
         self
     }
 
+    /// Asks a sidecar again after this long.
+    #[must_use]
+    pub fn probe_interval(mut self, interval: Duration) -> Self {
+        self.probe_interval = interval;
+        self
+    }
+
     /// Plays until dropped. Errors of the cluster are retried for ever.
     pub async fn run(self) -> Infallible {
         player::Player::new(self).run().await

@@ -68,26 +68,30 @@ impl ApiService {
         let body = body.collect_bytes().await.map_err(|_| Disconnected)?;
         let call = Call::read(&parts, body.to_vec(), &self.user_agent);
         let info = self.number(&call);
+        let mut trail = Trail { guarded: is_guarded(&call), wrote: (0, 0) };
         let way = self.draw_latency() / 2;
         pause(way).await;
         match self.ask(|plan| plan.before(&info)) {
             Before::Pass => {}
             Before::Delay(delay) => pause(delay).await,
-            Before::Fail(failure) => return self.fail(&info, &failure),
+            Before::Fail(failure) => return self.fail(&info, &failure, trail),
         }
         let view = WatchView { shared: self.shared.clone(), request: info.clone() };
         let reply = {
             let mut world = self.shared.lock();
-            world.answer(&self.shared, &call, view)
+            trail.wrote.0 = world.store.version();
+            let reply = world.answer(&self.shared, &call, view);
+            trail.wrote.1 = world.store.version();
+            reply
         };
         self.shared.stir.notify_one();
         pause(way).await;
         match self.ask(|plan| plan.after(&info, reply.code)) {
             After::Pass => {}
             After::Delay(delay) => pause(delay).await,
-            After::Fail(failure) => return self.fail(&info, &failure),
+            After::Fail(failure) => return self.fail(&info, &failure, trail),
         }
-        self.record(&info, reply.code);
+        self.record(&info, reply.code, trail);
         Ok(response(reply))
     }
 
@@ -127,12 +131,17 @@ impl ApiService {
         Duration::from_millis(random.between(low, high))
     }
 
-    fn fail(&self, info: &RequestInfo, failure: &Failure) -> Result<Response<SimBody>, Disconnected> {
+    fn fail(
+        &self,
+        info: &RequestInfo,
+        failure: &Failure,
+        trail: Trail,
+    ) -> Result<Response<SimBody>, Disconnected> {
         let Some((refusal, retry_after)) = failure.refusal(info) else {
-            self.record(info, 0);
+            self.record(info, 0, trail);
             return Err(Disconnected);
         };
-        self.record(info, refusal.code);
+        self.record(info, refusal.code, trail);
         let mut response = response(Reply::refusal(&refusal));
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
@@ -140,7 +149,7 @@ impl ApiService {
         Ok(response)
     }
 
-    fn record(&self, info: &RequestInfo, code: u16) {
+    fn record(&self, info: &RequestInfo, code: u16, trail: Trail) {
         let mut world = self.shared.lock();
         let entry = AuditEntry {
             at_micros: self.shared.elapsed().as_micros() as u64,
@@ -153,8 +162,31 @@ impl ApiService {
             dry_run: info.dry_run,
             code,
             version: world.store.version(),
+            wrote: trail.wrote,
+            guarded: trail.guarded,
         };
         world.audit.push(entry);
+    }
+}
+
+/// What the audit log keeps of how a request was carried out.
+#[derive(Clone, Copy)]
+struct Trail {
+    wrote: (u64, u64),
+    guarded: bool,
+}
+
+/// Whether a write names what it was decided on.
+fn is_guarded(call: &Call) -> bool {
+    if !is_write(call.verb) {
+        return false;
+    }
+    let body = call.json().unwrap_or_default();
+    match (&body, call.verb) {
+        (serde_json::Value::Array(ops), _) => ops.iter().any(|op| op["path"] == "/metadata/resourceVersion"),
+        (_, "delete") => body["preconditions"]["uid"].is_string(),
+        (_, "create" | "deletecollection") => false,
+        _ => body["metadata"]["resourceVersion"].is_string(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How far a rollout is, what it waits for, and whether it stands still.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
@@ -100,6 +100,24 @@ pub fn missing(
     facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()
 }
 
+/// A node that has not served for the same reason for as long as a rollout may stand still, in a sentence.
+#[must_use]
+pub fn overdue(facts: &FleetFacts, now: DateTime<Utc>) -> Option<String> {
+    let allowed = TimeDelta::seconds(facts.deadline_seconds);
+    facts.wanted().find_map(|child| {
+        let problem = child.problem.as_ref().filter(|p| p.since + allowed <= now)?;
+        Some(format!("{}: {}: {}", child.name, problem.reason, problem.message))
+    })
+}
+
+/// When a node that does not serve becomes overdue.
+#[must_use]
+pub fn overdue_at(facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let allowed = TimeDelta::seconds(facts.deadline_seconds);
+    let due = facts.wanted().filter_map(|child| Some(child.problem.as_ref()?.since + allowed));
+    due.filter(|at| *at > now).min()
+}
+
 /// What a serving node that needs a grant waits for.
 fn waits_for(facts: &FleetFacts) -> String {
     format!(
@@ -113,4 +131,24 @@ fn waits_for(facts: &FleetFacts) -> String {
 #[must_use]
 pub fn is_blocked(facts: &FleetFacts, scope: &Scope) -> bool {
     facts.wanted().any(|c| !facts.is_granted(c, scope)) && wave::next_grants(facts, scope).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Problem;
+
+    #[test]
+    fn a_node_that_does_not_serve_is_named_once_the_deadline_has_passed() {
+        let start = DateTime::from_timestamp(1_000, 0).unwrap();
+        let problem = Problem { reason: "NotReady".into(), message: "it sleeps".into(), since: start };
+        let sick = ChildFacts { name: "db-1".into(), problem: Some(problem), ..ChildFacts::default() };
+        let well = ChildFacts { name: "db-0".into(), ..ChildFacts::default() };
+        let facts = FleetFacts { deadline_seconds: 60, children: vec![well, sick], ..FleetFacts::default() };
+        let due = start + TimeDelta::seconds(60);
+        assert_eq!(overdue_at(&facts, start), Some(due));
+        assert_eq!(overdue(&facts, due - TimeDelta::seconds(1)), None);
+        assert_eq!(overdue(&facts, due).as_deref(), Some("db-1: NotReady: it sleeps"));
+        assert_eq!(overdue_at(&facts, due), None, "what is overdue is not waited for any more");
+    }
 }

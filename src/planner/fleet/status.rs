@@ -300,11 +300,12 @@ fn refresh_conditions(
     scope: &Scope,
     input: &RefreshInput<'_>,
 ) {
+    let now = input.now;
     let verdicts = [
-        (READY, ready(status, facts)),
+        (READY, ready(status, facts, now)),
         (UP_TO_DATE, up_to_date(status, facts, stalled, scope, input)),
         (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled, scope)),
-        (STALLED, standing_still(status, facts, stalled)),
+        (STALLED, standing_still(status, facts, stalled, now)),
     ];
     for (type_, (truth, reason, message)) in verdicts {
         conditions::set(&mut status.conditions, type_, truth, &reason, &message, input.generation, input.now);
@@ -324,7 +325,7 @@ fn verdict(truth: Truth, reason: &str, message: impl Into<String>) -> Verdict {
     (truth, reason.to_owned(), message.into())
 }
 
-fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
+fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {
     let failed: Vec<&str> = facts.wanted().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
     let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
         + facts.missing().len()
@@ -339,14 +340,12 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
         verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
         verdict(Truth::False, "NotStarted", "no node exists yet")
-    } else if status.last_completed_rollout_hash.is_empty() {
-        verdict(
-            Truth::False,
-            "NodesInitializing",
-            format!("{unready} of {} nodes are not ready", facts.replicas),
-        )
     } else {
-        verdict(Truth::False, "NodesNotReady", format!("{unready} of {} nodes are not ready", facts.replicas))
+        let first = status.last_completed_rollout_hash.is_empty();
+        let reason = if first { "NodesInitializing" } else { "NodesNotReady" };
+        // Which one and why is said of those that stay so: the others would only cost writes.
+        let why = progress::overdue(facts, now).map(|why| format!("; {why}")).unwrap_or_default();
+        verdict(Truth::False, reason, format!("{unready} of {} nodes are not ready{why}", facts.replicas))
     }
 }
 
@@ -428,7 +427,12 @@ fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool,
     verdict(Truth::False, reason, "")
 }
 
-fn standing_still(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool) -> Verdict {
+fn standing_still(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    now: DateTime<Utc>,
+) -> Verdict {
     if let Some(sentence) = invalid(facts) {
         return verdict(Truth::True, "InvalidSpec", sentence);
     }
@@ -448,6 +452,13 @@ fn standing_still(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bo
             reason,
             format!("plan {} ended; the target is not tried again", rejected.plan_id),
         );
+    }
+    // The first creation is no rollout, and may stand still all the same.
+    if status.rollout.is_none()
+        && status.last_completed_rollout_hash.is_empty()
+        && let Some(why) = progress::overdue(facts, now)
+    {
+        return verdict(Truth::True, "NoProgress", format!("no progress: {why}"));
     }
     verdict(Truth::False, "Progressing", "")
 }

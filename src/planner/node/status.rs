@@ -116,6 +116,11 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     if let (SidecarAnswer::Unreachable(why), true) = (input.sidecar, facts.needs_mark()) {
         return Some(named("SidecarUnreachable", why.clone()));
     }
+    // A sidecar is not asked at every look; what it last said holds until it is.
+    let unreachable = input.previous.problem.as_ref().filter(|p| p.reason == "SidecarUnreachable");
+    if let (SidecarAnswer::NotAsked, true, Some(problem)) = (input.sidecar, facts.needs_mark(), unreachable) {
+        return Some(problem.clone());
+    }
     match &facts.pod {
         Some(pod) => {
             pod.problem.clone().or_else(|| Some(named("NotReady", "its pod is not ready".to_owned())))

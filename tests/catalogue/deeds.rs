@@ -1,0 +1,305 @@
+//! What persons do to a fleet in the middle of things, and what befalls its nodes.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use windlass::sim::Pace;
+
+use crate::scenario::{Change, NAMESPACE, Scenario};
+use crate::sidecars::Manner;
+use crate::world::World;
+
+/// Something that a person does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Deed {
+    /// The spec goes to a third image.
+    Third,
+    /// The spec goes back to the first.
+    Back,
+    /// The template changes again.
+    OtherTemplate,
+    /// The spec goes to an image that cannot be pulled, and a minute later to a third one.
+    BrokenThenThird,
+    DeletePod,
+    DeleteChild,
+    DeleteSet,
+    DeleteService,
+    StripChild,
+    StripSet,
+    EditChild,
+    EditSet,
+    EditStrategy,
+    Pause,
+    Abort,
+    Restart,
+    DeleteFleet,
+    DeleteNamespace,
+    UnknownTask,
+    TruncatedPlan,
+    UnknownTaskOfNode,
+    TruncatedPlanOfNode,
+    OlderStatus,
+    OlderStatusOfNode,
+    ToZeroAndBack,
+    OneFewerAndBack,
+}
+
+/// How long a person takes between two steps.
+const BREATH: Duration = Duration::from_secs(60);
+
+impl Deed {
+    /// Every deed, by the name of its fault.
+    pub fn all() -> Vec<(&'static str, Self)> {
+        use Deed::*;
+        vec![
+            ("F7-third", Third),
+            ("F7-back", Back),
+            ("F7-template", OtherTemplate),
+            ("F7-broken-third", BrokenThenThird),
+            ("F11-delete-pod", DeletePod),
+            ("F11-delete-child", DeleteChild),
+            ("F11-delete-set", DeleteSet),
+            ("F11-delete-service", DeleteService),
+            ("F11-strip-child", StripChild),
+            ("F11-strip-set", StripSet),
+            ("F11-edit-child", EditChild),
+            ("F11-edit-set", EditSet),
+            ("F11-edit-strategy", EditStrategy),
+            ("F11-pause", Pause),
+            ("F11-abort-retry", Abort),
+            ("F11-restart", Restart),
+            ("F11-delete-fleet", DeleteFleet),
+            ("F11-delete-namespace", DeleteNamespace),
+            ("F12-unknown-task", UnknownTask),
+            ("F12-truncated", TruncatedPlan),
+            ("F12-unknown-task-of-node", UnknownTaskOfNode),
+            ("F12-truncated-of-node", TruncatedPlanOfNode),
+            ("F12-older", OlderStatus),
+            ("F12-older-of-node", OlderStatusOfNode),
+            ("F15-none-and-back", ToZeroAndBack),
+            ("F15-fewer-and-back", OneFewerAndBack),
+        ]
+    }
+
+    /// Whether it makes sense in a scenario.
+    pub fn fits(self, scenario: &Scenario) -> bool {
+        use Deed::*;
+        let fleet_only = matches!(
+            self,
+            StripChild
+                | EditChild
+                | Pause
+                | Abort
+                | UnknownTask
+                | TruncatedPlan
+                | OlderStatus
+                | ToZeroAndBack
+        );
+        if self == OneFewerAndBack {
+            return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);
+        }
+        if self == ToZeroAndBack && matches!(scenario.change, Change::Up | Change::Down) {
+            return false;
+        }
+        !(fleet_only && scenario.is_alone())
+    }
+
+    /// Whether the end is another one than without it.
+    pub fn moves_the_end(self) -> bool {
+        use Deed::*;
+        matches!(
+            self,
+            Third | Back | OtherTemplate | BrokenThenThird | Restart | DeleteFleet | DeleteNamespace
+        ) || matches!(self, Deed::EditChild)
+    }
+
+    /// Whether a plan may end so that only a person's retry goes on.
+    pub fn may_need_retry(self) -> bool {
+        use Deed::*;
+        matches!(self, Abort | UnknownTask | TruncatedPlan | OlderStatus)
+    }
+
+    /// Whether it leaves nothing behind that could converge.
+    pub fn is_the_end(self) -> bool {
+        matches!(self, Self::DeleteFleet | Self::DeleteNamespace)
+    }
+
+    /// Does it. `at` picks the node.
+    pub async fn perform(self, world: &World, at: u32) {
+        let scenario = &world.scenario;
+        let names = scenario.node_names();
+        let node = names[at as usize % names.len()].as_str();
+        let pod = format!("{node}-0");
+        match self {
+            Self::Third => world.patch_object(&scenario.image("db:3")).await,
+            Self::Back => world.patch_object(&scenario.image("db:1")).await,
+            Self::OtherTemplate => world.patch_object(&scenario.template("3")).await,
+            Self::BrokenThenThird => {
+                world.patch_object(&scenario.image("db:4-nope")).await;
+                sleep(BREATH).await;
+                world.patch_object(&scenario.image("db:3")).await;
+            }
+            Self::DeletePod => world.delete("v1", "Pod", &pod).await,
+            Self::DeleteChild => world.delete("windlass.dev/v1alpha1", "StatefulNode", node).await,
+            Self::DeleteSet => world.delete("apps/v1", "StatefulSet", node).await,
+            Self::DeleteService => world.delete("v1", "Service", node).await,
+            Self::StripChild => {
+                let strip = json!({"metadata": {"labels": {"windlass.dev/deployment": null}}});
+                world.patch("windlass.dev/v1alpha1", "StatefulNode", node, &strip).await;
+            }
+            Self::StripSet => {
+                let strip = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
+                world.patch("apps/v1", "StatefulSet", node, &strip).await;
+            }
+            Self::EditChild => {
+                let edit = json!({"spec": {"image": "db:9"}});
+                world.patch("windlass.dev/v1alpha1", "StatefulNode", node, &edit).await;
+            }
+            Self::EditSet => {
+                let edit = json!({"spec": {"template": {"metadata": {"annotations": {"by": "hand"}}}}});
+                world.patch("apps/v1", "StatefulSet", node, &edit).await;
+            }
+            Self::EditStrategy => {
+                let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}}});
+                world.patch("apps/v1", "StatefulSet", node, &edit).await;
+            }
+            Self::Pause => {
+                world.patch_object(&json!({"spec": {"paused": true}})).await;
+                sleep(BREATH).await;
+                world.patch_object(&json!({"spec": {"paused": false}})).await;
+            }
+            Self::Abort => {
+                let plan = world.object().map(|o| o["status"]["plan"].clone()).unwrap_or_default();
+                if plan["state"] == "Active" {
+                    let abort = json!({"metadata": {"annotations": {"windlass.dev/abort": plan["id"]}}});
+                    world.patch_object(&abort).await;
+                    sleep(BREATH).await;
+                }
+            }
+            Self::Restart => {
+                let asked = json!({"windlass.dev/restartedAt": "2026-01-01T00:00:30Z"});
+                world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
+            }
+            Self::DeleteFleet => world.delete("windlass.dev/v1alpha1", scenario.kind(), "db").await,
+            Self::DeleteNamespace => world.delete("v1", "Namespace", NAMESPACE).await,
+            Self::UnknownTask => change_plan(world, scenario.kind(), "db", unknown_task).await,
+            Self::TruncatedPlan => change_plan(world, scenario.kind(), "db", truncate).await,
+            Self::UnknownTaskOfNode => change_plan(world, "StatefulNode", node, unknown_task).await,
+            Self::TruncatedPlanOfNode => change_plan(world, "StatefulNode", node, truncate).await,
+            Self::OlderStatus => older(world, scenario.kind(), "db").await,
+            Self::OlderStatusOfNode => older(world, "StatefulNode", node).await,
+            Self::ToZeroAndBack => scale(world, 0).await,
+            Self::OneFewerAndBack => scale(world, scenario.nodes - 1).await,
+        }
+    }
+}
+
+async fn scale(world: &World, to: i64) {
+    let before = world.object().map(|o| o["spec"]["replicas"].clone()).unwrap_or_default();
+    world.patch_object(&json!({"spec": {"replicas": to}})).await;
+    sleep(BREATH).await;
+    world.patch_object(&json!({"spec": {"replicas": before}})).await;
+}
+
+async fn change_plan(world: &World, kind: &str, name: &str, change: fn(&mut Value)) {
+    let Some(object) = world.get("windlass.dev/v1alpha1", kind, name) else { return };
+    let mut plan = object["status"]["plan"].clone();
+    if plan["state"] == "Active" {
+        change(&mut plan);
+        world.patch_status(kind, name, &json!({"status": {"plan": plan}})).await;
+    }
+}
+
+fn unknown_task(plan: &mut Value) {
+    if let Some(task) = plan["tasks"].as_array_mut().and_then(|tasks| tasks.last_mut()) {
+        task["type"] = "teleport".into();
+    }
+}
+
+fn truncate(plan: &mut Value) {
+    if let Some(tasks) = plan["tasks"].as_array_mut() {
+        tasks.remove(0);
+    }
+}
+
+/// An older version knew less: it writes a status without what came later.
+async fn older(world: &World, kind: &str, name: &str) {
+    let fields = json!({
+        "rollout": null, "problem": null, "buildID": null, "history": null, "conditions": null,
+        "spentGrantID": null, "firstReadyAt": null, "podTemplateHash": null, "podUID": null, "plan": null,
+    });
+    world.patch_status(kind, name, &json!({"status": fields})).await;
+}
+
+/// What befalls a node, from before the change until it is mended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Illness {
+    /// The words over its pod.
+    Steered(&'static str),
+    /// Its claim is not bound.
+    Unbound,
+    /// No machine takes pods.
+    Cordoned,
+    /// The StatefulSet controller does nothing.
+    Held,
+    /// The StatefulSet controller sees everything five seconds late.
+    Lagging,
+    Sidecars(Manner),
+}
+
+impl Illness {
+    /// Every illness, by the name of its fault.
+    pub fn all() -> Vec<(&'static str, Self)> {
+        vec![
+            ("F10-image", Self::Steered("nope")),
+            ("F10-crash", Self::Steered("crash")),
+            ("F10-unready", Self::Steered("unready")),
+            ("F10-creating", Self::Steered("creating")),
+            ("F10-dead", Self::Steered("dead")),
+            ("F10-terminating", Self::Steered("hold-terminating")),
+            ("F10-unbound", Self::Unbound),
+            ("F10-cordoned", Self::Cordoned),
+            ("F10-held", Self::Held),
+            ("F10-lagging", Self::Lagging),
+            ("F14-dead", Self::Sidecars(Manner::Dead)),
+            ("F14-5xx", Self::Sidecars(Manner::Failing)),
+            ("F14-lying", Self::Sidecars(Manner::Lying)),
+            ("F14-late", Self::Sidecars(Manner::Late)),
+            ("F14-mute", Self::Sidecars(Manner::Mute)),
+        ]
+    }
+
+    /// Whether it makes sense in a scenario.
+    pub fn fits(self, scenario: &Scenario) -> bool {
+        !matches!(self, Self::Sidecars(_)) || scenario.sidecar
+    }
+
+    /// Whether it befalls one node, and not the whole cluster.
+    pub fn is_of_a_node(self) -> bool {
+        matches!(self, Self::Steered(_) | Self::Unbound)
+    }
+
+    /// Begins.
+    pub async fn begin(self, world: &World, node: &str) {
+        match self {
+            Self::Steered(word) => world.steer(json!({format!("{node}-0"): word})).await,
+            Self::Unbound => world.steer(json!({format!("claim.data-{node}-0"): "unbound"})).await,
+            Self::Cordoned => world.cordon(true).await,
+            Self::Held => world.cluster.hold_stateful_sets(true),
+            Self::Lagging => world.cluster.set_pace(Pace { stateful_set_lag: 5000, ..Pace::default() }),
+            Self::Sidecars(manner) => world.sidecars.behave(manner),
+        }
+    }
+
+    /// Ends.
+    pub async fn end(self, world: &World) {
+        match self {
+            Self::Steered(_) | Self::Unbound => world.steer(json!({})).await,
+            Self::Cordoned => world.cordon(false).await,
+            Self::Held => world.cluster.hold_stateful_sets(false),
+            Self::Lagging => world.cluster.set_pace(Pace::default()),
+            Self::Sidecars(_) => world.sidecars.behave(Manner::Well),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The table of faults: what each does, and over what it is enumerated.
+
+use std::time::Duration;
+
+use windlass::sim::Failure;
+
+use crate::deeds::{Deed, Illness};
+use crate::scenario::Scenario;
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The operator dies, and another is started.
+    Die { after: bool },
+    /// The operator dies after a write, and the watches of the next one lag.
+    BackInTime(Duration),
+    /// The write is applied and the connection breaks.
+    ReplyLost,
+    /// The server answers this, so many times in a row.
+    Answer(Failure, u32),
+    /// The server answers this to every write to the same object for a while.
+    AnswerFor(Failure, Duration),
+    /// The request is late by this much; the caller may have given it up by then.
+    Late(Duration),
+    /// The watch that is about to show an event is late.
+    Lag(Duration),
+    /// Every watch is.
+    LagAll(Duration),
+    /// The watch's connection ends.
+    Cut,
+    /// The watch is told 410.
+    Gone,
+    /// The watch is silent for a while, and then told 410: what happened meanwhile is seen as one.
+    Coalesce(Duration),
+    /// The operator is paused in the middle of a write, which lands this much later; another took over.
+    OldLeader(Duration),
+    /// The operator's clock jumps by so many seconds.
+    Jump(i64),
+    /// The operator's clock stands still for so many seconds.
+    Still(u64),
+    /// A person does something.
+    Person(Deed),
+    /// A node is ill from the start, for longer than the deadline.
+    Ill(Illness),
+}
+
+/// What a fault is counted over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Over {
+    /// The operator's writes.
+    Writes,
+    /// All its requests.
+    Calls,
+    /// The events of its watches.
+    Events,
+    /// The nodes.
+    Nodes,
+}
+
+/// One line of the table.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub name: &'static str,
+    pub fault: Fault,
+    pub over: Over,
+}
+
+impl Entry {
+    fn new(name: &'static str, over: Over, fault: Fault) -> Self {
+        Self { name, fault, over }
+    }
+
+    /// The number in FAULTS.md.
+    pub fn family(&self) -> &'static str {
+        self.name.split_once('-').map_or(self.name, |(family, _)| family)
+    }
+
+    /// Whether it makes sense in a scenario.
+    pub fn fits(&self, scenario: &Scenario) -> bool {
+        match &self.fault {
+            Fault::Person(deed) => deed.fits(scenario),
+            Fault::Ill(illness) => illness.fits(scenario),
+            _ => true,
+        }
+    }
+}
+
+/// Every fault there is.
+pub fn table() -> Vec<Entry> {
+    use Over::{Calls, Events, Nodes, Writes};
+    let ms = Duration::from_millis;
+    let s = Duration::from_secs;
+    let answer = |failure: Failure| Fault::Answer(failure, 1);
+    let denied = || Failure::Forbidden("denied by a policy".to_owned());
+    let mut table = vec![
+        Entry::new("F1-before", Writes, Fault::Die { after: false }),
+        Entry::new("F1-after", Writes, Fault::Die { after: true }),
+        Entry::new("F2-lost", Writes, Fault::ReplyLost),
+        Entry::new("F3-lag-1", Events, Fault::Lag(ms(50))),
+        Entry::new("F3-lag-5", Events, Fault::Lag(s(3))),
+        Entry::new("F3-lag-all", Events, Fault::LagAll(s(40))),
+        Entry::new("F3-restart", Writes, Fault::BackInTime(s(5))),
+        Entry::new("F4-cut", Events, Fault::Cut),
+        Entry::new("F4-gone", Events, Fault::Gone),
+        Entry::new("F4-coalesced", Events, Fault::Coalesce(s(5))),
+        Entry::new("F5-once", Writes, answer(Failure::Conflict)),
+        Entry::new("F5-thrice", Writes, Fault::Answer(Failure::Conflict, 3)),
+        Entry::new("F5-minute", Writes, Fault::AnswerFor(Failure::Conflict, s(60))),
+        Entry::new("F6-429", Calls, answer(Failure::TooManyRequests(1))),
+        Entry::new("F6-500", Calls, answer(Failure::Internal)),
+        Entry::new("F6-503", Calls, answer(Failure::Unavailable)),
+        Entry::new("F6-504", Calls, answer(Failure::ServerTimeout)),
+        Entry::new("F6-403", Calls, answer(denied())),
+        Entry::new("F6-413", Calls, answer(Failure::TooLarge)),
+        Entry::new("F6-401", Calls, answer(Failure::Unauthorized)),
+        Entry::new("F6-broken", Calls, answer(Failure::Disconnect)),
+        Entry::new("F6-late", Calls, Fault::Late(s(12))),
+        Entry::new("F6-403-minute", Writes, Fault::AnswerFor(denied(), s(60))),
+        Entry::new("F6-503-minute", Writes, Fault::AnswerFor(Failure::Unavailable, s(60))),
+        Entry::new("F8-soon", Writes, Fault::OldLeader(s(2))),
+        Entry::new("F8-late", Writes, Fault::OldLeader(s(40))),
+        Entry::new("F9-forward", Writes, Fault::Jump(300)),
+        Entry::new("F9-back", Writes, Fault::Jump(-3600)),
+        Entry::new("F9-still", Writes, Fault::Still(120)),
+    ];
+    table.extend(Deed::all().into_iter().map(|(name, deed)| Entry::new(name, Writes, Fault::Person(deed))));
+    table.extend(Illness::all().into_iter().map(|(name, ill)| Entry::new(name, Nodes, Fault::Ill(ill))));
+    table
+}
+
+/// The fault of this name.
+pub fn named(name: &str) -> Entry {
+    table().into_iter().find(|e| e.name == name).unwrap_or_else(|| panic!("no fault {name:?}"))
+}

@@ -1,0 +1,274 @@
+//! Counts what the operator asks, and strikes at the points that were named. What cannot be done from within
+//! a request is told to the run that plays the scenario.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+use windlass::clock::monotonic;
+use windlass::sim::{After, Before, EventInfo, Failure, FaultPlan, RequestInfo, WatchFate};
+
+use crate::deeds::Deed;
+use crate::faults::{self, Entry, Fault, Over};
+use crate::point::Point;
+
+/// For ever, as far as a run goes.
+const NEVER: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// What the run has to do about a strike.
+#[derive(Clone, Debug)]
+pub enum Signal {
+    /// Drop this operator and start another.
+    Restart,
+    /// Start another operator; the old one is kept, mute, until its late write has landed.
+    TakeOver(Duration),
+    Jump(i64),
+    Still(u64),
+    Deed(Deed, u32),
+}
+
+/// How much the operator has asked since counting began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub writes: u32,
+    pub calls: u32,
+    pub events: u32,
+}
+
+struct Pending {
+    at: u32,
+    entry: Entry,
+    left: u32,
+    /// The write that is struck, while it is under way.
+    request: u64,
+    /// The object that is struck, and until when.
+    object: Option<(String, Instant)>,
+    fired: bool,
+}
+
+struct State {
+    armed: bool,
+    counts: Counts,
+    pending: Vec<Pending>,
+    /// User agents of operators that are dead, or paused.
+    mute: BTreeSet<String>,
+    lag_until: Option<Instant>,
+    /// Events that were held back, by watch and version, and whether 410 follows.
+    held: BTreeSet<(u64, u64)>,
+    signals: UnboundedSender<Signal>,
+}
+
+/// The plan that the cluster asks, and the run's handle on it.
+#[derive(Clone)]
+pub struct Injector(Arc<Mutex<State>>);
+
+impl Injector {
+    pub fn new(point: &Point, signals: UnboundedSender<Signal>) -> Self {
+        let pending = point.strikes.iter().map(|strike| {
+            let entry = faults::named(&strike.fault);
+            let left = if let Fault::Answer(_, times) = entry.fault { times } else { 1 };
+            // What lasts from the start is the run's business.
+            let fired = entry.over == Over::Nodes || strike.at == 0;
+            Pending { at: strike.at, entry, left, request: 0, object: None, fired }
+        });
+        Self(Arc::new(Mutex::new(State {
+            armed: false,
+            counts: Counts::default(),
+            pending: pending.collect(),
+            mute: BTreeSet::new(),
+            lag_until: None,
+            held: BTreeSet::new(),
+            signals,
+        })))
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins to count.
+    pub fn arm(&self) {
+        self.with(|s| s.armed = true);
+    }
+
+    /// No request of this caller gets through any more.
+    pub fn mute(&self, agent: &str) {
+        self.with(|s| drop(s.mute.insert(agent.to_owned())));
+    }
+
+    /// Whether every fault has struck and is over.
+    pub fn is_over(&self) -> bool {
+        let now = monotonic();
+        self.with(|s| {
+            s.lag_until.is_none_or(|until| until <= now)
+                && s.pending.iter().all(|p| p.fired && p.object.as_ref().is_none_or(|(_, t)| *t <= now))
+        })
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.with(|s| s.counts)
+    }
+}
+
+fn is_operator(agent: &str) -> bool {
+    agent.starts_with("windlass/")
+}
+
+impl State {
+    fn strike_write(&mut self, request: &RequestInfo, index: usize) -> Before {
+        let pending = &mut self.pending[index];
+        pending.fired = true;
+        let agent = request.user_agent.clone();
+        match pending.entry.fault.clone() {
+            Fault::Die { after: false } => {
+                self.mute.insert(agent);
+                drop(self.signals.send(Signal::Restart));
+                Before::Delay(NEVER)
+            }
+            Fault::Die { after: true } | Fault::BackInTime(_) | Fault::ReplyLost | Fault::Person(_) => {
+                pending.request = request.number;
+                Before::Pass
+            }
+            Fault::Answer(failure, _) => {
+                pending.left -= 1;
+                pending.fired = pending.left == 0;
+                // The next ones in a row are struck as well.
+                pending.at += 1;
+                Before::Fail(failure)
+            }
+            Fault::AnswerFor(failure, time) => {
+                pending.object = Some((object_of(request), monotonic() + time));
+                Before::Fail(failure)
+            }
+            Fault::Late(time) => Before::Delay(time),
+            Fault::OldLeader(time) => {
+                self.mute.insert(agent);
+                drop(self.signals.send(Signal::TakeOver(time)));
+                Before::Delay(time)
+            }
+            Fault::Jump(seconds) => {
+                drop(self.signals.send(Signal::Jump(seconds)));
+                Before::Pass
+            }
+            Fault::Still(seconds) => {
+                drop(self.signals.send(Signal::Still(seconds)));
+                Before::Pass
+            }
+            _ => Before::Pass,
+        }
+    }
+}
+
+fn object_of(request: &RequestInfo) -> String {
+    format!("{} {}", request.resource, request.name)
+}
+
+impl FaultPlan for Injector {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        self.with(|s| {
+            if !s.armed || !is_operator(&request.user_agent) {
+                return Before::Pass;
+            }
+            if s.mute.contains(&request.user_agent) {
+                return Before::Delay(NEVER);
+            }
+            let writes = request.write_number > 0;
+            s.counts.calls += 1;
+            s.counts.writes += u32::from(writes);
+            let now = monotonic();
+            let object = object_of(request);
+            for pending in &s.pending {
+                if let (Some((struck, until)), Fault::AnswerFor(failure, _)) =
+                    (&pending.object, &pending.entry.fault)
+                    && writes
+                    && *struck == object
+                    && now < *until
+                {
+                    return Before::Fail(failure.clone());
+                }
+            }
+            let counts = s.counts;
+            let index = s.pending.iter().position(|p| {
+                !p.fired
+                    && match p.entry.over {
+                        Over::Writes => writes && p.at == counts.writes,
+                        Over::Calls => p.at == counts.calls,
+                        Over::Events | Over::Nodes => false,
+                    }
+            });
+            match index {
+                Some(index) => s.strike_write(request, index),
+                None => Before::Pass,
+            }
+        })
+    }
+
+    fn after(&mut self, request: &RequestInfo, _code: u16) -> After {
+        self.with(|s| {
+            if request.number == 0 {
+                return After::Pass;
+            }
+            let Some(pending) = s.pending.iter().find(|p| p.request == request.number) else {
+                return After::Pass;
+            };
+            match &pending.entry.fault {
+                Fault::Die { .. } => {
+                    s.mute.insert(request.user_agent.clone());
+                    drop(s.signals.send(Signal::Restart));
+                    After::Fail(Failure::Disconnect)
+                }
+                Fault::BackInTime(lag) => {
+                    s.mute.insert(request.user_agent.clone());
+                    s.lag_until = Some(monotonic() + *lag);
+                    drop(s.signals.send(Signal::Restart));
+                    After::Fail(Failure::Disconnect)
+                }
+                Fault::ReplyLost => After::Fail(Failure::Disconnect),
+                Fault::Person(deed) => {
+                    drop(s.signals.send(Signal::Deed(*deed, pending.at)));
+                    After::Pass
+                }
+                _ => After::Pass,
+            }
+        })
+    }
+
+    fn event(&mut self, watch: &RequestInfo, event: &EventInfo<'_>) -> WatchFate {
+        self.with(|s| {
+            if !s.armed || !is_operator(&watch.user_agent) {
+                return WatchFate::Show;
+            }
+            let now = monotonic();
+            let id = (watch.number, event.version);
+            if s.held.remove(&id) {
+                let silent = s.pending.iter().any(|p| matches!(p.entry.fault, Fault::Coalesce(_)));
+                return if silent { WatchFate::Gone } else { WatchFate::Show };
+            }
+            if let Some(until) = s.lag_until.filter(|until| now < *until) {
+                return WatchFate::Later(until - now);
+            }
+            s.counts.events += 1;
+            let count = s.counts.events;
+            let struck =
+                s.pending.iter_mut().find(|p| !p.fired && p.entry.over == Over::Events && p.at == count);
+            let Some(pending) = struck else { return WatchFate::Show };
+            pending.fired = true;
+            match pending.entry.fault {
+                Fault::Lag(time) | Fault::Coalesce(time) => {
+                    s.held.insert(id);
+                    WatchFate::Later(time)
+                }
+                Fault::LagAll(time) => {
+                    s.lag_until = Some(now + time);
+                    s.held.insert(id);
+                    WatchFate::Later(time)
+                }
+                Fault::Cut => WatchFate::Cut,
+                Fault::Gone => WatchFate::Gone,
+                _ => WatchFate::Show,
+            }
+        })
+    }
+}

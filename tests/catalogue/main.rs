@@ -1,0 +1,111 @@
+//! The fault catalogue: every interruption of FAULTS.md, enumerated over every scenario, on the simulated
+//! cluster. See `docs/catalogue.md` for what was run and how to replay a failure.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod deeds;
+mod faults;
+mod injector;
+mod many;
+mod oracles;
+mod point;
+mod regressions;
+mod run;
+mod scenario;
+mod sidecars;
+mod sweep;
+mod world;
+
+use std::time::Duration;
+
+use point::Point;
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    variable(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn one_seed_gives_one_trace_byte_for_byte() {
+    for (line, other) in [
+        ("in-place/image/3 seed=1", "in-place/image/3 seed=2"),
+        ("in-place/image/3 F1-after 5 seed=1", "in-place/image/3 F1-after 6 seed=1"),
+    ] {
+        let trace = |line: &str| run::play(&line.parse().unwrap(), None, true).trace;
+        let first = trace(line);
+        assert!(first.len() > 100, "{line}: {}", first.len());
+        let again = trace(line);
+        let differs = first.iter().zip(&again).find(|(left, right)| left != right);
+        assert_eq!(differs, None, "{line}");
+        assert_eq!(first.len(), again.len(), "{line}");
+        assert_ne!(first, trace(other), "{other}");
+    }
+}
+
+#[test]
+fn every_fault_at_every_point_leads_to_the_same_end() {
+    let choice = sweep::Choice {
+        every: number("WINDLASS_SWEEP_EVERY", 1) as usize,
+        within: Duration::from_secs(number("WINDLASS_SWEEP_SECONDS", 150)),
+        faults: variable("WINDLASS_SWEEP_FAULTS").unwrap_or_default(),
+        scenarios: variable("WINDLASS_SWEEP_SCENARIOS").unwrap_or_default(),
+        threads: number("WINDLASS_SWEEP_THREADS", 2) as usize,
+    };
+    let outcome = sweep::run(&choice);
+    let table = outcome.table();
+    println!("{table}");
+    if let Some(path) = variable("WINDLASS_CATALOGUE_TABLE") {
+        std::fs::write(path, &table).unwrap();
+    }
+    assert!(outcome.points > 0, "nothing was run");
+    assert!(
+        outcome.failed.is_empty(),
+        "{} of {} fail:\n{}",
+        outcome.failed.len(),
+        outcome.points,
+        outcome.complaint()
+    );
+}
+
+#[test]
+fn an_operator_that_starts_over_many_nodes_writes_nothing_and_its_statuses_stay_small() {
+    many::start_over(number("WINDLASS_MANY", 500) as i64);
+}
+
+/// Pairs of faults, drawn by seed, without end.
+#[test]
+fn nightly() {
+    let Some(seconds) = variable("WINDLASS_NIGHTLY_SECONDS") else { return };
+    let threads = number("WINDLASS_SWEEP_THREADS", 2) as usize;
+    let outcome = sweep::pairs(
+        Duration::from_secs(seconds.parse().expect("a number")),
+        number("WINDLASS_NIGHTLY_SEED", 1),
+        threads,
+    );
+    println!("{}", outcome.table());
+    assert!(
+        outcome.failed.is_empty(),
+        "{} of {} fail:\n{}",
+        outcome.failed.len(),
+        outcome.points,
+        outcome.complaint()
+    );
+}
+
+#[test]
+fn replay() {
+    let Some(line) = variable("WINDLASS_REPLAY") else { return };
+    let point: Point = line.parse().unwrap();
+    let baseline = sweep::Baselines::default().of(&point);
+    let report = run::play(&point, Some(&baseline), true);
+    for line in &report.trace {
+        println!("{line}");
+    }
+    println!(
+        "{:?}; well after {} s; {} requests in the busiest minute; writes {:#?}",
+        report.counts, report.seconds, report.busiest_minute, report.writes
+    );
+    assert!(report.failures.is_empty(), "{point}:\n{}", report.failures.join("\n"));
+}

@@ -1,0 +1,67 @@
+//! F13: many objects when the operator starts, and a status near its bound.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::oracles;
+use crate::scenario::{NAMESPACE, Scenario};
+use crate::world::World;
+
+/// DESIGN, invariant 13.
+const FLEET_BYTES: usize = 256 * 1024;
+const NODE_BYTES: usize = 16 * 1024;
+
+/// A fleet of so many nodes comes up, all nodes at once, and another operator starts over it.
+pub fn start_over(nodes: i64) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut scenario = Scenario::named("in-place/create/3");
+        scenario.nodes = nodes;
+        let mut world = World::new(scenario.clone(), 1);
+        let first = world.start_operator();
+        let mut object = scenario.object();
+        object["spec"]["updateStrategy"]["inPlace"]["maxUnavailable"] = json!("100%");
+        world.create(object).await;
+        until_well(&world).await;
+        first.task.abort();
+
+        let entries = world.cluster.audit().len();
+        let second = world.start_operator();
+        sleep(Duration::from_secs(30 * 60)).await;
+        let audit = world.cluster.audit();
+        let writes: Vec<_> = audit[entries..].iter().filter(|e| e.is_write()).collect();
+        assert!(writes.is_empty(), "{} writes at start-up: {:?}", writes.len(), writes.first());
+        let reconciles = oracles::reconciles(&second.health);
+        let bound = 8 * (nodes as u64 + 1);
+        assert!(reconciles <= bound, "{reconciles} reconciles in half an hour; at most {bound}");
+
+        // Every node is named in vain: what is listed of them is bounded.
+        world.patch_object(&scenario.image("db:2-nope")).await;
+        sleep(Duration::from_secs(20 * 60)).await;
+        let fleet = world.object().unwrap();
+        assert_eq!(oracles::condition(&fleet, "Stalled").0, "True", "{:#}", fleet["status"]["conditions"]);
+        assert!(size(&fleet) < FLEET_BYTES, "the fleet has {} bytes", size(&fleet));
+        let node = world.get("windlass.dev/v1alpha1", "StatefulNode", "db-0").unwrap();
+        assert!(size(&node) < NODE_BYTES, "a node has {} bytes", size(&node));
+        let listed = fleet["status"]["rollout"]["unconverged"].as_array().map_or(0, Vec::len);
+        assert_eq!(listed, 20, "{:#}", fleet["status"]["rollout"]);
+    });
+}
+
+fn size(object: &Value) -> usize {
+    object.to_string().len()
+}
+
+async fn until_well(world: &World) {
+    for _ in 0..3600 {
+        sleep(Duration::from_secs(1)).await;
+        if world.object().is_some_and(|fleet| oracles::condition(&fleet, "UpToDate").0 == "True") {
+            sleep(Duration::from_secs(30)).await;
+            return;
+        }
+    }
+    panic!("{NAMESPACE} does not come up: {}", oracles::summary(world));
+}

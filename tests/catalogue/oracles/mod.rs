@@ -1,0 +1,62 @@
+//! The six oracles of FAULTS.md.
+
+mod end;
+pub mod panics;
+mod plans;
+mod safety;
+mod state;
+mod writes;
+
+pub use end::{End, condition, end_of, is_gone, is_well, says_so, summary};
+pub use writes::trace;
+
+use std::collections::BTreeMap;
+
+use windlass::operator::Health;
+
+use crate::faults::{self, Fault};
+use crate::point::Point;
+use crate::run::Report;
+use crate::world::World;
+
+/// What is known of a run that is over.
+pub struct Evidence<'a> {
+    pub world: &'a World,
+    pub point: &'a Point,
+    /// The store's version, and the length of the audit log, when the change was made.
+    pub first_version: u64,
+    pub first_entry: usize,
+    pub seconds: u64,
+    pub end: &'a End,
+    pub baseline: Option<&'a Report>,
+    pub failures: Vec<String>,
+}
+
+impl Evidence<'_> {
+    pub fn fail(&mut self, what: impl Into<String>) {
+        self.failures.push(what.into());
+    }
+
+    pub fn strikes(&self, is: impl Fn(&Fault) -> bool) -> bool {
+        self.point.strikes.iter().any(|s| is(&faults::named(&s.fault).fault))
+    }
+}
+
+/// Holds a run that is over against every oracle that can wait for its end. Answers with the operator's
+/// successful writes, and with its busiest minute.
+pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
+    if let Some(baseline) = evidence.baseline {
+        for line in end::difference(&baseline.end, evidence.end) {
+            evidence.fail(format!("oracle 1: {line}"));
+        }
+    }
+    safety::examine(evidence);
+    writes::examine(evidence)
+}
+
+/// How many reconciles the operator has counted.
+pub fn reconciles(health: &Health) -> u64 {
+    let text = health.metrics.text();
+    let counts = text.lines().filter(|line| line.starts_with("windlass_reconciles_total"));
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}

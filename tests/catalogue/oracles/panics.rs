@@ -1,0 +1,26 @@
+//! Panics anywhere in a run: in a task of the operator nobody else would hear of them.
+
+use std::cell::RefCell;
+use std::sync::Once;
+
+thread_local! {
+    static HEARD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Begins to listen on this thread.
+pub fn clear() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            HEARD.with(|heard| heard.borrow_mut().push(format!("oracle 6: a panic: {info}")));
+            before(info);
+        }));
+    });
+    HEARD.with(|heard| heard.borrow_mut().clear());
+}
+
+/// What was heard since.
+pub fn take() -> Vec<String> {
+    HEARD.with(|heard| heard.borrow_mut().drain(..).collect())
+}

@@ -1,0 +1,295 @@
+//! What must hold after every single change in the store, whoever made it. The rules of `shared/model` are
+//! read off the changes themselves: who is down because Windlass took it down, and what stands behind each
+//! effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use windlass::sim::{AuditEntry, Step};
+
+use super::plans::Plans;
+use super::state::{self, Stored};
+use super::{Evidence, writes};
+use crate::faults::Fault;
+
+/// Who makes a change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Actor {
+    Operator,
+    /// An operator that another one has taken over from: its last write may come late.
+    OldOperator,
+    Person,
+    Other,
+}
+
+#[derive(Default)]
+struct Watcher {
+    stored: Stored,
+    plans: Plans,
+    /// Nodes that Windlass took down and that did not serve since.
+    taken: BTreeSet<String>,
+    /// Nodes whose grant was free: they did not serve when they got it.
+    free: BTreeSet<String>,
+    /// Nodes that somebody else has touched since their last grant.
+    disturbed: BTreeSet<String>,
+    alone: bool,
+    /// Whether statuses are changed by others, or nodes are ill: then less can be said.
+    tampered: bool,
+    found: Vec<String>,
+}
+
+/// Walks through every change since the run began.
+pub fn examine(evidence: &mut Evidence<'_>) {
+    let audit = evidence.world.cluster.audit();
+    let by_end = attribution(&audit);
+    let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
+    let tampered = evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12"));
+    let mut watcher = Watcher { alone: evidence.world.scenario.is_alone(), tampered, ..Watcher::default() };
+    let first = evidence.first_version;
+    let complete = evidence.world.cluster.replay(100, |step| {
+        let actor = actor_of(&audit, &by_end, step.version);
+        if step.version <= first {
+            watcher.take_in(step);
+            return;
+        }
+        let found = watcher.found.len();
+        watcher.step(step, actor, ill);
+        for what in &mut watcher.found[found..] {
+            *what = format!("{what} @{}", step.version);
+        }
+    });
+    if !complete {
+        watcher.found.push("the history was cut: safety cannot be told".to_owned());
+    }
+    evidence.failures.append(&mut watcher.found);
+}
+
+/// Requests that changed something, by the last version that they made.
+fn attribution(audit: &[AuditEntry]) -> BTreeMap<u64, usize> {
+    let changed = audit.iter().enumerate().filter(|(_, e)| e.wrote.0 < e.wrote.1);
+    changed.map(|(index, entry)| (entry.wrote.1, index)).collect()
+}
+
+fn actor_of(audit: &[AuditEntry], by_end: &BTreeMap<u64, usize>, version: u64) -> Actor {
+    let found = by_end.range(version..).next().map(|(_, index)| &audit[*index]);
+    let Some(entry) = found.filter(|e| e.wrote.0 < version) else { return Actor::Other };
+    if entry.user_agent == "person" {
+        return Actor::Person;
+    }
+    if !writes::is_operators(entry) {
+        return Actor::Other;
+    }
+    // Agents are numbered: an old one is an old leader.
+    let newer = |e: &AuditEntry| writes::is_operators(e) && e.user_agent > entry.user_agent;
+    let overtaken = audit.iter().any(|e| newer(e) && e.wrote.1 <= entry.wrote.0 && e.wrote.1 > 0);
+    if overtaken { Actor::OldOperator } else { Actor::Operator }
+}
+
+impl Watcher {
+    fn fail(&mut self, what: impl Into<String>) {
+        self.found.push(what.into());
+    }
+
+    fn take_in(&mut self, step: Step<'_>) {
+        let Some((kind, name)) = place(step) else { return };
+        let stored = &mut self.stored;
+        match (kind, step.after) {
+            ("NodeDeployment", after) => stored.fleet = after.map(state::fleet),
+            ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
+            ("StatefulNode", None) => drop(stored.nodes.remove(&name)),
+            ("StatefulSet", Some(after)) => drop(stored.sets.insert(name, state::set(after))),
+            ("StatefulSet", None) => drop(stored.sets.remove(&name)),
+            ("Pod", Some(after)) => drop(stored.pods.insert(name, state::pod(after))),
+            ("Pod", None) => drop(stored.pods.remove(&name)),
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
+        let Some((kind, name)) = place(step) else { return };
+        match kind {
+            "NodeDeployment" => self.fleet(step, actor, ill),
+            "StatefulNode" => self.node(&name, step, actor),
+            "StatefulSet" => self.set(&name, step, actor),
+            "Pod" => self.pod(&name, step, actor),
+            "PersistentVolumeClaim" if actor == Actor::Operator && is_leaving(step) => {
+                self.fail(format!("oracle 4: Windlass deletes the claim {name}"));
+            }
+            _ => {}
+        }
+        self.take_in(step);
+    }
+
+    fn fleet(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
+        let before = self.stored.fleet.clone().unwrap_or_default();
+        let Some(now) = step.after.map(state::fleet) else { return };
+        if actor == Actor::Person {
+            return;
+        }
+        if !self.tampered
+            && let Err(what) = self.plans.follow("the fleet", &before.plan, &now.plan)
+        {
+            self.fail(what);
+        }
+        let completes = now.plan.state == "Complete" && before.plan != now.plan;
+        if (completes || before.completed != now.completed) && !ill {
+            self.check_completion(now.replicas);
+        }
+    }
+
+    /// Success is what was observed: every node runs the target and is Ready.
+    fn check_completion(&mut self, replicas: i64) {
+        if replicas == 0 {
+            self.fail("oracle 4: a rollout completes over no node at all");
+        }
+        for ordinal in 0..replicas {
+            let name = format!("db-{ordinal}");
+            if self.disturbed.contains(&name) {
+                continue;
+            }
+            let node = self.stored.nodes.get(&name);
+            let set = self.stored.sets.get(&name);
+            let pod = self.stored.pods.get(&format!("{name}-0"));
+            let at_target = match (node, set, pod) {
+                (Some(node), Some(set), Some(pod)) => {
+                    pod.ready
+                        && !pod.leaving
+                        && set.stamp == node.granted
+                        && pod.revision == set.update_revision
+                        && node.running == node.granted
+                }
+                _ => false,
+            };
+            if !at_target {
+                self.fail(format!(
+                    "oracle 4: completed though {name} does not run the target: {node:?} {set:?} {pod:?}"
+                ));
+            }
+        }
+    }
+
+    fn node(&mut self, name: &str, step: Step<'_>, actor: Actor) {
+        let before = self.stored.nodes.get(name).cloned();
+        if actor == Actor::Person {
+            self.disturbed.insert(name.to_owned());
+        }
+        if step.after.is_none() || is_leaving(step) {
+            self.taken.remove(name);
+        }
+        let Some(now) = step.after.map(state::node).filter(|_| actor != Actor::Person) else { return };
+        let Some(before) = before else {
+            // A node that is made anew serves nobody yet.
+            self.free.insert(name.to_owned());
+            self.disturbed.insert(name.to_owned());
+            self.taken.remove(name);
+            return;
+        };
+        if !self.tampered
+            && let Err(what) = self.plans.follow(name, &before.plan, &now.plan)
+        {
+            self.fail(what);
+        }
+        if before.grant_id != now.grant_id || before.granted != now.granted {
+            self.check_grant(name, &before, &now.grant_id, actor);
+        }
+        let serves = now.ready && !now.is_in_flight();
+        if serves {
+            self.free.remove(name);
+            if before.behind || before.plan.is_rolling() {
+                self.disturbed.remove(name);
+            }
+        }
+    }
+
+    fn check_grant(&mut self, name: &str, before: &state::NodeState, grant_id: &str, actor: Actor) {
+        if !before.ever_ready || before.failed {
+            self.free.insert(name.to_owned());
+        } else if !before.is_in_flight() {
+            self.free.remove(name);
+        }
+        let fleet = self.stored.fleet.clone().unwrap_or_default();
+        let of_plan = fleet.plan.state == "Active" && grant_id.starts_with(&fleet.plan.id);
+        let pinned = fleet.outcome == "Aborted";
+        if actor == Actor::Operator && !self.tampered && !of_plan && !pinned {
+            self.fail(format!(
+                "oracle 4: {name} is granted {grant_id} outside of any plan: {:?}",
+                fleet.plan
+            ));
+        }
+    }
+
+    fn set(&mut self, name: &str, step: Step<'_>, actor: Actor) {
+        if actor == Actor::Person {
+            self.disturbed.insert(name.to_owned());
+        }
+        let template = |object: Option<&Value>| object.map(|o| o["spec"]["template"].clone());
+        let changed = template(step.before) != template(step.after) && step.after.is_some();
+        if actor == Actor::Operator && changed {
+            let stamp = step.after.map(state::set).unwrap_or_default().stamp;
+            self.check_plan(name, "writes the template of", Some(&stamp));
+        }
+    }
+
+    /// Behind every effect stands a plan that was persisted before it.
+    fn check_plan(&mut self, name: &str, what: &str, stamp: Option<&str>) {
+        let Some(node) = self.stored.nodes.get(name).cloned() else { return };
+        if self.tampered {
+            return;
+        }
+        if !node.plan.is_rolling() {
+            self.fail(format!("oracle 4: Windlass {what} {name} without a plan: {:?}", node.plan));
+        } else if stamp.is_some_and(|stamp| stamp != node.plan.target) {
+            self.fail(format!("oracle 4: Windlass {what} {name} as its plan does not say: {:?}", node.plan));
+        }
+    }
+
+    fn pod(&mut self, pod: &str, step: Step<'_>, actor: Actor) {
+        let name = pod.strip_suffix("-0").unwrap_or(pod).to_owned();
+        let now = step.after.map(state::pod);
+        if actor == Actor::Person {
+            self.disturbed.insert(name.clone());
+        }
+        if now.as_ref().is_some_and(|p| p.ready && !p.leaving) {
+            self.taken.remove(&name);
+        }
+        if actor == Actor::Operator && is_leaving(step) {
+            self.check_plan(&name, "deletes the pod of", None);
+            self.check_replacement(&name, pod);
+        }
+    }
+
+    fn check_replacement(&mut self, name: &str, pod: &str) {
+        let Some(before) = self.stored.pods.get(pod).cloned() else { return };
+        let node = self.stored.nodes.get(name).cloned().unwrap_or_default();
+        let set = self.stored.sets.get(name).cloned().unwrap_or_default();
+        let at_grant = set.observed && set.stamp == node.granted && before.revision == set.update_revision;
+        if at_grant && before.ready && !self.disturbed.contains(name) {
+            self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
+        }
+        if !before.ready || self.free.contains(name) || self.alone {
+            return;
+        }
+        self.taken.insert(name.to_owned());
+        let allowed = self.stored.fleet.as_ref().map_or(1, |f| f.max_unavailable);
+        if self.taken.len() as i64 > allowed {
+            let taken: Vec<&String> = self.taken.iter().collect();
+            self.fail(format!("oracle 4: Windlass took down {taken:?} at once, and may take {allowed}"));
+        }
+    }
+}
+
+fn place<'a>(step: Step<'a>) -> Option<(&'a str, String)> {
+    let object = step.after.or(step.before)?;
+    let name = object["metadata"]["name"].as_str()?.to_owned();
+    Some((object["kind"].as_str()?, name))
+}
+
+/// Whether this change begins or makes an end of the object.
+fn is_leaving(step: Step<'_>) -> bool {
+    let leaves = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+    match (step.before, step.after) {
+        (Some(before), None) => !leaves(before),
+        (Some(before), Some(after)) => !leaves(before) && leaves(after),
+        (None, _) => false,
+    }
+}

@@ -1,0 +1,132 @@
+//! The few fields that safety rests on, read from each object as it changes.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::end::condition;
+
+/// A plan as the status holds it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PlanState {
+    pub id: String,
+    pub recipe: String,
+    pub target: String,
+    pub state: String,
+    /// The first task that is not over.
+    pub current: usize,
+}
+
+impl PlanState {
+    pub fn is_rolling(&self) -> bool {
+        self.state == "Active" && self.recipe != "MarkReady"
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct FleetState {
+    pub replicas: i64,
+    pub max_unavailable: i64,
+    pub completed: String,
+    pub outcome: String,
+    pub plan: PlanState,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct NodeState {
+    pub behind: bool,
+    pub granted: String,
+    pub grant_id: String,
+    pub running: String,
+    pub ready: bool,
+    pub ever_ready: bool,
+    pub failed: bool,
+    pub plan: PlanState,
+}
+
+impl NodeState {
+    pub fn is_in_flight(&self) -> bool {
+        self.behind || self.granted != self.running || self.plan.is_rolling()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct SetState {
+    pub observed: bool,
+    pub update_revision: String,
+    pub stamp: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct PodState {
+    pub ready: bool,
+    pub leaving: bool,
+    pub revision: String,
+}
+
+/// What is stored, as far as safety rests on it.
+#[derive(Debug, Default)]
+pub struct Stored {
+    pub fleet: Option<FleetState>,
+    pub nodes: BTreeMap<String, NodeState>,
+    pub sets: BTreeMap<String, SetState>,
+    pub pods: BTreeMap<String, PodState>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn plan(value: &Value) -> PlanState {
+    let tasks = value["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let over = |task: &Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
+    PlanState {
+        id: text(&value["id"]),
+        recipe: text(&value["recipe"]),
+        target: text(&value["targetHash"]),
+        state: text(&value["state"]),
+        current: tasks.iter().position(|t| !over(t)).unwrap_or(tasks.len()),
+    }
+}
+
+pub fn fleet(object: &Value) -> FleetState {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    FleetState {
+        replicas: spec["replicas"].as_i64().unwrap_or(1),
+        max_unavailable: spec["updateStrategy"]["inPlace"]["maxUnavailable"].as_i64().unwrap_or(1),
+        completed: text(&status["lastCompletedRolloutHash"]),
+        outcome: text(&status["rejected"]["outcome"]),
+        plan: plan(&status["plan"]),
+    }
+}
+
+pub fn node(object: &Value) -> NodeState {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    NodeState {
+        behind: status["observedGeneration"] != object["metadata"]["generation"],
+        granted: text(&spec["grantedHash"]),
+        grant_id: text(&spec["grantID"]),
+        running: text(&status["podTemplateHash"]),
+        ready: condition(object, "Ready").0 == "True",
+        ever_ready: status["firstReadyAt"].is_string(),
+        failed: status["phase"] == "Failed",
+        plan: plan(&status["plan"]),
+    }
+}
+
+pub fn set(object: &Value) -> SetState {
+    let status = &object["status"];
+    SetState {
+        observed: status["observedGeneration"] == object["metadata"]["generation"],
+        update_revision: text(&status["updateRevision"]),
+        stamp: text(&object["metadata"]["annotations"]["windlass.dev/pod-template-hash"]),
+    }
+}
+
+pub fn pod(object: &Value) -> PodState {
+    PodState {
+        ready: condition(object, "Ready").0 == "True",
+        leaving: object["metadata"]["deletionTimestamp"].is_string(),
+        revision: text(&object["metadata"]["labels"]["controller-revision-hash"]),
+    }
+}

@@ -1,0 +1,93 @@
+//! What the operator wrote: how often, how fast, and whether each write names what it was decided on.
+
+use std::collections::BTreeMap;
+
+use windlass::sim::AuditEntry;
+
+use super::Evidence;
+use crate::faults::Fault;
+use crate::world::World;
+
+/// How much more often than in the clean run anything may be written: so many times, and so many more.
+const FACTOR: u32 = 2;
+const SLACK: u32 = 6;
+/// How many more requests than in its busiest minute of the clean run the operator may make.
+const MORE_A_MINUTE: u32 = 150;
+const MINUTE_MICROS: u64 = 60_000_000;
+
+pub fn is_operators(entry: &AuditEntry) -> bool {
+    entry.user_agent.starts_with("windlass/")
+}
+
+fn kind_of(entry: &AuditEntry) -> String {
+    let sub = if entry.subresource.is_empty() { "" } else { "/status" };
+    format!("{} {}{sub}", entry.verb, entry.resource)
+}
+
+/// Looks at every request of the operator since the change.
+pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
+    let audit = evidence.world.cluster.audit();
+    let asked: Vec<&AuditEntry> =
+        audit[evidence.first_entry.min(audit.len())..].iter().filter(|e| is_operators(e)).collect();
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for entry in asked.iter().filter(|e| e.is_write()) {
+        if entry.verb != "create" && !entry.guarded {
+            evidence.fail(format!("oracle 4: {} {} without a precondition", kind_of(entry), entry.name));
+        }
+        if entry.verb == "deletecollection" {
+            evidence.fail(format!("oracle 4: {} deletes more than one object", kind_of(entry)));
+        }
+        if entry.wrote.0 < entry.wrote.1 && !entry.resource.starts_with("events") {
+            *counts.entry(kind_of(entry)).or_default() += 1;
+        }
+    }
+    let busiest = busiest_minute(&asked);
+    let Some(baseline) = evidence.baseline else { return (counts, busiest) };
+    // What a person asks for, or what a node's illness asks for, costs writes of its own.
+    if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
+        let factor = evidence.point.strikes.len() as u32 * FACTOR;
+        for (kind, count) in &counts {
+            let clean = baseline.writes.get(kind).copied().unwrap_or_default();
+            if *count > clean * factor + SLACK {
+                evidence
+                    .failures
+                    .push(format!("oracle 3: {count} times {kind}, and {clean} in the clean run"));
+            }
+        }
+    }
+    let bound = baseline.busiest_minute * 2 + MORE_A_MINUTE;
+    if busiest > bound {
+        evidence.fail(format!("oracle 6: {busiest} requests within a minute; at most {bound} are expected"));
+    }
+    (counts, busiest)
+}
+
+fn busiest_minute(asked: &[&AuditEntry]) -> u32 {
+    let (mut busiest, mut first) = (0, 0);
+    for (index, entry) in asked.iter().enumerate() {
+        while asked[first].at_micros + MINUTE_MICROS < entry.at_micros {
+            first += 1;
+        }
+        busiest = busiest.max(index - first + 1);
+    }
+    busiest as u32
+}
+
+/// Every request, one line each.
+pub fn trace(world: &World) -> Vec<String> {
+    let line = |e: &AuditEntry| {
+        let dry = if e.dry_run { " (dry run)" } else { "" };
+        format!(
+            "{:>12.3}s {:<11} {:<16} {}{} {} -> {} @{}{dry}",
+            e.at_micros as f64 / 1e6,
+            e.user_agent,
+            e.verb,
+            e.resource,
+            if e.subresource.is_empty() { String::new() } else { format!("/{}", e.subresource) },
+            e.name,
+            e.code,
+            e.wrote.1,
+        )
+    };
+    world.cluster.audit().iter().map(line).collect()
+}

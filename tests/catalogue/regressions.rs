@@ -1,0 +1,27 @@
+//! Points that once failed. Each is run on its own, whatever else of the catalogue is.
+
+use crate::run;
+use crate::sweep::Baselines;
+
+/// The line that replays it, and what it showed.
+const KEPT: [(&str, &str); 3] = [
+    (
+        "in-place/repair/3 F10-creating 2 seed=1",
+        "the status of a node whose pod never ran was written every 2 s",
+    ),
+    ("sidecar/create/3 F14-dead 0 seed=1", "a fleet that never came up named neither the node nor the cause"),
+    (
+        "in-place/repair/3 F10-unready 2 seed=1",
+        "nor did one that lost a node, and whose node did not come back",
+    ),
+];
+
+#[test]
+fn what_once_failed_does_not_fail_again() {
+    let baselines = Baselines::default();
+    for (line, showed) in KEPT {
+        let point = line.parse().unwrap();
+        let report = run::play(&point, Some(&baselines.of(&point)), false);
+        assert!(report.failures.is_empty(), "{showed}\n{}\n{}", point.command(), report.failures.join("\n"));
+    }
+}

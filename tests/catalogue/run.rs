@@ -1,0 +1,325 @@
+//! One run: the scenario is played, the fault strikes, and the run goes on until all is as it should be and
+//! has stayed so for an hour.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, sleep};
+use windlass::clock::monotonic;
+
+use crate::deeds::Deed;
+use crate::faults::{self, Fault};
+use crate::injector::{Counts, Injector, Signal};
+use crate::oracles::{self, End, Evidence};
+use crate::point::Point;
+use crate::scenario::{Change, DEADLINE_SECONDS, Scenario};
+use crate::world::{Running, World};
+
+/// How often the run looks at the cluster.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How many glances without any change are rest: more than a request may take.
+const STILL: u32 = 15;
+/// How long after the last fault all must be well.
+const PATIENCE: Duration = Duration::from_secs(45 * 60);
+/// How long the end is watched for writes.
+const WATCHED: Duration = Duration::from_secs(60 * 60);
+/// How long what cannot go on is watched, and how much may be written of each node then: attempts back off to
+/// one in a minute or less, and each is persisted.
+const WAITING: Duration = Duration::from_secs(10 * 60);
+const WRITES_WAITING: usize = 20;
+/// How often a person retries what says that it waits for that.
+const RETRIES: u32 = 3;
+
+/// What a run came to.
+pub struct Report {
+    pub counts: Counts,
+    pub end: End,
+    pub failures: Vec<String>,
+    /// Every request and change, one line each, if it was asked for.
+    pub trace: Vec<String>,
+    /// Simulated seconds until all was well.
+    pub seconds: u64,
+    /// Successful writes of the operator, by verb and resource.
+    pub writes: std::collections::BTreeMap<String, u32>,
+    /// The most requests of the operator within a simulated minute.
+    pub busiest_minute: u32,
+}
+
+/// Plays a point in a runtime of its own. `baseline` is the clean run that it is compared with.
+pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    oracles::panics::clear();
+    let mut report = runtime.block_on(async {
+        let mut run = Run::new(point);
+        let report = run.play(point, baseline, trace).await;
+        run.operator.task.abort();
+        report
+    });
+    report.failures.extend(oracles::panics::take());
+    report
+}
+
+struct Run {
+    world: World,
+    operator: Running,
+    /// An old leader whose last write is still on its way, and when it is to have landed.
+    old: Option<(Running, Instant)>,
+    injector: Injector,
+    signals: UnboundedReceiver<Signal>,
+    still_until: Option<Instant>,
+    retries: u32,
+    may_retry: bool,
+    ending: Option<Deed>,
+    failures: Vec<String>,
+}
+
+impl Run {
+    fn new(point: &Point) -> Self {
+        let mut world = World::new(Scenario::named(&point.scenario), point.seed);
+        let (send, signals) = unbounded_channel();
+        let injector = Injector::new(point, send);
+        world.cluster.set_faults(Box::new(injector.clone()));
+        let operator = world.start_operator();
+        let faults: Vec<Fault> = point.strikes.iter().map(|s| faults::named(&s.fault).fault).collect();
+        let may_retry = faults.iter().any(|fault| match fault {
+            Fault::Person(deed) => deed.may_need_retry(),
+            Fault::Answer(failure, _) => *failure == windlass::sim::Failure::TooLarge,
+            _ => false,
+        });
+        Self {
+            world,
+            operator,
+            old: None,
+            injector,
+            signals,
+            still_until: None,
+            retries: 0,
+            may_retry,
+            ending: None,
+            failures: Vec::new(),
+        }
+    }
+
+    fn fail(&mut self, what: impl Into<String>) {
+        self.failures.push(what.into());
+    }
+
+    async fn play(&mut self, point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
+        let scenario = self.world.scenario.clone();
+        if scenario.change != Change::Create {
+            self.world.create(scenario.object()).await;
+            if !self.until_well(PATIENCE).await {
+                self.fail("the fleet does not come up before any fault");
+            }
+        }
+        let ill = point.strikes.iter().find_map(|s| match faults::named(&s.fault).fault {
+            Fault::Ill(illness) => Some((illness, s.at)),
+            _ => None,
+        });
+        let names = scenario.node_names();
+        let patient = ill.map(|(_, at)| names[at as usize % names.len()].clone());
+        if let (Some((illness, _)), Some(node)) = (ill, &patient) {
+            illness.begin(&self.world, node).await;
+        }
+        let began = monotonic();
+        let (first_version, first_entry) = (self.world.cluster.version(), self.world.cluster.audit().len());
+        self.injector.arm();
+        self.change(&scenario).await;
+        if let (Some((illness, _)), Some(node)) = (ill, &patient) {
+            let deadline = Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40);
+            let well = self.until_well(deadline).await;
+            if !well {
+                if let Err(what) = oracles::says_so(&self.world, illness, node) {
+                    self.fail(what);
+                }
+                self.wait_in_peace().await;
+            }
+            illness.end(&self.world).await;
+        }
+        let mut well = self.until_well(PATIENCE).await;
+        // In a clean run of a deed it is done to what has come to rest.
+        if let Some(deed) = point.strikes.iter().find_map(|s| match faults::named(&s.fault).fault {
+            Fault::Person(deed) if s.at == 0 => Some(deed),
+            _ => None,
+        }) {
+            self.perform(deed, 0).await;
+            well = self.until_well(PATIENCE).await;
+        }
+        let seconds = monotonic().duration_since(began).as_secs();
+        let counts = self.injector.counts();
+        if !well {
+            let shown = oracles::summary(&self.world);
+            self.fail(format!("oracle 2: not well {} s after the change; {shown}", seconds));
+        }
+        let end = oracles::end_of(&self.world);
+        if well {
+            self.rest().await;
+        }
+        let mut evidence = Evidence {
+            world: &self.world,
+            point,
+            first_version,
+            first_entry,
+            seconds,
+            end: &end,
+            baseline,
+            failures: std::mem::take(&mut self.failures),
+        };
+        let (writes, busiest_minute) = oracles::examine(&mut evidence);
+        let failures = evidence.failures;
+        let trace = if trace { oracles::trace(&self.world) } else { Vec::new() };
+        Report { counts, end, failures, trace, seconds, writes, busiest_minute }
+    }
+
+    async fn change(&mut self, scenario: &Scenario) {
+        let world = &self.world;
+        match scenario.change {
+            Change::Create => world.create(scenario.object()).await,
+            Change::Image => world.patch_object(&scenario.image("db:2")).await,
+            Change::Template => world.patch_object(&scenario.template("2")).await,
+            Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
+            Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
+            Change::Repair => {
+                let last = scenario.node_names().pop().unwrap_or_default();
+                world.delete("windlass.dev/v1alpha1", "StatefulNode", &last).await;
+            }
+        }
+    }
+
+    /// Plays on until everything is as it should be and rests; false if that takes too long.
+    async fn until_well(&mut self, patience: Duration) -> bool {
+        let mut until = monotonic() + patience;
+        let (mut version, mut still) = (self.world.cluster.version(), 0);
+        loop {
+            let signal = tokio::select! {
+                biased;
+                Some(signal) = self.signals.recv() => Some(signal),
+                () = sleep(GLANCE) => None,
+            };
+            if let Some(signal) = signal {
+                self.follow(signal).await;
+                until = monotonic() + patience;
+                continue;
+            }
+            self.end_what_is_due();
+            let now = self.world.cluster.version();
+            still = if now == version { still + 1 } else { 0 };
+            version = now;
+            if still >= STILL && self.is_quiet() && still.is_multiple_of(STILL) {
+                if self.is_well() {
+                    return true;
+                }
+                if self.retry().await {
+                    until = monotonic() + patience;
+                    still = 0;
+                }
+            }
+            if monotonic() >= until {
+                return false;
+            }
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        // A fault whose point is never reached, since the run is shorter than the clean one, is over too.
+        self.old.is_none() && self.still_until.is_none() && (self.injector.is_over() || self.is_well())
+    }
+
+    fn is_well(&self) -> bool {
+        match self.ending {
+            Some(deed) => oracles::is_gone(&self.world, deed),
+            None => oracles::is_well(&self.world),
+        }
+    }
+
+    fn end_what_is_due(&mut self) {
+        let now = monotonic();
+        if self.still_until.is_some_and(|until| until <= now) {
+            self.still_until = None;
+            self.world.clock.go_on();
+        }
+        if let Some((old, _)) = self.old.take_if(|(_, until)| *until <= now) {
+            old.task.abort();
+        }
+    }
+
+    async fn follow(&mut self, signal: Signal) {
+        match signal {
+            Signal::Restart => {
+                let next = self.world.start_operator();
+                let dead = std::mem::replace(&mut self.operator, next);
+                dead.task.abort();
+            }
+            Signal::TakeOver(time) => {
+                let next = self.world.start_operator();
+                let old = std::mem::replace(&mut self.operator, next);
+                self.old = Some((old, monotonic() + time + GLANCE));
+            }
+            Signal::Jump(seconds) => self.world.clock.jump(chrono::Duration::seconds(seconds)),
+            Signal::Still(seconds) => {
+                self.world.clock.stop();
+                self.still_until = Some(monotonic() + Duration::from_secs(seconds));
+            }
+            Signal::Deed(deed, at) => self.perform(deed, at).await,
+        }
+    }
+
+    async fn perform(&mut self, deed: Deed, at: u32) {
+        if deed.is_the_end() {
+            self.ending = Some(deed);
+        }
+        deed.perform(&self.world, at).await;
+    }
+
+    /// Retries a rollout that says that it waits for that, as a person would who was told.
+    async fn retry(&mut self) -> bool {
+        let Some(object) = self.world.object() else { return false };
+        let rejected = object["status"]["rejected"]["planID"].clone();
+        if !self.may_retry || self.retries >= RETRIES || rejected == Value::Null {
+            return false;
+        }
+        if oracles::condition(&object, "UpToDate").0 != "False" {
+            self.fail(format!("oracle 5: a rejected rollout does not say so: {:#}", object["status"]));
+        }
+        self.retries += 1;
+        let retry = json!({"metadata": {"annotations": {"windlass.dev/retry": rejected}}});
+        self.world.patch_object(&retry).await;
+        true
+    }
+
+    /// What waits for its node to be mended has said so, and says nothing more.
+    async fn wait_in_peace(&mut self) {
+        let entries = self.world.cluster.audit().len();
+        sleep(WAITING).await;
+        let audit = self.world.cluster.audit();
+        let writes = audit[entries..].iter().filter(|e| e.is_write() && e.user_agent == self.operator.agent);
+        let count = writes.count();
+        if count > WRITES_WAITING * self.world.scenario.node_names().len() {
+            self.fail(format!("oracle 6: {count} writes in {} s while nothing can go on", WAITING.as_secs()));
+        }
+    }
+
+    /// Watches the end for an hour: nobody writes any more, and nobody is busy.
+    async fn rest(&mut self) {
+        let (version, entries) = (self.world.cluster.version(), self.world.cluster.audit().len());
+        let before = oracles::reconciles(&self.operator.health);
+        sleep(WATCHED).await;
+        let audit = self.world.cluster.audit();
+        for entry in audit[entries..].iter().filter(|e| e.is_write()) {
+            self.fail(format!("oracle 2: a write at rest: {} {} {}", entry.verb, entry.resource, entry.name));
+        }
+        if self.world.cluster.version() != version {
+            self.fail("oracle 2: something changed at rest");
+        }
+        let after = oracles::reconciles(&self.operator.health);
+        let objects = 2 + self.world.scenario.node_names().len() as u64;
+        if after - before > 20 * objects {
+            self.fail(format!("oracle 6: {} reconciles in an hour at rest", after - before));
+        }
+        if self.operator.task.is_finished() {
+            self.fail("oracle 6: the operator ended");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Every fault at every point of every scenario, on all cores, and the table of what was run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use windlass::clock::monotonic;
+use windlass::sim::Random;
+
+use crate::faults::{self, Entry, Fault, Over};
+use crate::point::Point;
+use crate::run::{Report, play};
+use crate::scenario::Scenario;
+
+/// The seed of the sweep.
+pub const SEED: u64 = 1;
+
+/// Clean runs, by the line that names them.
+#[derive(Default)]
+pub struct Baselines(Mutex<BTreeMap<String, std::sync::Arc<Report>>>);
+
+impl Baselines {
+    /// The clean run that a point is compared with: the scenario without the fault or, where the fault is a
+    /// deed that moves the end, with the deed done to what has come to rest.
+    pub fn of(&self, point: &Point) -> std::sync::Arc<Report> {
+        let mut clean = Point::clean(&point.scenario, point.seed);
+        let deeds = point.strikes.iter().filter(|strike| {
+            matches!(faults::named(&strike.fault).fault, Fault::Person(deed) if deed.moves_the_end())
+        });
+        for deed in deeds {
+            clean.strikes.push(crate::point::Strike { fault: deed.fault.clone(), at: 0 });
+        }
+        let line = clean.to_string();
+        if let Some(known) = self.lock().get(&line) {
+            return known.clone();
+        }
+        let report = std::sync::Arc::new(play(&clean, None, false));
+        self.lock().entry(line).or_insert(report).clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, std::sync::Arc<Report>>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Every point of a fault in a scenario.
+fn points(scenario: &Scenario, entry: &Entry, clean: &Report) -> Vec<Point> {
+    let to = match entry.over {
+        Over::Writes => clean.counts.writes,
+        Over::Calls => clean.counts.calls,
+        Over::Events => clean.counts.events,
+        Over::Nodes => return nodes(scenario, entry),
+    };
+    (1..=to).map(|at| Point::struck(&scenario.name, entry.name, at, SEED)).collect()
+}
+
+fn nodes(scenario: &Scenario, entry: &Entry) -> Vec<Point> {
+    let Fault::Ill(illness) = entry.fault else { return Vec::new() };
+    let count = if illness.is_of_a_node() { scenario.node_names().len() as u32 } else { 1 };
+    (0..count).map(|at| Point::struck(&scenario.name, entry.name, at, SEED)).collect()
+}
+
+/// A line of the table.
+#[derive(Default)]
+struct Row {
+    points: u32,
+    failures: u32,
+    seconds: f64,
+}
+
+/// What a sweep came to.
+pub struct Outcome {
+    rows: BTreeMap<(String, String), Row>,
+    /// Each failed point with what was wrong.
+    pub failed: Vec<(Point, Vec<String>)>,
+    pub points: usize,
+    pub all: usize,
+    pub seconds: f64,
+}
+
+/// What of the catalogue is run.
+pub struct Choice {
+    /// Every n-th point, from an offset that differs by fault.
+    pub every: usize,
+    /// No point is begun after this long.
+    pub within: Duration,
+    /// Only faults whose names begin so; all if empty.
+    pub faults: String,
+    /// Only scenarios whose names begin so; all if empty.
+    pub scenarios: String,
+    pub threads: usize,
+}
+
+/// Runs what was chosen.
+pub fn run(choice: &Choice) -> Outcome {
+    let began = monotonic();
+    let baselines = Baselines::default();
+    let mut chosen: Vec<Point> = Vec::new();
+    let mut all = 0;
+    let mut failed: Vec<(Point, Vec<String>)> = Vec::new();
+    for scenario in Scenario::all().iter().filter(|s| s.name.starts_with(&choice.scenarios)) {
+        let point = Point::clean(&scenario.name, SEED);
+        let clean = baselines.of(&point);
+        if !clean.failures.is_empty() {
+            failed.push((point, clean.failures.clone()));
+        }
+        for (offset, entry) in faults::table().iter().enumerate() {
+            if !entry.name.starts_with(&choice.faults) || !entry.fits(scenario) {
+                continue;
+            }
+            let points = points(scenario, entry, &clean);
+            all += points.len();
+            chosen.extend(points.into_iter().skip(offset % choice.every).step_by(choice.every));
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new((BTreeMap::new(), failed));
+    std::thread::scope(|scope| {
+        for _ in 0..choice.threads {
+            scope.spawn(|| {
+                loop {
+                    // Far apart points alternate, so that a sweep that is cut short has seen of everything.
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= chosen.len() || began.elapsed() > choice.within {
+                        return;
+                    }
+                    let point = &chosen[index * STRIDE % chosen.len()];
+                    record(point, &baselines, &found);
+                }
+            });
+        }
+    });
+    let (rows, failed): (BTreeMap<(String, String), Row>, _) =
+        found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let points = rows.values().map(|row| row.points as usize).sum();
+    Outcome { rows, failed, points, all, seconds: began.elapsed().as_secs_f64() }
+}
+
+/// Draws scenarios, pairs of faults and points by seed until the time is over.
+pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
+    let began = monotonic();
+    let baselines = Baselines::default();
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new((BTreeMap::new(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while began.elapsed() < within {
+                    let index = next.fetch_add(1, Ordering::Relaxed) as u64;
+                    record(
+                        &pair(&mut Random::new(seed.wrapping_mul(1_000_003) + index), &baselines),
+                        &baselines,
+                        &found,
+                    );
+                }
+            });
+        }
+    });
+    let (rows, failed): (BTreeMap<(String, String), Row>, _) =
+        found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let points = rows.values().map(|row| row.points as usize).sum();
+    Outcome { rows, failed, points, all: points, seconds: began.elapsed().as_secs_f64() }
+}
+
+/// Two faults that do not both set the end.
+fn pair(random: &mut Random, baselines: &Baselines) -> Point {
+    let mut draw = |of: usize| (random.next_u64() % of as u64) as usize;
+    let scenarios = Scenario::all();
+    let scenario = &scenarios[draw(scenarios.len())];
+    // A few seeds, since each has clean runs of its own.
+    let mut point = Point::clean(&scenario.name, 1 + draw(4) as u64);
+    let clean = baselines.of(&point);
+    let table: Vec<Entry> = faults::table().into_iter().filter(|e| e.fits(scenario)).collect();
+    let is_deed = |entry: &Entry| matches!(entry.fault, Fault::Person(_) | Fault::Ill(_));
+    while point.strikes.len() < 2 {
+        let entry = &table[draw(table.len())];
+        let taken = point.strikes.iter().any(|s| is_deed(&faults::named(&s.fault)) && is_deed(entry));
+        let choices = points(scenario, entry, &clean);
+        if taken || choices.is_empty() {
+            continue;
+        }
+        point.strikes.extend(choices[draw(choices.len())].strikes.clone());
+    }
+    point
+}
+
+/// A prime that is larger than any part of the catalogue's size, so that every point has its turn.
+const STRIDE: usize = 1_000_003;
+
+type Found = Mutex<(BTreeMap<(String, String), Row>, Vec<(Point, Vec<String>)>)>;
+
+fn record(point: &Point, baselines: &Baselines, found: &Found) {
+    let began = monotonic();
+    let baseline = baselines.of(point);
+    let report = play(point, Some(&baseline), false);
+    let seconds = began.elapsed().as_secs_f64();
+    let family = faults::named(&point.strikes[0].fault).family().to_owned();
+    let scenario = point.scenario.rsplit_once('/').map_or("", |(kind, _)| kind).to_owned();
+    let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let row: &mut Row = found.0.entry((scenario, family)).or_default();
+    row.points += 1;
+    row.seconds += seconds;
+    if !report.failures.is_empty() {
+        row.failures += 1;
+        found.1.push((point.clone(), report.failures));
+    }
+}
+
+impl Outcome {
+    /// The table, in Markdown.
+    pub fn table(&self) -> String {
+        let mut text =
+            String::from("| scenario | fault | points | failures | seconds |\n|---|---|---|---|---|\n");
+        for ((scenario, family), row) in &self.rows {
+            let _ = writeln!(
+                text,
+                "| {scenario} | {family} | {} | {} | {:.1} |",
+                row.points, row.failures, row.seconds
+            );
+        }
+        let _ = writeln!(
+            text,
+            "| all | all | {} of {} | {} | {:.1} |",
+            self.points,
+            self.all,
+            self.failed.len(),
+            self.seconds
+        );
+        text
+    }
+
+    /// The failures, each with the command that replays it; the first of each kind in full.
+    pub fn complaint(&self) -> String {
+        let mut text = String::new();
+        for (point, failures) in self.failed.iter().take(60) {
+            let _ = writeln!(text, "{}", point.command());
+            for failure in failures.iter().take(4) {
+                let _ = writeln!(text, "    {failure}");
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,196 @@
+//! A simulated cluster with the operator, the played kubelet and a person in it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use chrono::DateTime;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use windlass::operator::{Health, Operator};
+use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
+use windlass::sim::{Cluster, ClusterClock, Options};
+
+use crate::scenario::{NAMESPACE, Scenario};
+use crate::sidecars::Sidecars;
+
+/// An operator at work.
+pub struct Running {
+    pub agent: String,
+    pub health: Health,
+    pub task: JoinHandle<()>,
+}
+
+/// Everything that takes part in a run.
+pub struct World {
+    pub scenario: Scenario,
+    pub cluster: Cluster,
+    /// The operator's clock, which may be wrong. The cluster has its own.
+    pub clock: Arc<ClusterClock>,
+    pub sidecars: Sidecars,
+    person: kube::Client,
+    kubelet: JoinHandle<()>,
+    operators: u32,
+}
+
+/// A network: what was sent arrives, whether its sender still waits or not.
+#[derive(Clone)]
+struct Network(kube::Client);
+
+impl tower::Service<Request<Body>> for Network {
+    type Response = Response<Body>;
+    type Error = tower::BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, tower::BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), tower::BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let client = self.0.clone();
+        let sent = tokio::spawn(async move { client.send(request).await });
+        Box::pin(async move { Ok(sent.await??) })
+    }
+}
+
+fn definitions() -> &'static [Value] {
+    static DEFINITIONS: std::sync::OnceLock<Vec<Value>> = std::sync::OnceLock::new();
+    DEFINITIONS.get_or_init(|| {
+        windlass::api::crd::crds().iter().map(|crd| serde_json::to_value(crd).unwrap()).collect()
+    })
+}
+
+impl World {
+    /// A cluster of this seed with one machine, and nothing else in it.
+    pub fn new(scenario: Scenario, seed: u64) -> Self {
+        let mut options = Options::seeded(seed);
+        options.history = 1_000_000;
+        let clock = ClusterClock::starting_at(DateTime::from_timestamp(1_767_225_600, 0).unwrap());
+        let cluster = Cluster::start(options);
+        for definition in definitions() {
+            cluster.install(definition.clone()).unwrap();
+        }
+        let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
+        let machine = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "played-0"},
+            "status": {"capacity": room, "allocatable": room},
+        });
+        cluster.install(machine).unwrap();
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        cluster.install(namespace).unwrap();
+        let sidecars = Sidecars::default();
+        let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock())
+            .probe(sidecars.probe())
+            .probe_interval(Duration::from_secs(1));
+        let kubelet = tokio::spawn(async move {
+            kubelet.run().await;
+        });
+        let person = cluster.client("person", NAMESPACE);
+        Self { scenario, cluster, clock, sidecars, person, kubelet, operators: 0 }
+    }
+
+    /// Starts an operator.
+    pub fn start_operator(&mut self) -> Running {
+        self.operators += 1;
+        let agent = format!("windlass/{}", self.operators);
+        let network = Network(self.cluster.client(&agent, NAMESPACE));
+        let operator = Operator::new(kube::Client::new(network, NAMESPACE))
+            .clock(self.clock.clone())
+            .sidecars(Arc::new(self.sidecars.clone()));
+        let health = operator.health();
+        let task = tokio::spawn(async move {
+            let ended = operator.run(std::future::pending()).await;
+            panic!("the operator ended by itself: {ended:?}");
+        });
+        Running { agent, health, task }
+    }
+
+    fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        if matches!(kind, "Namespace" | "Node") {
+            return Api::all_with(self.person.clone(), &resource);
+        }
+        Api::namespaced_with(self.person.clone(), NAMESPACE, &resource)
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, object: Value) {
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let api = self.api(&text("apiVersion"), &text("kind"));
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    /// Merges a change into an object that may be gone by now.
+    pub async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: &Value) {
+        let api = self.api(api_version, kind);
+        tolerate(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await, name);
+    }
+
+    /// Merges a change into the status of one of Windlass's objects.
+    pub async fn patch_status(&self, kind: &str, name: &str, patch: &Value) {
+        let api = self.api("windlass.dev/v1alpha1", kind);
+        tolerate(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await, name);
+    }
+
+    /// Merges a change into the object that the scenario is about.
+    pub async fn patch_object(&self, patch: &Value) {
+        self.patch("windlass.dev/v1alpha1", self.scenario.kind(), "db", patch).await;
+    }
+
+    /// Deletes an object that may be gone by now.
+    pub async fn delete(&self, api_version: &str, kind: &str, name: &str) {
+        let api = self.api(api_version, kind);
+        tolerate(api.delete(name, &DeleteParams::background()).await, name);
+    }
+
+    /// Says how pods and claims fare.
+    pub async fn steer(&self, data: Value) {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "steer", "namespace": NAMESPACE, "labels": {STEER_LABEL: "true"}},
+            "data": data,
+        });
+        let api = self.api("v1", "ConfigMap");
+        tolerate(api.delete("steer", &DeleteParams::background()).await, "steer");
+        let map: DynamicObject = serde_json::from_value(map).unwrap();
+        api.create(&PostParams::default(), &map).await.unwrap();
+    }
+
+    /// Closes the only machine for new pods, or opens it.
+    pub async fn cordon(&self, closed: bool) {
+        self.patch("v1", "Node", "played-0", &json!({"spec": {"unschedulable": closed}})).await;
+    }
+
+    /// An object as it is stored.
+    pub fn get(&self, api_version: &str, kind: &str, name: &str) -> Option<Value> {
+        self.cluster.get(api_version, kind, NAMESPACE, name)
+    }
+
+    /// The object that the scenario is about, as it is stored.
+    pub fn object(&self) -> Option<Value> {
+        self.get("windlass.dev/v1alpha1", self.scenario.kind(), "db")
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kubelet.abort();
+    }
+}
+
+/// A person who finds the object gone shrugs; any other refusal is a mistake of the catalogue.
+fn tolerate<T>(result: kube::Result<T>, name: &str) {
+    match result {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => panic!("a person is refused at {name}: {error}"),
+    }
+}
