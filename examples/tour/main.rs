@@ -1,8 +1,8 @@
 //! A fleet of five is rolled before your eyes, on a real control plane.
 //!
 //! ```text
-//! cargo run --release --example tour              # a minute, then everything is taken down
-//! cargo run --release --example tour -- --stay    # the cluster and the operator stay until Ctrl-C
+//! cargo run --example tour              # a minute, then everything is taken down
+//! cargo run --example tour -- --stay    # the cluster and the operator stay until Ctrl-C
 //! ```
 
 #[path = "../../tests/controlplane/mod.rs"]

@@ -1,7 +1,7 @@
 //! A watch cache of one kind that is never older than our own last write: watch events and the
 //! answers to our own writes go into the same map, and the newer resourceVersion wins.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::observed::Observed;
@@ -33,11 +33,43 @@ struct Inner<T> {
     objects: BTreeMap<Key, Arc<T>>,
     /// UIDs that we know to be deleted, until the watch says so too.
     gone: HashSet<String>,
+    /// Deletions that the watch reported.
+    past: Past,
     /// What a relist has named so far.
     relist: Option<Relist>,
     ready: bool,
     /// How often anything changed.
     changes: u64,
+}
+
+/// How many reported deletions are remembered.
+const PAST_LIMIT: usize = 20_000;
+
+/// The last deletions that a watch reported, and their versions: the answer to a write of ours may come after the
+/// report that the object went, and would bring it back for good.
+#[derive(Default)]
+struct Past {
+    versions: HashMap<String, u64>,
+    order: VecDeque<String>,
+}
+
+impl Past {
+    fn remember(&mut self, uid: &str, version: u64) {
+        if self.versions.insert(uid.to_owned(), version).is_some() {
+            return;
+        }
+        self.order.push_back(uid.to_owned());
+        if self.order.len() > PAST_LIMIT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.versions.remove(&oldest);
+        }
+    }
+
+    /// Whether this is from before its deletion. What only left the watch's selection may come back.
+    fn is_past<T: Observed>(&self, object: &T) -> bool {
+        self.versions.get(&object.meta().uid).is_some_and(|gone_at| object.meta().version() < *gone_at)
+    }
 }
 
 #[derive(Default)]
@@ -54,8 +86,14 @@ pub struct Cache<T> {
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        let inner =
-            Inner { objects: BTreeMap::new(), gone: HashSet::new(), relist: None, ready: false, changes: 0 };
+        let inner = Inner {
+            objects: BTreeMap::new(),
+            gone: HashSet::new(),
+            past: Past::default(),
+            relist: None,
+            ready: false,
+            changes: 0,
+        };
         Self { inner: RwLock::new(inner) }
     }
 }
@@ -99,6 +137,9 @@ impl<T: Observed> Cache<T> {
     pub fn observe(&self, object: T) -> bool {
         let key = object.meta().key();
         let mut inner = self.write();
+        if inner.past.is_past(&object) {
+            return false;
+        }
         let leaving = inner.gone.contains(&object.meta().uid);
         if let Some(relist) = inner.relist.as_mut() {
             relist.keys.insert(key.clone());
@@ -124,11 +165,13 @@ impl<T: Observed> Cache<T> {
         true
     }
 
-    /// Takes in a deletion that a watch reported.
-    pub fn forget(&self, key: &Key, uid: &str) {
+    /// Takes in a deletion that a watch reported, with the object as it last was.
+    pub fn forget(&self, last: &T) {
+        let (key, uid) = (&last.meta().key(), last.meta().uid.as_str());
         let mut inner = self.write();
         inner.gone.remove(uid);
         inner.changes += 1;
+        inner.past.remember(uid, last.meta().version());
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
             inner.objects.remove(key);
         }

@@ -102,7 +102,7 @@ fn take<T: Observed>(cache: &Cache<T>, event: Event<DynamicObject>, is_known: bo
         }
         Event::Delete(object) => {
             let known = T::read(&json(&object));
-            cache.forget(&known.meta().key(), &known.meta().uid);
+            cache.forget(&known);
             vec![known.meta().clone()]
         }
         Event::Init => {

@@ -58,6 +58,12 @@ impl ReconcileError {
         self.cluster().is_some_and(ClusterError::is_conflict)
     }
 
+    /// The server's sentence where it refuses the content for good.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        self.cluster().and_then(ClusterError::refusal)
+    }
+
     /// How long the server asked to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

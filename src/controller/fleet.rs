@@ -65,7 +65,14 @@ impl Reconcile<'_> {
     async fn run(mut self) -> Result<Next, ReconcileError> {
         // Observe.
         let before = self.scope.fleet.status.clone();
-        self.check().await?;
+        if let Err(error) = self.check().await {
+            if !error.is_conflict() {
+                // What was observed is told even so.
+                let plan = self.stored_plan().ok().flatten();
+                self.write((*before).clone(), plan.as_ref(), Urgency::Progress("")).await?;
+            }
+            return Err(error);
+        }
         let facts = self.scope.facts();
         let plan = match self.stored_plan() {
             Ok(plan) => plan,
@@ -86,17 +93,50 @@ impl Reconcile<'_> {
             return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
         }
         let active = plan.as_ref().is_some_and(Plan::is_active);
-        if let Some(sentence) = fleet_objects::apply_service(&self.scope).await? {
-            self.scope.invalid.get_or_insert(sentence);
+        // None of these rests on another, nor the plan on them: one that fails is tried again, and meanwhile the
+        // rollout goes on and the status says what is so.
+        let mut trouble = None;
+        match fleet_objects::apply_service(&self.scope).await {
+            Ok(Some(sentence)) => {
+                self.scope.invalid.get_or_insert(sentence);
+            }
+            Ok(None) => {}
+            Err(error) => self.note(&mut trouble, error),
         }
-        fleet_children::apply_at_once(&self.scope).await?;
-        fleet_children::scale_down(self.cx, &self.scope, &self.scope.facts()).await?;
+        if let Err(error) = fleet_children::apply_at_once(&self.scope).await {
+            self.note(&mut trouble, error);
+        }
+        if let Err(error) = fleet_children::scale_down(self.cx, &self.scope, &self.scope.facts()).await {
+            self.note(&mut trouble, error);
+        }
         let facts = self.scope.facts();
-        fleet_children::create_missing(self.cx, &self.scope, &facts, active.then_some(&scope)).await?;
-        if !active {
-            fleet_children::pin(&self.scope, &facts).await?;
-            fleet_objects::prune_revisions(&self.scope).await?;
+        let created = fleet_children::create_missing(self.cx, &self.scope, &facts, active.then_some(&scope));
+        if let Err(error) = created.await {
+            self.note(&mut trouble, error);
         }
+        if !active {
+            if let Err(error) = fleet_children::pin(&self.scope, &facts).await {
+                self.note(&mut trouble, error);
+            }
+            if let Err(error) = fleet_objects::prune_revisions(&self.scope).await {
+                self.note(&mut trouble, error);
+            }
+        }
+        let next = self.carry_on(plan).await?;
+        trouble.map_or(Ok(next), Err)
+    }
+
+    /// Takes in that something beside the plan failed. What the API server refuses for good is the spec's fault.
+    fn note(&mut self, trouble: &mut Option<ReconcileError>, error: ReconcileError) {
+        if let Some(sentence) = error.refusal() {
+            let sentence = format!("template: the API server refuses it: {sentence}");
+            self.scope.invalid.get_or_insert(sentence);
+        } else {
+            trouble.get_or_insert(error);
+        }
+    }
+
+    async fn carry_on(&self, plan: Option<Plan>) -> Result<Next, ReconcileError> {
         let Some(mut plan) = plan.filter(Plan::is_active) else {
             return self
                 .finish(self.stored_plan().ok().flatten(), Advance::Waiting { recheck_after: None })

@@ -14,7 +14,7 @@ use crate::api::{HistoryEntry, StatefulNodeStatus};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
-use crate::planner::node::decide::{is_rolling, target};
+use crate::planner::node::decide::{RETRY_SECONDS_MAX, is_rolling, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 use crate::tasks::node_scope::{effective_restart, parse_time};
@@ -24,8 +24,6 @@ use crate::tasks::{NodeScope, mark};
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The shortest wait before a failed plan is tried again, in seconds; doubled at each attempt.
 const RETRY_SECONDS: i64 = 10;
-/// The longest wait before a failed plan is tried again, in seconds.
-const RETRY_SECONDS_MAX: i64 = 600;
 
 /// One look at a node: what is, what should be, what is done about it.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
@@ -44,6 +42,19 @@ struct Reconcile<'a> {
 
 impl Reconcile<'_> {
     async fn run(&self) -> Result<Next, ReconcileError> {
+        let result = self.act().await;
+        if let Err(error) = &result
+            && !error.is_conflict()
+            && !matches!(error, ReconcileError::Persist(_))
+        {
+            // What was observed is told even so: the waves of a fleet rest on it.
+            let plan = self.stored_plan().ok().flatten();
+            self.persist(plan.as_ref(), &[], None, Urgency::Now).await?;
+        }
+        result
+    }
+
+    async fn act(&self) -> Result<Next, ReconcileError> {
         // Observe.
         let Ok(spec) = self.node.spec.as_deref() else {
             let sentence = self.node.spec.as_ref().err().cloned().unwrap_or_default();
@@ -78,10 +89,14 @@ impl Reconcile<'_> {
         }
 
         // Execute.
-        if !facts.terminating {
-            node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await?;
-        }
-        self.execute(plan, skipped).await
+        let applied = if facts.terminating {
+            Ok(())
+        } else {
+            node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
+        };
+        // What applies at once has nothing to do with the plan, and does not hold it up.
+        let next = self.execute(plan, skipped).await?;
+        applied.map(|()| next)
     }
 
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
@@ -163,30 +178,39 @@ impl Reconcile<'_> {
             }
         };
         let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
-        let next_plan = match recipe {
-            Some(recipe) => {
-                let seed = PlanSeed {
-                    uid: &self.node.meta.uid,
-                    target_hash: target(facts),
-                    now: self.now,
-                    attempt,
-                    disambiguator: &before,
-                };
-                let recipe =
-                    self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
-                Some(recipe.plan(seed))
-            }
-            None => plan.map(|mut old| {
-                engine::supersede(&mut old, self.now);
-                old
-            }),
-        };
-        let next = self.persist(next_plan.as_ref(), &entries, None, Urgency::Now).await?;
-        if let Some(plan) = next_plan.filter(Plan::is_active) {
-            let target = crate::planner::fleet::status::short(&plan.target_hash);
-            let note = format!("{} to {target} ({} tasks)", plan.recipe, plan.tasks.len());
-            self.tell(Tone::Normal, "PlanStarted", &plan.id, &note);
+        if let Some(recipe) = recipe {
+            let plan = self.new_plan(recipe, facts, attempt, &before)?;
+            return self.start(&plan, &entries).await;
         }
+        let ended = plan.map(|mut old| {
+            engine::supersede(&mut old, self.now);
+            old
+        });
+        self.persist(ended.as_ref(), &entries, None, Urgency::Now).await
+    }
+
+    fn new_plan(
+        &self,
+        recipe: &str,
+        facts: &NodeFacts,
+        attempt: u32,
+        before: &str,
+    ) -> Result<Plan, ReconcileError> {
+        let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
+        Ok(recipe.plan(PlanSeed {
+            uid: &self.node.meta.uid,
+            target_hash: target(facts),
+            now: self.now,
+            attempt,
+            disambiguator: before,
+        }))
+    }
+
+    async fn start(&self, plan: &Plan, entries: &[HistoryEntry]) -> Result<Next, ReconcileError> {
+        let next = self.persist(Some(plan), entries, None, Urgency::Now).await?;
+        let target = crate::planner::fleet::status::short(&plan.target_hash);
+        let note = format!("{} to {target} ({} tasks)", plan.recipe, plan.tasks.len());
+        self.tell(Tone::Normal, "PlanStarted", &plan.id, &note);
         Ok(next)
     }
 
@@ -209,8 +233,24 @@ impl Reconcile<'_> {
                 Ok(next.within_some(recheck_after).at(engine::next_deadline(&plan), self.now))
             }
             Advance::Checkpoint => self.persist(Some(&plan), &[], None, Urgency::Now).await,
-            Advance::Ended | Advance::Invalidated { .. } => self.end(plan, advance).await,
+            Advance::Ended => self.end(plan, advance).await,
+            Advance::Invalidated { .. } => match decide(&self.scope.facts(&self.node), None, self.now) {
+                // In the same write: between two the node would not count as in flight.
+                NodeDecision::Start { recipe, .. } => self.follow(&plan, &advance, recipe).await,
+                _ => self.end(plan, advance).await,
+            },
         }
+    }
+
+    /// Ends a plan whose completed steps no longer hold, and starts the one that follows.
+    async fn follow(&self, old: &Plan, advance: &Advance, recipe: &str) -> Result<Next, ReconcileError> {
+        let reason = match advance {
+            Advance::Invalidated { reason, .. } => reason.as_str(),
+            _ => "",
+        };
+        let entry = self.entry(old, "Superseded", reason);
+        let next = self.new_plan(recipe, &self.scope.facts(&self.node), 0, &old.id)?;
+        self.start(&next, &[entry]).await
     }
 
     async fn end(&self, mut plan: Plan, advance: Advance) -> Result<Next, ReconcileError> {

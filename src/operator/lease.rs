@@ -106,9 +106,16 @@ impl Candidate {
                     if predecessor {
                         tokio::time::sleep(REQUEST_TIMEOUT).await;
                         // The wait is part of the lease: it must not have run out meanwhile.
-                        if let Err(error) = within(self.renew()).await {
-                            warn!(%error, "the lease was lost before it was used");
-                            continue;
+                        match within(self.renew()).await {
+                            Ok(true) => {}
+                            Ok(false) => {
+                                self.fence.close();
+                                continue;
+                            }
+                            Err(error) => {
+                                warn!(%error, "the lease was lost before it was used");
+                                continue;
+                            }
                         }
                     }
                     return;

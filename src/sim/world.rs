@@ -1,7 +1,7 @@
 //! The whole state of a simulated cluster. Requests and controllers change it through the same verbs, which
 //! live in `server/`; what each change sets going is noted in the agenda.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -27,6 +27,12 @@ pub(crate) struct World {
     pub applied: BTreeMap<(String, String), Value>,
     /// What the StatefulSet controller has seen of each set, and when it sees what is newer.
     pub seen_sets: BTreeMap<Key, SeenSet>,
+    /// The pods for which no node was found.
+    pub unplaced: BTreeSet<Key>,
+    /// The pods that carry a label, by namespace, label and value.
+    pub labelled: BTreeMap<(String, String, String), BTreeSet<String>>,
+    /// The services that select a label, by namespace, label and value: the first of their selector.
+    pub selecting: BTreeMap<(String, String, String), BTreeSet<String>>,
     /// How often the sync of a set has failed in a row.
     pub failures: BTreeMap<Key, u32>,
     /// The next virtual address of a Service.
@@ -53,6 +59,9 @@ impl World {
             audit: Vec::new(),
             applied: BTreeMap::new(),
             seen_sets: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
+            labelled: BTreeMap::new(),
+            selecting: BTreeMap::new(),
             failures: BTreeMap::new(),
             next_address: 1,
         }

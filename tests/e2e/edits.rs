@@ -150,8 +150,8 @@ async fn an_edited_grant_of_a_child_is_put_right_and_says_child_drift() {
     let done = world.until_applied_again().await;
     assert_eq!(world.pod_uids().await, pods);
     assert_eq!(done["status"]["history"][0]["outcome"], "Complete", "{done:#}");
-    let note = world.until_event("db", "RolloutStarted").await;
-    assert!(note.contains("ChildDrift"), "{note}");
+    let told = world.until_event("db", "RolloutStarted").await;
+    assert!(told.contains("ChildDrift"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

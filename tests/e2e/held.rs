@@ -59,9 +59,9 @@ async fn an_image_that_cannot_be_pulled_is_held_and_named_and_its_fix_supersedes
         done["status"]["history"].as_array().unwrap().iter().map(|h| &h["outcome"]).collect();
     assert_eq!(outcomes, ["Superseded", "Complete"], "{done:#}");
     assert_eq!(done["status"]["history"][0]["planID"], plan);
-    let note = world.until_event("db", "RolloutSuperseded").await;
+    let told = world.until_event("db", "RolloutSuperseded").await;
     let fix = done["status"]["requestedRolloutHash"].as_str().unwrap();
-    assert!(note.contains(&target[3..8]) && note.contains(&fix[3..8]), "it names both: {note}");
+    assert!(told.contains(&target[3..8]) && told.contains(&fix[3..8]), "it names both: {told}");
     assert_eq!(world.notes("RolloutSuperseded").await.len(), 1, "and is told once");
 }
 

@@ -11,7 +11,7 @@ const KILLS: usize = 10;
 /// How many nodes are rolled: enough that they are not done before the last kill.
 const NODES: usize = 16;
 
-/// A small generator of numbers that a seed repeats (SplitMix64).
+/// A small generator of numbers that a seed repeats (`SplitMix64`).
 struct Random(u64);
 
 impl Random {

@@ -1,6 +1,7 @@
 //! What a user sees, on a real control plane: the operator runs as the binary that is shipped, as its own
-//! ServiceAccount, one for each test's namespace.
+//! service account, one for each test's namespace.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
 mod change;
 mod children;
@@ -10,6 +11,7 @@ mod controlplane;
 mod deletion;
 mod edits;
 mod events;
+mod force;
 mod foreign;
 mod grants;
 mod held;

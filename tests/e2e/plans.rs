@@ -26,6 +26,7 @@ fn task(plan: &str, type_: &str) -> Value {
     json!({"id": format!("{plan}-0"), "type": type_, "state": "Running", "params": {"depth": 3}})
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is written where it is used")]
 fn plan(id: &str, hash: &Value, tasks: Value) -> Value {
     let started = "2030-01-01T00:00:00Z";
     json!({"id": id, "recipe": "InPlace", "targetHash": hash, "state": "Active", "startedAt": started, "tasks": tasks})

@@ -74,7 +74,7 @@ impl Sampler {
         first.log.clear();
         let version = list.metadata.resource_version.unwrap_or_default();
         let seen = Arc::new(Mutex::new(first));
-        let sees = seen.clone();
+        let told = seen.clone();
         let watching = tokio::spawn(async move {
             let stream = api.watch(&params, &version).await.expect("a watch");
             let mut stream = Box::pin(stream);
@@ -86,7 +86,7 @@ impl Sampler {
                     WatchEvent::Error(error) => panic!("the watch is cut: {error:?}"),
                 };
                 let pod = serde_json::to_value(pod).unwrap();
-                sees.lock().unwrap().take_in(&pod, gone, &expected);
+                told.lock().unwrap().take_in(&pod, gone, &expected);
             }
         });
         Self { seen, watching }

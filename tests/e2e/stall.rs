@@ -163,6 +163,8 @@ async fn a_second_stall_in_one_rollout_is_told_too() {
     world
         .until_db("the next node stalls", |db| is_stalled(db) && message(db, "Stalled").contains("db-0"))
         .await;
+    // An event follows the status that says the same.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let notes = world.notes_about("db", "RolloutStalled").await;
     assert_eq!(notes.len(), 2, "{notes:#?}");
     assert!(notes.iter().any(|note| note.contains("db-0")), "{notes:#?}");

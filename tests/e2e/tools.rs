@@ -75,8 +75,10 @@ impl World {
         self.cp.audit_since(since).await.user(&user).namespace(&self.ns).write_attempts()
     }
 
-    /// Panics if the operator writes anything within a while.
+    /// Panics if the operator writes anything within a while, once it has written what it had to say.
     pub async fn writes_nothing_for(&self, long: Duration) {
+        // A fleet's progress is written at most once a second, and an event follows its status.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
         let mark = self.cp.audit_mark().await;
         tokio::time::sleep(long).await;
         let written = self.operator_audit(mark).await;

@@ -247,9 +247,9 @@ async fn no_task_of_a_rollout_in_place_is_skipped_and_the_refusal_is_told_once()
     world.annotate_fleet("windlass.dev/skip", task.clone()).await;
     let note = world.told_once("db", "SkipRefused").await;
     assert!(note.contains(task.as_str().unwrap()), "{note}");
-    let node = world.get(&world.nodes(), "db-1").await;
+    let last = world.get(&world.nodes(), "db-1").await;
     let replace =
-        node["status"]["plan"]["tasks"].as_array().unwrap().iter().find(|t| t["type"] == "replace-pod");
+        last["status"]["plan"]["tasks"].as_array().unwrap().iter().find(|t| t["type"] == "replace-pod");
     let replace = replace.expect("a task")["id"].clone();
     world.annotate(&world.nodes(), "db-1", "windlass.dev/skip", replace).await;
     world.told_once("db-1", "SkipRefused").await;

@@ -1,5 +1,13 @@
 //! Watches the nodes' pods while something happens. A watch and not a poll: the API server reports every
 //! state of every pod in order, so that a moment in which one too many was down cannot be missed.
+#![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
+#![allow(
+    clippy::manual_assert,
+    clippy::unused_async,
+    clippy::duration_suboptimal_units,
+    clippy::doc_markdown,
+    reason = "as tests read best"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -117,7 +117,7 @@ async fn nodes_removed_in_the_middle_of_a_rollout_go_and_the_others_end_at_the_t
     assert_eq!(outcomes(&done), ["Complete"], "{done:#}");
     let nodes: Vec<String> = world.uids(&world.nodes()).await.into_keys().collect();
     assert_eq!(nodes, ["db-0", "db-1"]);
-    assert_eq!(world.told_once("db", "RolloutComplete").await.contains("2 nodes"), true);
+    assert!(world.told_once("db", "RolloutComplete").await.contains("2 nodes"));
     sampler.finish().await.at_most(1);
     for pod in ["db-0-0", "db-1-0"] {
         world.until_pod_runs(pod, "db:2-slow").await;

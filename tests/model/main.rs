@@ -16,10 +16,14 @@
 //! cargo rustc --profile test --test model -- -C opt-level=3
 //! target/debug/deps/model-<newest> --ignored --nocapture --test-threads=1
 //! ```
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::struct_excessive_bools, reason = "a state is small, and is compared bit by bit")]
+#![allow(clippy::doc_markdown, reason = "recipes and objects of Kubernetes read as words")]
 
 mod executor;
 mod orchestrator;
 mod search;
+mod settled;
 mod state;
 mod step;
 
@@ -55,7 +59,7 @@ fn nothing_goes_wrong(world: World) {
     let what: Vec<&String> = report.violations.keys().collect();
     assert!(what.is_empty(), "{}: {what:#?}", world.name);
     // A world in which nothing happens proves nothing.
-    assert!(report.states > 1_000 && report.settled > 3, "{}: {} states", world.name, report.states);
+    assert!(report.states > 1_000 && report.settled > 1, "{}: {} states", world.name, report.states);
 }
 
 /// One test for each world: its name, and how it differs from two nodes, two changes and a broken v2.

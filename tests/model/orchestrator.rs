@@ -268,7 +268,7 @@ fn change_plan(
 
 /// After an abort nodes that still run what they ran are granted that (`controller::fleet_children::pin`).
 fn pins(fleet: &Fleet, views: &[Child; MAX_NODES], facts: &FleetFacts) -> Vec<(usize, u8)> {
-    if !facts.rejected.as_ref().is_some_and(|r| r.outcome == "Aborted") {
+    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
         return Vec::new();
     }
     let runs_other = |c: &Child| c.exists && c.by_latest_plan && c.hash != 0 && c.hash != c.granted;

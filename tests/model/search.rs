@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
+use crate::settled::is_settled;
 use crate::state::{State, World};
-use crate::step::{Operator, Who, is_settled, steps};
+use crate::step::{Operator, Who, steps};
 
 /// A fast hash; states are compared by 64 bits of it.
 #[derive(Default)]

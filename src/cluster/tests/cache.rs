@@ -72,9 +72,21 @@ fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
     assert_eq!(cache.content("db"), None);
     assert!(!cache.observe(db(6, "a late watch event")));
     assert_eq!(cache.content("db"), None);
-    cache.forget(&key("db"), "uid-1");
+    cache.forget(&db(7, "gone"));
     assert!(cache.observe(thing("db", "uid-2", 8, "made again")), "another object of its name");
     assert_eq!(cache.content("db"), Some("made again"));
+}
+
+#[test]
+fn a_late_answer_to_our_own_write_does_not_bring_back_what_the_watch_saw_go() {
+    let cache = Cache::default();
+    cache.observe(db(5, "there"));
+    cache.forget(&db(8, "deleted"));
+    assert!(!cache.observe(db(7, "as our write was answered")), "no watch event would ever remove it again");
+    assert_eq!(cache.content("db"), None);
+    assert!(cache.observe(db(8, "as it was read")), "it had only lost the label that the watch selects by");
+    cache.forget(&db(9, "lost its label"));
+    assert!(cache.observe(db(10, "has its label again")));
 }
 
 #[test]
@@ -83,11 +95,11 @@ fn a_new_object_of_a_name_takes_the_place_of_the_old_one_and_not_the_other_way_r
     cache.observe(db(5, "old"));
     assert!(cache.observe(thing("db", "uid-2", 8, "new")), "its deletion was not seen");
     assert!(!cache.observe(db(6, "a late event of the old one")));
-    cache.forget(&key("db"), "uid-1");
+    cache.forget(&db(7, "gone"));
     assert_eq!(cache.content("db"), Some("new"), "the late deletion is the old one's");
     cache.deleted(&key("db"), "uid-1");
     assert_eq!(cache.content("db"), Some("new"), "so is our own");
-    cache.forget(&key("db"), "uid-2");
+    cache.forget(&thing("db", "uid-2", 9, "gone"));
     assert_eq!(cache.content("db"), None);
 }
 

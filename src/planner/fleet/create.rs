@@ -17,10 +17,16 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
     if !current.is_empty() && !facts.is_known(target) {
         return current;
     }
-    if current.is_empty() || current == target || facts.scaled_to_zero {
+    if current.is_empty() || current == target {
         return target;
     }
-    if ordinal < facts.held_below() || facts.paused {
+    if ordinal < facts.held_below() {
+        return current;
+    }
+    if facts.scaled_to_zero {
+        return target;
+    }
+    if facts.paused {
         return current;
     }
     let shaky =

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     decide::Start,
-    facts::{FleetFacts, Scope},
+    facts::{ChildFacts, FleetFacts, Scope},
     progress,
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -66,9 +66,15 @@ pub fn begin(
     }
     let own = start.scope == Scope::Own;
     let before = status.rollout.take().filter(|r| r.target_hash == start.target && r.own_revisions == own);
-    // A rollout to the same target goes on under a new plan; its clock is not started anew.
-    let (started_at, last_progress_at, best) =
-        before.map_or((now, now, 0), |r| (r.started_at, r.last_progress_at, r.best));
+    // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
+    // was done: its nodes count from nothing.
+    let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
+        if facts.restart_request.is_some() {
+            (r.started_at, now, 0)
+        } else {
+            (r.started_at, r.last_progress_at, r.best)
+        }
+    });
     status.rollout = Some(Rollout {
         strategy: "InPlace".to_owned(),
         target_hash: start.target.clone(),
@@ -345,7 +351,14 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Verdict {
 }
 
 fn invalid(facts: &FleetFacts) -> Option<String> {
-    facts.invalid.clone().or_else(|| facts.conflicts.first().map(|c| c.message.clone()))
+    let conflict = || facts.conflicts.first().map(|c| c.message.clone());
+    // A name of a node's own objects that belongs to something else is seen by the node.
+    let of_node = || {
+        let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
+        let child = facts.wanted().find(refused)?;
+        child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
+    };
+    facts.invalid.clone().or_else(conflict).or_else(of_node)
 }
 
 fn up_to_date(

@@ -1,6 +1,6 @@
 //! Whether a node starts, keeps or replaces its plan.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{NodeFacts, SetFact};
 use crate::engine::{Plan, PlanState, TaskState};
@@ -14,6 +14,9 @@ pub mod recipes {
     /// Nothing but marking a running pod ready.
     pub const MARK_READY: &str = "MarkReady";
 }
+
+/// The longest wait before a failed plan is tried again, in seconds.
+pub const RETRY_SECONDS_MAX: i64 = 600;
 
 /// Whether a plan of this recipe may replace the pod.
 #[must_use]
@@ -59,7 +62,14 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
         return NodeDecision::Keep;
     };
     match failed_before(plan, recipe, target(facts)) {
-        Some(failed) if failed.retry_at.is_some_and(|at| now < at) => NodeDecision::Keep,
+        // A wait that is longer than any was written by a clock that has since been set back.
+        Some(failed)
+            if failed
+                .retry_at
+                .is_some_and(|at| now < at && at - now <= TimeDelta::seconds(RETRY_SECONDS_MAX)) =>
+        {
+            NodeDecision::Keep
+        }
         Some(failed) => NodeDecision::Start { recipe, attempt: failed.attempt + 1 },
         None => NodeDecision::Start { recipe, attempt: 0 },
     }

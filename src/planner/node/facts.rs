@@ -219,10 +219,16 @@ impl NodeFacts {
         !self.is_kept_by_spent_grant()
     }
 
-    /// Whether a Ready pod that is not at the grant stays, because the grant is spent.
+    /// Whether a Ready pod stays because the grant is spent: it is not at the grant, or the template is not and
+    /// cannot be restored by this version of Windlass. A plan could only wait, and several that wait, each in flight,
+    /// would keep each other from the new grant that they wait for.
     #[must_use]
     pub fn is_kept_by_spent_grant(&self) -> bool {
-        self.is_spent() && self.staying_pod().is_some_and(|p| p.ready && self.pod_hash(p) != self.grant())
+        let beyond_us = || !self.template_is_granted() && !self.can_render();
+        self.is_spent()
+            && self
+                .staying_pod()
+                .is_some_and(|p| p.ready && (self.pod_hash(p) != self.grant() || beyond_us()))
     }
 
     /// Whether the template is at the grant and observed, and the pod at it and Ready.
@@ -235,7 +241,9 @@ impl NodeFacts {
     /// Whether the pod runs while its sidecar keeps it out of service.
     #[must_use]
     pub fn needs_mark(&self) -> bool {
-        !self.terminating && self.staying_pod().is_some_and(|p| p.running && p.sidecar_unready)
+        !self.terminating
+            && !self.suspended
+            && self.staying_pod().is_some_and(|p| p.running && p.sidecar_unready)
     }
 
     /// Why the pod at the hash that was granted cannot run, if so.

@@ -30,10 +30,7 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
 /// Lets a claim go that nobody uses.
 pub(crate) fn step(world: &mut World, key: &Key) {
     let (Some(claims), Some(pods)) = (world.kind("PersistentVolumeClaim"), world.kind("Pod")) else { return };
-    let Some(claim) = world.store.get(claims.shelf, key).cloned() else {
-        free_volume(world, key);
-        return;
-    };
+    let Some(claim) = world.store.get(claims.shelf, key).cloned() else { return };
     let protected = claim.value["metadata"]["finalizers"]
         .as_array()
         .is_some_and(|list| list.iter().any(|f| f == PROTECTION));
@@ -47,19 +44,14 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     }
 }
 
-/// A volume made for a claim goes with it.
-fn free_volume(world: &mut World, key: &Key) {
-    let Some(volumes) = world.kind("PersistentVolume") else { return };
-    let gone: Vec<Key> = world
-        .store
-        .list(volumes.shelf, "")
-        .filter(|(_, volume)| {
-            let of = &volume.value["spec"]["claimRef"];
-            of["namespace"] == key.0.as_str() && of["name"] == key.1.as_str()
-        })
-        .map(|(key, _)| key.clone())
-        .collect();
-    for volume in gone {
-        world.remove(&volumes, &volume);
+/// Lists a claim that changed; the volume of one that is gone goes with it.
+pub(crate) fn note_claim(world: &mut World, change: &Change) {
+    if change.after.is_some() {
+        world.agenda.soon(Job::Claim(change.key.clone()));
+        return;
+    }
+    let volume = change.shown.value["spec"]["volumeName"].as_str().unwrap_or_default();
+    if let Some(kind) = world.kind("PersistentVolume") {
+        world.remove(&kind, &(String::new(), volume.to_owned()));
     }
 }

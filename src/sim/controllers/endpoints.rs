@@ -7,20 +7,46 @@ use super::super::selector::LabelSelector;
 use super::super::store::{Change, Key};
 use super::super::world::World;
 
-/// Lists the services whose pods a change concerns.
+/// Lists a service that changed, and keeps the index by which pods find it.
+pub(crate) fn note_service(world: &mut World, change: &Change) {
+    for (object, present) in [(&change.before, false), (&change.after, true)] {
+        let Some((label, value)) = object.as_ref().and_then(|service| first_label(&service.value)) else {
+            continue;
+        };
+        let names = world.selecting.entry((change.key.0.clone(), label, value)).or_default();
+        if present {
+            names.insert(change.key.1.clone());
+        } else {
+            names.remove(&change.key.1);
+        }
+    }
+    world.agenda.soon(Job::Endpoints(change.key.clone()));
+}
+
+fn first_label(service: &Value) -> Option<(String, String)> {
+    let (label, value) = service["spec"]["selector"].as_object()?.iter().next()?;
+    Some((label.clone(), value.as_str()?.to_owned()))
+}
+
+/// Lists the services that may stand in front of a pod that changed, and keeps the index by which they find it.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
-    let Some(kind) = world.kind("Service") else { return };
-    let touched: Vec<Key> = world
-        .store
-        .list(kind.shelf, &change.key.0)
-        .filter(|(_, service)| {
-            let Some(selector) = selector_of(&service.value) else { return false };
-            [&change.before, &change.after].into_iter().flatten().any(|pod| selector.matches(&pod.value))
-        })
-        .map(|(key, _)| key.clone())
-        .collect();
-    for key in touched {
-        world.agenda.soon(Job::Endpoints(key));
+    let (namespace, pod_name) = &change.key;
+    for (pod, present) in [(&change.before, false), (&change.after, true)] {
+        let Some(pod) = pod else { continue };
+        for (label, value) in pod.value["metadata"]["labels"].as_object().into_iter().flatten() {
+            let key = (namespace.clone(), label.clone(), value.as_str().unwrap_or_default().to_owned());
+            for name in world.selecting.get(&key).into_iter().flatten() {
+                world.agenda.soon(Job::Endpoints((namespace.clone(), name.clone())));
+            }
+            if present {
+                world.labelled.entry(key).or_default().insert(pod_name.clone());
+            } else if let Some(names) = world.labelled.get_mut(&key) {
+                names.remove(pod_name);
+                if names.is_empty() {
+                    world.labelled.remove(&key);
+                }
+            }
+        }
     }
 }
 
@@ -43,7 +69,9 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     let Some(selector) = selector_of(&service.value) else { return };
     let unready_too = service.value["spec"]["publishNotReadyAddresses"] == true;
     let (mut ready, mut unready) = (Vec::new(), Vec::new());
-    for ((_, name), pod) in world.store.list(pods.shelf, &key.0) {
+    let Some((label, value)) = first_label(&service.value) else { return };
+    for name in world.labelled.get(&(key.0.clone(), label, value)).into_iter().flatten() {
+        let Some(pod) = world.store.get(pods.shelf, &(key.0.clone(), name.clone())) else { continue };
         let Some(ip) = pod.value["status"]["podIP"].as_str() else { continue };
         if !selector.matches(&pod.value) || (pod.is_terminating() && !unready_too) {
             continue;
@@ -80,7 +108,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
             "apiVersion": "v1", "kind": "Endpoints",
             "metadata": {
                 "name": key.1, "namespace": key.0, "uid": world.random.uid(),
-                "creationTimestamp": world.timestamp(), "labels": service.value["metadata"]["labels"],
+                "creationTimestamp": world.timestamp(),
             },
         }),
     };

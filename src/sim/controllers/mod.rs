@@ -77,11 +77,11 @@ pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
             claims::note_pod(world, change);
         }
         "PersistentVolumeClaim" => {
-            world.agenda.soon(Job::Claim(change.key.clone()));
+            claims::note_claim(world, change);
             stateful_set::note_claim(world, change);
             scheduler::note_node(world);
         }
-        "Service" => world.agenda.soon(Job::Endpoints(change.key.clone())),
+        "Service" => endpoints::note_service(world, change),
         "Node" => scheduler::note_node(world),
         "Namespace" if is_terminating(&change.shown.value) && change.after.is_some() => {
             world.agenda.soon(Job::Namespace(change.key.1.clone()));

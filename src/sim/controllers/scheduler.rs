@@ -10,10 +10,14 @@ use super::super::world::World;
 
 /// Lists a pod that has no node, and, when a pod has gone, those that wait for its room.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
-    match &change.after {
-        Some(pod) if waits(&pod.value) && is_new(change) => {
-            world.agenda.soon(Job::Schedule(change.key.clone()));
-        }
+    let pod = change.after.as_ref().map(|pod| &pod.value);
+    if pod.is_some_and(|pod| waits(pod) && has_unschedulable(pod)) {
+        world.unplaced.insert(change.key.clone());
+    } else {
+        world.unplaced.remove(&change.key);
+    }
+    match pod {
+        Some(pod) if waits(pod) && is_new(change) => world.agenda.soon(Job::Schedule(change.key.clone())),
         None => note_node(world),
         _ => {}
     }
@@ -28,15 +32,8 @@ fn is_new(change: &Change) -> bool {
 
 /// Lists every pod that waits: there may be room now.
 pub(crate) fn note_node(world: &mut World) {
-    let Some(pods) = world.kind("Pod") else { return };
-    let waiting: Vec<Key> = world
-        .store
-        .list(pods.shelf, "")
-        .filter(|(_, pod)| waits(&pod.value) && has_unschedulable(&pod.value))
-        .map(|(key, _)| key.clone())
-        .collect();
-    for key in waiting {
-        world.agenda.soon(Job::Schedule(key));
+    for key in &world.unplaced {
+        world.agenda.soon(Job::Schedule(key.clone()));
     }
 }
 

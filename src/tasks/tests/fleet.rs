@@ -34,7 +34,7 @@ fn revision_of(version: &str) -> String {
 /// A node that serves a version.
 fn serving(ordinal: usize, version: &str) -> Value {
     let name = format!("db-{ordinal}");
-    let mut node = Node::serving(version).node;
+    let mut node = Node::serving(version).object;
     node["metadata"] = meta(&name, &format!("uid-{ordinal}"), 5, Some(FLEET));
     node["status"]["firstReadyAt"] = json!("2030-01-01T00:00:00Z");
     node["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
@@ -99,6 +99,7 @@ impl Fleet {
             options: Arc::new(RenderOptions::default()),
             scope: Scope::Target(revision_of(self.wants)),
             invalid: None,
+            known: Arc::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }
     }

@@ -57,12 +57,12 @@ async fn a_sidecar_that_says_ready_is_not_told_again() {
 fn with_sidecar() -> Node {
     let node = Node::serving("v1").with_sidecar();
     // The sidecar is part of the template: what was granted is what is rendered with it.
-    let spec: StatefulNodeSpec = serde_json::from_value(node.node["spec"].clone()).unwrap();
+    let spec: StatefulNodeSpec = serde_json::from_value(node.object["spec"].clone()).unwrap();
     let rendered = render::pod_template(&spec, None, &RenderOptions::default()).unwrap();
     let hash = revision::pod_template_hash(&rendered);
     let mut node = node.set("/metadata/annotations/windlass.dev~1pod-template-hash", json!(hash));
-    node.node["spec"]["grantedHash"] = json!(hash);
-    node.node["status"]["podTemplateHash"] = json!(hash);
+    node.object["spec"]["grantedHash"] = json!(hash);
+    node.object["status"]["podTemplateHash"] = json!(hash);
     node
 }
 

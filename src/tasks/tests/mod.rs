@@ -53,7 +53,7 @@ fn meta(name: &str, uid: &str, version: u64, owner: Option<(&str, &str, &str)>) 
 /// A node and its objects as the API server has them; `None` where there is none.
 #[derive(Clone)]
 struct Node {
-    node: Value,
+    object: Value,
     set: Option<Value>,
     pod: Option<Value>,
     service: Option<Value>,
@@ -66,7 +66,7 @@ impl Node {
         let mut spec = spec_json(version);
         spec["grantedHash"] = json!(hash(version));
         spec["grantID"] = json!("grant-1");
-        let node = json!({
+        let object = json!({
             "metadata": meta("db-0", "node-uid", 5, None),
             "spec": spec,
             "status": {
@@ -75,38 +75,38 @@ impl Node {
                 "statefulSet": {"name": "db-0", "uid": "set-uid", "generation": 3},
             },
         });
-        let empty = Self { node, set: None, pod: None, service: None };
+        let empty = Self { object, set: None, pod: None, service: None };
         empty.with_set(version).with_pod(version)
     }
 
     fn new(version: &str) -> Self {
         let mut new = Self::serving(version).without_set().without_pod();
-        new.node["status"] = json!({});
+        new.object["status"] = json!({});
         new
     }
 
     /// Granted another version, which it has not converged to.
     fn granted(mut self, version: &str) -> Self {
-        self.node["spec"]["image"] = json!(format!("db:{version}"));
-        self.node["spec"]["grantedHash"] = json!(hash(version));
-        self.node["spec"]["grantID"] = json!("grant-2");
+        self.object["spec"]["image"] = json!(format!("db:{version}"));
+        self.object["spec"]["grantedHash"] = json!(hash(version));
+        self.object["spec"]["grantID"] = json!("grant-2");
         self
     }
 
     /// The same grant, converged to once.
     fn spent(mut self) -> Self {
-        self.node["status"]["spentGrantID"] = self.node["spec"]["grantID"].clone();
+        self.object["status"]["spentGrantID"] = self.object["spec"]["grantID"].clone();
         self
     }
 
     /// Its spec says another version than its grant.
     fn wanting_without_grant(mut self, version: &str) -> Self {
-        self.node["spec"]["image"] = json!(format!("db:{version}"));
+        self.object["spec"]["image"] = json!(format!("db:{version}"));
         self
     }
 
     fn with_sidecar(mut self) -> Self {
-        self.node["spec"]["sidecar"] = json!({"image": "w:1", "url": "http://sidecar:7777"});
+        self.object["spec"]["sidecar"] = json!({"image": "w:1", "url": "http://sidecar:7777"});
         self
     }
 
@@ -182,7 +182,7 @@ impl Node {
     }
 
     fn shown_to(&self, view: &View) {
-        view.observe(Kind::StatefulNode, &self.node);
+        view.observe(Kind::StatefulNode, &self.object);
         let others = [(Kind::StatefulSet, &self.set), (Kind::Pod, &self.pod), (Kind::Service, &self.service)];
         for (kind, object) in others {
             if let Some(object) = object {

@@ -3,11 +3,12 @@
 use super::super::create::creation_revision;
 use super::*;
 
+type Case<'a> = (&'static str, FleetFacts, Option<&'a Scope>, &'static str);
+
 #[test]
 fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
     let rolling = to("v2");
     let own = Scope::Own;
-    type Case<'a> = (&'static str, FleetFacts, Option<&'a Scope>, &'static str);
     let base = || fleet(3).wanting("v2").without(2);
     let steady = || fleet(3).without(2);
     let table: Vec<Case> = vec![
@@ -50,6 +51,12 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
             base().held_below_ordinal(3).never_completed(),
             Some(&rolling),
             "v2",
+        ),
+        (
+            "below the partition, filling again from nothing",
+            FleetFacts { scaled_to_zero: true, ..base().held_below_ordinal(3) },
+            Some(&rolling),
+            "v1",
         ),
         (
             "filling again from nothing, another in flight",

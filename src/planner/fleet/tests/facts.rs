@@ -2,10 +2,11 @@
 
 use super::*;
 
+type Case = (&'static str, ChildFacts, (bool, bool, bool));
+
 #[test]
 fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
     let (in_flight, disrupted, drifted) = (true, true, true);
-    type Case = (&'static str, ChildFacts, (bool, bool, bool));
     let table: Vec<Case> = vec![
         ("it serves", node(0), (false, false, false)),
         (

@@ -20,6 +20,8 @@ fn rollout(status: &NodeDeploymentStatus) -> &Rollout {
     status.rollout.as_ref().unwrap()
 }
 
+type Case = (&'static str, FleetFacts, fn(&FleetFacts) -> NodeDeploymentStatus, &'static str);
+
 #[test]
 fn the_phase_is_the_first_that_holds() {
     let failed = |facts: FleetFacts| facts.but(0, ChildFacts::failed);
@@ -27,7 +29,6 @@ fn the_phase_is_the_first_that_holds() {
     let idle = at_rest;
     let rolling = |facts: &FleetFacts| rolling_out(facts, &to_v2());
     let two = || fleet(2).wanting("v2");
-    type Case = (&'static str, FleetFacts, fn(&FleetFacts) -> NodeDeploymentStatus, &'static str);
     let table: Vec<Case> = vec![
         ("deleted", FleetFacts { terminating: true, ..all_failed(two()).paused() }, rolling, "Terminating"),
         ("paused", all_failed(two()).paused(), rolling, "Paused"),

@@ -23,6 +23,7 @@ fn resting(facts: FleetFacts) -> (FleetFacts, NodeDeploymentStatus) {
     (facts, status)
 }
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Case> {
     let two = || fleet(2).wanting("v2");
     let done = |c: ChildFacts| c.granted("v2").converged();

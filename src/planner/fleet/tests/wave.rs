@@ -24,10 +24,9 @@ fn two() -> FleetFacts {
 
 #[test]
 fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
-    type Case = (&'static str, FleetFacts, Option<Clause>);
     let busy = || two().but(1, flying);
     let down = || two().but(1, ChildFacts::down);
-    let table: Vec<Case> = vec![
+    let table: Vec<(&str, FleetFacts, Option<Clause>)> = vec![
         ("(a) runs the target already", busy().but(0, |c| c.running("v2")), Some(Clause::RunsTarget)),
         ("(a) even not ready", busy().but(0, |c| c.running("v2").down()), Some(Clause::RunsTarget)),
         ("(b) in flight, unspent", busy().but(0, |c| c.granted("v3").seen()), Some(Clause::InFlightUnspent)),
@@ -90,7 +89,14 @@ fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take
 fn a_node_being_scaled_away_takes_room_in_the_wave() {
     let one = fleet(1).wanting("v2");
     assert_eq!(may(&one.clone().with_surplus(flying(node(1)))), None);
-    assert_eq!(may(&one.with_surplus(node(1))), Some(Clause::Serving));
+    assert_eq!(may(&one.clone().with_surplus(node(1))), Some(Clause::Serving));
+    let down = one.but(0, ChildFacts::down);
+    assert_eq!(
+        may(&down.clone().with_surplus(flying(node(1)))),
+        None,
+        "a node that is down waits for it too"
+    );
+    assert_eq!(may(&down), Some(Clause::Down));
 }
 
 #[test]
@@ -100,7 +106,7 @@ fn no_more_nodes_are_granted_at_once_than_the_wave_allows() {
         ("two of five", fleet(5).at_most(2), vec!["db-4", "db-3"]),
         ("two, one is down already", fleet(5).at_most(2).but(0, ChildFacts::down), vec!["db-0", "db-4"]),
         ("two, one is missing", fleet(5).at_most(2).without(4), vec!["db-3"]),
-        ("two, one in flight to the target", fleet(5).at_most(2).but(2, |c| flying(c)), vec!["db-4"]),
+        ("two, one in flight to the target", fleet(5).at_most(2).but(2, flying), vec!["db-4"]),
         ("two, two in flight to the target", fleet(5).at_most(2).but(2, flying).but(3, flying), vec![]),
         ("one, in flight to another target", fleet(5).but(2, |c| c.granted("v3").seen()), vec!["db-2"]),
         ("more than there are", fleet(2).at_most(5), vec!["db-1", "db-0"]),

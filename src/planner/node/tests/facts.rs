@@ -2,14 +2,16 @@
 
 use super::*;
 
+type Ran = (&'static str, NodeFacts, Running);
+type Holds = (&'static str, NodeFacts, bool);
+
 #[test]
 fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
     let v2 = || node().granted("v2").with_template("v2");
     let new_pod = || pod("v2").of_another_uid();
     let none = Running::default();
     let fresh = Running { pod_uid: "pod-2".to_owned(), ..ran("v2") };
-    type Case = (&'static str, NodeFacts, Running);
-    let table: Vec<Case> = vec![
+    let table: Vec<Ran> = vec![
         ("the pod serves", node(), ran("v1")),
         ("the new pod runs", v2().with_pod(new_pod()), fresh),
         (
@@ -75,9 +77,8 @@ fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
 
 #[test]
 fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_allows_it() {
-    type Case = (&'static str, NodeFacts, bool);
     let old_pod_not_ready = || pod("v1").not_ready();
-    let table: Vec<Case> = vec![
+    let table: Vec<Holds> = vec![
         ("nothing differs", node(), false),
         ("a new grant", node().granted("v2"), true),
         ("a new grant that this version cannot render", node().granted("v2").rendering("v3"), true),
@@ -135,8 +136,7 @@ fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
             .with_edited_template()
             .with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..pod("v1").of_another_uid() })
     };
-    type Case = (&'static str, NodeFacts, bool);
-    let table: Vec<Case> = vec![
+    let table: Vec<Holds> = vec![
         ("a Ready pod at the grant", node(), false),
         ("a Ready pod elsewhere", node().granted_once_before("v2"), true),
         ("the same under a new grant", node().granted("v2"), false),
@@ -172,8 +172,7 @@ fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
 
 #[test]
 fn a_node_has_converged_when_template_and_a_ready_pod_are_observed_at_the_grant() {
-    type Case = (&'static str, NodeFacts, bool);
-    let table: Vec<Case> = vec![
+    let table: Vec<Holds> = vec![
         ("template and pod at the grant", node(), true),
         ("this version renders another template", node().rendering("v3"), true),
         ("the pod is not ready", node().with_pod(pod("v1").not_ready()), false),
@@ -269,4 +268,25 @@ fn a_running_pod_that_its_sidecar_keeps_out_of_service_needs_marking() {
     for (what, facts, expected) in table {
         assert_eq!(facts.needs_mark(), expected, "{what}");
     }
+}
+
+#[test]
+fn a_suspended_node_is_not_marked_ready() {
+    let mut facts = node();
+    facts.pod = Some(PodFacts { ready: false, sidecar_unready: true, ..pod("v1") });
+    assert!(facts.needs_mark());
+    // A MarkReady plan would be superseded by the suspension and started again, for ever.
+    facts.suspended = true;
+    assert!(!facts.needs_mark());
+}
+
+#[test]
+fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_without_a_plan() {
+    let mut facts = node();
+    facts.set = SetFact::Live(LiveSet { template: Template::Unknown, ..set("x") });
+    assert!(facts.wants_roll(), "this version restores it");
+    facts.wanted = Ok(Wanted { hash: "v1-of-another-version".to_owned(), image: image("v1") });
+    assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");
+    facts.pod = Some(PodFacts { ready: false, ..pod("v1") });
+    assert!(facts.wants_roll(), "one that is down waits in flight");
 }

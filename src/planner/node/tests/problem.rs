@@ -59,9 +59,13 @@ fn a_problem_is_told_in_the_kubelets_or_schedulers_words_and_says_whether_it_can
             Some(("NotReady", "container db of pod db-0-0 does not run yet", passing)),
         ),
         ("unschedulable", unscheduled("Unschedulable"), Some(("Unschedulable", "0/3 nodes", lasting))),
-        ("gated", unscheduled("SchedulingGated"), Some(("SchedulingGated", "0/3 nodes", passing))),
-        ("unscheduled without a word", unscheduled(""), Some(("Unschedulable", "0/3 nodes", lasting))),
-        ("failed", json!({"phase": "Failed"}), Some(("PodFailed", "pod db-0-0 has failed", lasting))),
+        ("gated", unscheduled("SchedulingGated"), Some(("NotReady", "0/3 nodes", passing))),
+        (
+            "unscheduled without a word",
+            unscheduled(""),
+            Some(("NotReady", "pod db-0-0 is not ready", passing)),
+        ),
+        ("failed", json!({"phase": "Failed"}), Some(("NotReady", "pod db-0-0 has failed", passing))),
         (
             "running",
             json!({"containerStatuses": [{"name": "db", "state": {"running": {}}}]}),

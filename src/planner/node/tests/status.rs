@@ -136,7 +136,11 @@ fn the_phase_is_the_first_that_holds() {
     }
 }
 
-fn cases() -> Vec<(&'static str, Look, Vec<(&'static str, &'static str, &'static str)>)> {
+/// What is looked at, and conditions that follow: type, truth and reason.
+type Case = (&'static str, Look, Vec<(&'static str, &'static str, &'static str)>);
+
+#[allow(clippy::too_many_lines, reason = "a table")]
+fn cases() -> Vec<Case> {
     let unreachable = || SidecarAnswer::Unreachable("no answer".to_owned());
     let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
     vec![
