@@ -39,7 +39,10 @@ impl Random {
 async fn a_rollout_goes_on_under_its_plan_after_ten_kills_and_replaces_each_pod_once() {
     let mut random = Random::seeded();
     let mut world = World::new("kill").await;
-    world.fleet(fleet(NODES as i64, "db:1")).await;
+    let mut fleet = fleet(NODES as i64, "db:1");
+    // However fast the machine is, the rollout outlasts the kills.
+    fleet["spec"]["minReadySeconds"] = serde_json::json!(1);
+    world.fleet(fleet).await;
     world.until_applied().await;
     let sampler = Sampler::start(&world, NODES).await;
     world.set_image("db:2").await;
