@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use crate::api::{DeletionPolicy, TemplateMeta};
+use crate::api::{DeletionPolicy, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::render::{self, FleetIdentity, NodeIdentity};
@@ -103,8 +103,17 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, Reconc
     let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
     // The node that would own it does not exist, or is not this one.
     manifest["metadata"]["ownerReferences"] = json!([]);
-    let content = format!("{hash}{}", json!(spec.volume_claim_templates));
+    let content = asked_of(&identity, spec, &hash);
     ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await
+}
+
+/// What a verdict is about: everything that a refusal may rest on, whose it is included, so that nobody is told of
+/// another's fault.
+#[must_use]
+pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &str) -> String {
+    let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
+    let claims = json!(spec.volume_claim_templates);
+    format!("{}/{whose} {hash} {claims} {}", identity.namespace, json!(identity.metadata))
 }
 
 fn own_revisions(fleet: &FleetScope) -> Vec<StoredRevision> {

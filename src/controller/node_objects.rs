@@ -160,7 +160,8 @@ pub async fn verdict(
         Ok(rendered) => rendered,
         Err(sentence) => return Ok(Err(sentence)),
     };
-    let manifest = render::stateful_set(&scope.identity(node), spec, &rendered.template, &rendered.hash);
-    let cached = format!("{}{}", rendered.hash, json!(spec.volume_claim_templates));
-    super::fleet_objects::ask(&scope.memory, scope.cluster.as_ref(), cached, manifest).await
+    let identity = scope.identity(node);
+    let manifest = render::stateful_set(&identity, spec, &rendered.template, &rendered.hash);
+    let content = super::fleet_objects::asked_of(&identity, spec, &rendered.hash);
+    super::fleet_objects::ask(&scope.memory, scope.cluster.as_ref(), content, manifest).await
 }

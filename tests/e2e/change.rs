@@ -137,6 +137,22 @@ async fn a_node_on_its_own_with_a_template_that_the_server_refuses_says_so_and_k
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_fleet_is_not_refused_for_the_labels_of_another_with_the_same_template() {
+    let world = World::new("strangers").await;
+    let mut bad = fleet(1, "db:1");
+    bad["metadata"]["name"] = json!("stranger");
+    bad["spec"]["template"]["metadata"] = json!({"labels": {"bad key!": "x"}});
+    world.fleet(bad).await;
+    let refused = |f: &Value| condition(f, "UpToDate") == "False/InvalidSpec";
+    world.until(&world.fleets(), "stranger", "the bad label is refused", refused).await;
+    world.fleet(fleet(1, "db:1")).await;
+    world.until_applied().await;
+    world.patch(&world.fleets(), "stranger", json!({"spec": {"template": {"metadata": null}}})).await;
+    let applied = |f: &Value| condition(f, "UpToDate") == "True/Applied";
+    world.until(&world.fleets(), "stranger", "it is right once the label is gone", applied).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_content_written_in_another_way_changes_nothing() {
     let world = World::new("same").await;
     let container = json!({
