@@ -11,18 +11,18 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
         Some(Scope::Target(target)) => target,
         Some(Scope::Own) | None => facts.steady_revision(),
     };
-    // A fleet that has no current revision yet has nothing else to offer; one that fills again from
-    // nothing has no node that an untried target could take down.
     // What the API server refuses, or what is not stored for another reason, cannot be made.
     if !current.is_empty() && !facts.is_known(target) {
         return current;
     }
+    // A fleet that has no current revision yet has nothing else to offer.
     if current.is_empty() || current == target {
         return target;
     }
     if ordinal < facts.held_below() {
         return current;
     }
+    // One that fills again from nothing has no node that an untried target could take down.
     if facts.scaled_to_zero {
         return target;
     }

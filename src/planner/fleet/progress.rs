@@ -2,10 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{
-    facts::{ChildFacts, FleetFacts, Scope},
-    wave,
-};
+use super::facts::{ChildFacts, FleetFacts, Scope};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Unconverged};
 use crate::engine::sentence::cut;
@@ -125,12 +122,6 @@ fn waits_for(facts: &FleetFacts) -> String {
         facts.disrupted(),
         facts.max_unavailable
     )
-}
-
-/// Whether nothing may be granted now although something needs it.
-#[must_use]
-pub fn is_blocked(facts: &FleetFacts, scope: &Scope) -> bool {
-    facts.wanted().any(|c| !facts.is_granted(c, scope)) && wave::next_grants(facts, scope).is_empty()
 }
 
 #[cfg(test)]
