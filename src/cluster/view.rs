@@ -49,6 +49,18 @@ impl View {
             && self.revisions.is_ready()
     }
 
+    /// A number that is another one after each change of anything in here.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.fleets.changes()
+            + self.nodes.changes()
+            + self.sets.changes()
+            + self.pods.changes()
+            + self.services.changes()
+            + self.claims.changes()
+            + self.revisions.changes()
+    }
+
     /// Takes in an object that a write was answered with. What is new in it is told to whoever asked for
     /// news, now: the watch will show the same later, and is then no news any more.
     pub fn observe(&self, kind: Kind, object: &Value) {
