@@ -11,7 +11,7 @@ use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::NodeDeploymentStatus;
 use crate::api::conditions::{self, Truth};
 use crate::api::names::ANNOTATION_SKIP;
-use crate::cluster::observed::ObservedFleet;
+use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
@@ -462,7 +462,13 @@ impl Reconcile<'_> {
             .min();
         let overdue = progress::overdue_at(facts, self.now);
         let next = next.at(deadline, self.now).at(available, self.now).at(overdue, self.now);
-        if facts.invalid.is_some() || !facts.conflicts.is_empty() { next.within(LOOK_AGAIN) } else { next }
+        let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
+        let in_doubt = self.scope.children().iter().any(in_doubt);
+        if in_doubt || facts.invalid.is_some() || !facts.conflicts.is_empty() {
+            next.within(LOOK_AGAIN)
+        } else {
+            next
+        }
     }
 
     fn tell(&self, tone: Tone, reason: &str, cause: &str, note: &str) {
