@@ -6,11 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
+    api::{
+        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        ValidationDirective,
+    },
 };
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
+use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told};
 use crate::api::names::MANAGER;
 
 /// How long a request may take before it counts as lost.
@@ -133,6 +136,19 @@ impl Cluster for KubeCluster {
             self.view.deleted(target.kind, &key, &target.uid);
         }
         Ok(())
+    }
+
+    async fn last_told(
+        &self,
+        namespace: &str,
+        uid: &str,
+        reason: &str,
+    ) -> Result<Option<Told>, ClusterError> {
+        let params = ListParams::default().fields(&format!("regarding.uid={uid},reason={reason}"));
+        let described = format!("the events of {namespace}");
+        let found = within(&described, self.api(Kind::Event, namespace).list(&params)).await?;
+        let told = found.items.iter().filter_map(|event| Told::read(&serde_json::to_value(event).ok()?));
+        Ok(told.max_by_key(|told| told.at))
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {

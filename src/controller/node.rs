@@ -62,6 +62,7 @@ impl Reconcile<'_> {
         };
         self.refuse_what_cannot_be_read();
         node_objects::check_template(&self.scope, &self.node).await?;
+        let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
         let facts = self.scope.facts(&self.node);
         let mut plan = match self.stored_plan() {
             Ok(plan) => plan,
@@ -96,7 +97,7 @@ impl Reconcile<'_> {
         };
         // What applies at once has nothing to do with the plan, and does not hold it up.
         let next = self.execute(plan, skipped).await?;
-        applied.map(|()| next)
+        applied.map(|()| next.within_some(ask_again))
     }
 
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.

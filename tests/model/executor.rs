@@ -106,6 +106,7 @@ pub fn facts(world: &World, node: &Node, operator: u8) -> NodeFacts {
             Set::Live => SetFact::Live(live),
         },
         pod: is_there.then_some(pod),
+        refused: None,
         previous: Running {
             hash: text(node.child.hash),
             image: ran(IMAGES[node.child.hash as usize]),
