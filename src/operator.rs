@@ -12,7 +12,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -233,6 +233,7 @@ impl Operator {
         };
         let mut helpers = JoinSet::new();
         let mut tellers = JoinSet::new();
+        let unlisted = Arc::new(AtomicUsize::new(scopes.len()));
         let mut running = Vec::new();
         for scope in scopes {
             let view = View::shared();
@@ -259,7 +260,7 @@ impl Operator {
                 clock: self.clock.clone(),
                 events,
             };
-            running.push(self.run_scope(&scope, context, &mut helpers, shutdown.clone()));
+            running.push(self.run_scope(&scope, context, &mut helpers, unlisted.clone(), shutdown.clone()));
         }
         join_all(running).await;
         helpers.shutdown().await;
@@ -274,6 +275,7 @@ impl Operator {
         scope: &Scope,
         context: Context,
         helpers: &mut JoinSet<()>,
+        unlisted: Arc<AtomicUsize>,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
         let context = Arc::new(context);
@@ -299,7 +301,10 @@ impl Operator {
                 () = listed => {}
                 () = shutdown.clone() => return,
             }
-            health.ready.store(true, Ordering::Relaxed);
+            // Ready is one that sees all that it is to see.
+            if unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
+                health.ready.store(true, Ordering::Relaxed);
+            }
             info!(scope, "the caches are filled; reconciling begins");
             let fleets = control(
                 Kind::NodeDeployment,

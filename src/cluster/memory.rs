@@ -110,6 +110,8 @@ pub struct Memory {
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
+    /// By the UID of a node or fleet: when its Service's name was found to belong to something else, and to what.
+    pub foreign: Remembered<String, (Instant, String)>,
     /// By a node's UID: that it has no pod, and why.
     pub no_pod: Remembered<String, NoPod>,
     /// By a node's UID: since when its status has something to say that is not yet written.

@@ -113,22 +113,37 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     Ok(None)
 }
 
-/// Applies what applies at once to the node's StatefulSet, Service and claims.
+/// Applies what applies at once to the node's StatefulSet, Service and claims. Answers with a sentence where the
+/// Service cannot be what the spec says.
 pub async fn apply_at_once(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
-) -> Result<(), ReconcileError> {
+) -> Result<Option<String>, ReconcileError> {
+    let mut refused = None;
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
         apply_to_set(scope, node, spec, facts, &set).await?;
-        match crate::tasks::apply_service(scope, node).await {
-            // What cannot be applied now is applied at the next event; a foreign Service is reported apart.
-            Ok(_) | Err(TaskError::Terminal { .. }) => {}
-            Err(error) => return Err(ReconcileError::Plan(error.to_string())),
-        }
+        refused = apply_service(scope, node).await?;
     }
-    apply_to_claims(scope, node, spec).await
+    apply_to_claims(scope, node, spec).await?;
+    Ok(refused)
+}
+
+async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
+    let known = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid);
+    if known.is_some() && scope.service().is_none() {
+        return Ok(known);
+    }
+    match crate::tasks::apply_service(scope, node).await {
+        // What cannot be applied now is applied at the next event.
+        Ok(_) => Ok(None),
+        Err(TaskError::Terminal { message }) => {
+            scope.memory.foreign.put(node.meta.uid.clone(), (monotonic(), message.clone()));
+            Ok(Some(message))
+        }
+        Err(error) => Err(ReconcileError::Plan(error.to_string())),
+    }
 }
 
 async fn apply_to_set(
