@@ -39,6 +39,10 @@ pub async fn ask(
         Err(ClusterError::Refused { message, .. }) => {
             Err(format!("template: the API server refuses it: {message}"))
         }
+        // It may pass, and is asked again at the next look; meanwhile somebody should know.
+        Err(ClusterError::Forbidden { message, .. }) => {
+            return Ok(Err(format!("template: the API server does not allow it now: {message}")));
+        }
         Err(error) => return Err(ReconcileError::Check(error)),
     };
     memory.verdicts.put(content, (monotonic(), verdict.clone()));

@@ -23,6 +23,7 @@ fn kind(error: &ClusterError) -> &'static str {
         ClusterError::AlreadyExists { .. } => "exists",
         ClusterError::NotFound { .. } => "gone",
         ClusterError::Refused { .. } => "refused",
+        ClusterError::Forbidden { .. } => "forbidden",
         ClusterError::Transient { .. } => "transient",
     }
 }
@@ -33,7 +34,7 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
     let table = [
         (400, "BadRequest", "unknown field spec.tempalte", "refused"),
         (401, "Unauthorized", "no", "transient"),
-        (403, "Forbidden", "exceeded quota", "transient"),
+        (403, "Forbidden", "exceeded quota", "forbidden"),
         (404, "NotFound", "no such pod", "gone"),
         (409, "AlreadyExists", "it is there", "exists"),
         (409, "Conflict", "the object has been modified", "conflict"),
