@@ -99,6 +99,28 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
     grants
 }
 
+/// After an abort, the grants of what they run to the nodes that still run another hash than they were granted.
+/// A grant that was converged to is not one that the abort takes back.
+#[must_use]
+pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
+    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
+        return Vec::new();
+    }
+    let runs_other =
+        |c: &&ChildFacts| !c.is_spent() && !c.running.is_empty() && c.running != c.granted && !c.terminating;
+    let pin = |child: &ChildFacts| {
+        let ((revision, _), rendering) =
+            facts.renderings.iter().find(|(k, r)| k.1 == child.restart && r.hash == child.running)?;
+        Some(Grant {
+            name: child.name.clone(),
+            revision: revision.clone(),
+            hash: rendering.hash.clone(),
+            clause: Clause::RunsTarget,
+        })
+    };
+    facts.wanted().filter(runs_other).filter_map(pin).collect()
+}
+
 fn next_grant(facts: &FleetFacts, scope: &Scope) -> Option<(usize, Grant)> {
     let used = Used::of(facts);
     let candidates: Vec<(usize, &ChildFacts, &str, &Rendering)> = facts
