@@ -15,7 +15,7 @@ use crate::api::{StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::create::creation_revision;
-use crate::planner::fleet::{ChildFacts, FleetFacts, Scope, pins};
+use crate::planner::fleet::{ABORT, ChildFacts, FleetFacts, Scope, pins};
 use crate::render;
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_scope::owner_reference;
@@ -245,7 +245,7 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
 /// by one that it superseded, and still run what they ran, are granted that, once.
 pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), ReconcileError> {
     for grant in pins(facts) {
-        fleet.grant(&grant, "abort").await.map_err(ReconcileError::Children)?;
+        fleet.grant(&grant, ABORT).await.map_err(ReconcileError::Children)?;
     }
     Ok(())
 }

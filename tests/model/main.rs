@@ -21,13 +21,14 @@
 #![allow(clippy::doc_markdown, reason = "recipes and objects of Kubernetes read as words")]
 
 mod executor;
+mod late;
 mod orchestrator;
 mod search;
 mod settled;
 mod state;
 mod step;
 
-use state::{Budget, World};
+use state::{Budget, Lands, World};
 
 const V1: u8 = 0;
 const V2: u8 = 1;
@@ -38,12 +39,18 @@ fn world(name: &'static str) -> World {
         nodes: 2,
         replicas: 2,
         max_unavailable: 1,
+        percent: false,
+        partition: 0,
+        min_ready: false,
+        any_order: false,
+        lands: Lands::InTime,
         broken: &[V2],
         broken_runs: false,
         sidecar: false,
         rollback: false,
         new: false,
         budget: Budget { spec: 2, ..Budget::default() },
+        meets: |_| true,
     }
 }
 
@@ -60,6 +67,7 @@ fn nothing_goes_wrong(world: World) {
     assert!(what.is_empty(), "{}: {what:#?}", world.name);
     // A world in which nothing happens proves nothing.
     assert!(report.states > 1_000 && report.settled > 1, "{}: {} states", world.name, report.states);
+    assert!(report.met > 0, "{}: what it is there for never came about", world.name);
 }
 
 /// One test for each world: its name, and how it differs from two nodes, two changes and a broken v2.

@@ -12,4 +12,4 @@ mod tests;
 
 pub use decide::{Cause, FleetDecision, decide};
 pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope};
-pub use wave::{Clause, Grant, may_grant, next_grants, pins};
+pub use wave::{ABORT, Clause, Grant, may_grant, next_grants, pins};
