@@ -1,10 +1,13 @@
 //! What a person types.
 
+mod demo;
 mod operator;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::sidecar::SidecarArgs;
 
@@ -20,6 +23,8 @@ struct Arguments {
 enum Command {
     /// Run the controllers, with KUBECONFIG or the in-cluster account
     Operator(operator::OperatorArgs),
+    /// A fleet rolled before your eyes, on an embedded cluster; nothing to install
+    Demo(demo::DemoArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds,
     /// Serve the sidecar's protocol next to a main container
@@ -37,15 +42,24 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    // The demo's runtime is of another kind.
+    let command = match arguments.command {
+        Command::Demo(arguments) => return ended(demo::run(arguments)),
+        command => command,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
     };
-    let result = match arguments.command {
+    ended(match command {
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Crds => print(&crate::api::crd::crds_yaml()),
         Command::Sidecar(arguments) => runtime.block_on(crate::sidecar::run(arguments)),
-    };
+    })
+}
+
+fn ended(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => failed(&sentence),
@@ -66,4 +80,27 @@ fn print(text: &str) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// A client for KUBECONFIG or the in-cluster account that says who it is, and the account's namespace.
+async fn cluster_client(agent: &'static str) -> Result<(Client, String), String> {
+    let mut config = Config::infer().await.map_err(|e| {
+        format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
+    })?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
+    Ok((client, namespace))
+}
+
+/// Resolves at SIGTERM or SIGINT.
+fn stopped() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let watch = |kind| signal(kind).map_err(|e| format!("signals cannot be watched: {e}"));
+    let (mut term, mut interrupt) = (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
