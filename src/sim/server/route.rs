@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::refusal::Refusal;
 use super::super::selector::{FieldSelector, LabelSelector};
 use super::read::ListOptions;
+use super::table::{Form, Include};
 use super::{FieldValidation, WriteOptions};
 
 /// What a path points to.
@@ -159,9 +160,19 @@ impl Call {
         })
     }
 
-    /// Whether only metadata is to be sent.
-    pub(crate) fn wants_metadata_only(&self) -> bool {
-        self.accept.contains("as=PartialObjectMetadata")
+    /// The form in which objects are to be sent.
+    pub(crate) fn form(&self) -> Form {
+        if self.accept.contains("as=Table") {
+            Form::Table(match self.query.get("includeObject").map(String::as_str) {
+                Some("None") => Include::Nothing,
+                Some("Object") => Include::Object,
+                _ => Include::Metadata,
+            })
+        } else if self.accept.contains("as=PartialObjectMetadata") {
+            Form::Metadata
+        } else {
+            Form::Whole
+        }
     }
 
     /// The resource's plural and group, as the audit log names it.
