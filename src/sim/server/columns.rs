@@ -28,7 +28,7 @@ fn titles(kind: &str) -> &'static str {
         }
         "ConfigMap" => "Name,Data,Age",
         "Secret" => "Name,Type,Data,Age",
-        "ServiceAccount" => "Name,Secrets,Age",
+        "ServiceAccount" => "Name,Age",
         "Endpoints" => "Name,Endpoints,Age",
         "ControllerRevision" => "Name,Controller,Revision,Age",
         "Lease" => "Name,Holder,Age",
@@ -72,13 +72,13 @@ pub(crate) fn cells(kind: &str, o: &Value, now: DateTime<Utc>) -> Vec<Value> {
         "PersistentVolume" => volume(o, name, age),
         "ConfigMap" => {
             let data = count(&o["data"]) + count(&o["binaryData"]);
-            vec![name, data.to_string().into(), age]
+            vec![name, data.into(), age]
         }
-        "Secret" => vec![name, o["type"].clone(), count(&o["data"]).to_string().into(), age],
-        "ServiceAccount" => vec![name, count(&o["secrets"]).to_string().into(), age],
+        "Secret" => vec![name, o["type"].clone(), count(&o["data"]).into(), age],
+        "ServiceAccount" => vec![name, age],
         "Endpoints" => vec![name, addresses(&o["subsets"]).into(), age],
         "ControllerRevision" => {
-            vec![name, controller(&o["metadata"]).into(), number(&o["revision"]).to_string().into(), age]
+            vec![name, controller(&o["metadata"]).into(), number(&o["revision"]).into(), age]
         }
         "Lease" => vec![name, text(&spec["holderIdentity"]).into(), age],
         "StorageClass" => class(o, age),
@@ -168,7 +168,7 @@ fn event(o: &Value, now: DateTime<Utc>) -> Vec<Value> {
         source.into(),
         text(&either("message", "note")).trim().into(),
         since(&first, now).into(),
-        count.to_string().into(),
+        count.into(),
         o["metadata"]["name"].clone(),
     ]
 }
@@ -266,8 +266,11 @@ fn addresses(subsets: &Value) -> String {
 }
 
 fn controller(metadata: &Value) -> String {
-    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let found = owners.filter(|owner| owner["controller"] == true).next();
+    let found = metadata["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|owner| owner["controller"] == true);
     found.map_or_else(
         || "<none>".to_owned(),
         |owner| {

@@ -11,6 +11,9 @@ use super::read::ListOptions;
 use super::table::{Form, Include};
 use super::{FieldValidation, WriteOptions};
 
+/// Some commands of kubectl, `create configmap` among them, send nothing else.
+const PROTOBUF: &str = "the simulated cluster reads JSON and YAML, not protobuf: say it with --dry-run=client -o yaml, and pipe that into kubectl apply -f -";
+
 /// What a path points to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Target {
@@ -103,6 +106,9 @@ impl Call {
         }
         if let Ok(value) = serde_json::from_slice(&self.body) {
             return Ok(value);
+        }
+        if self.content_type.contains("protobuf") {
+            return Err(Refusal::new(415, "UnsupportedMediaType", PROTOBUF));
         }
         let text = String::from_utf8_lossy(&self.body);
         if self.content_type.contains("yaml")
