@@ -164,13 +164,12 @@ fn words(seen: &Seen, standing: Standing, name: &str, node: &Value, now: DateTim
             Some(seconds) => format!("Ready; its place in the wave is free in {seconds} s"),
             None => String::new(),
         },
-        Standing::Moving if plan["state"] == "Active" => task(plan),
+        Standing::Moving | Standing::Before if plan["state"] == "Active" => task(plan),
         Standing::Moving if pod.is_some_and(|p| p["metadata"]["deletionTimestamp"].is_string()) => {
             "its pod terminates".to_owned()
         }
         Standing::Moving if pod.is_some_and(|p| !is_ready(p)) => "its pod starts".to_owned(),
         Standing::Moving => "its pod is gone".to_owned(),
-        Standing::Before if plan["state"] == "Active" => task(plan),
         Standing::Before | Standing::Done => String::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! What the server says of its kinds' fields: OpenAPI v3 documents, one for each group and version. `kubectl explain` prints
-//! them, and `kubectl apply` reads how lists are merged and which checks the server makes itself.
+//! What the server says of its kinds' fields: documents in version 3 of the `OpenAPI` form, one for each group and
+//! version. `kubectl explain` prints them, and `kubectl apply` reads how lists are merged and which checks the server makes itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 

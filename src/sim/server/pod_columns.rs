@@ -39,7 +39,7 @@ pub(super) fn cells(pod: &Value, now: DateTime<Utc>) -> Vec<Value> {
     let reason = or(text(&status["reason"]), text(&status["phase"]));
     let mut tally = Tally { ready: 0, reason, restarts: 0, ended: Value::Null };
     if gated(status) {
-        tally.reason = "SchedulingGated".to_owned();
+        "SchedulingGated".clone_into(&mut tally.reason);
     }
     let initializing = initial(pod, &sidecars, &mut tally);
     if !initializing || is_true(status, "Initialized") {
