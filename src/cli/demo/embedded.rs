@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use kube::Client;
@@ -21,7 +22,11 @@ use crate::sim::{Cluster, ClusterClock, Options};
 const NAMESPACE: &str = "default";
 /// What the story takes of the cluster's time, a little more than was measured: the cluster begins so far in the past
 /// that its clock, however fast, is not ahead of the wall's when the story is over.
-const STORY_SECONDS: f64 = 55.0;
+const STORY_SECONDS: f64 = 90.0;
+
+/// How long a pod takes to be ready, and to go: long enough to be seen.
+const POD_START: Duration = Duration::from_secs(2);
+const POD_STOP: Duration = Duration::from_secs(1);
 
 /// A cluster in this process.
 pub struct Embedded {
@@ -55,7 +60,8 @@ impl Embedded {
             install(serde_json::to_value(definition).map_err(|error| error.to_string())?)?;
         }
         let mut helpers = JoinSet::new();
-        let kubelet = Kubelet::new(cluster.client("kubelet", NAMESPACE), cluster.clock());
+        let kubelet =
+            Kubelet::new(cluster.client("kubelet", NAMESPACE), cluster.clock()).pace(POD_START, POD_STOP);
         helpers.spawn(async move { match kubelet.run().await {} });
         Ok(Self { cluster, clock, speed, operator: None, served: None, helpers })
     }
@@ -98,9 +104,8 @@ impl Stage for Embedded {
 
     fn setting(&self) -> Vec<String> {
         vec![
-            "A simulated cluster in this process, the operator that you would deploy, and played".to_owned(),
-            "kubelets: no container really runs; an image with \"nope\" in its tag cannot be pulled."
-                .to_owned(),
+            "A simulated cluster in this process, with the operator that you would deploy.".to_owned(),
+            "Kubelets are played: nothing really runs, and \"nope\" in a tag is not found.".to_owned(),
             format!("Its time runs {} times as fast as yours; --speed N changes that.", self.speed),
         ]
     }

@@ -29,8 +29,8 @@ const FASTEST: f64 = 1000.0;
 /// What `windlass demo` is told.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// How many times as fast as yours the cluster's time runs; at 2 the story takes half a minute
-    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = read_speed)]
+    /// How many times as fast as yours the cluster's time runs; at 3 the story takes half a minute
+    #[arg(long, value_name = "N", default_value_t = 3.0, value_parser = read_speed)]
     speed: f64,
     /// How many nodes the fleet has; two of five may be out of service at once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=100))]

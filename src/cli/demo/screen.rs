@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::text::{Line, Style, paint};
+use super::text::{Line, Style, paint, wrapped};
 
 /// How wide a line is where nobody says so.
 const WIDTH: usize = 120;
@@ -62,8 +62,12 @@ impl Screen {
     /// Says something: above the picture, if there is one.
     pub fn say(&mut self, text: &str) {
         let drawn = std::mem::take(&mut self.drawn);
-        let back = up(drawn.len());
-        let mut out = format!("{back}{text}\n");
+        let mut out = up(drawn.len());
+        let width = self.size().map_or(usize::MAX, |(columns, _)| columns);
+        for line in text.split('\n') {
+            out.push_str(&wrapped(line, width));
+            out.push('\n');
+        }
         for line in &drawn {
             out.push_str(line);
             out.push('\n');

@@ -192,7 +192,11 @@ impl<S: Stage> Story<S> {
 
     async fn set_image(&self, tag: &str) -> Result<(), Ended> {
         let patch = json!({"spec": {"template": {"spec": {"image": image(tag)}}}});
-        self.show(&format!("patch nd {FLEET} --type=merge -p '{patch}'"));
+        // As YAML, which kubectl takes where it does not begin with a brace: it is shorter.
+        self.show(&format!(
+            "patch nd {FLEET} --type=merge \\\n     -p 'spec: {{template: {{spec: {{image: {}}}}}}}'",
+            image(tag)
+        ));
         self.fleets.patch(FLEET, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(said)?;
         Ok(())
     }

@@ -76,6 +76,38 @@ impl Line {
     }
 }
 
+/// A line, folded between words where it is longer than `width` columns, under its own beginning. Colours take no room.
+pub fn wrapped(line: &str, width: usize) -> String {
+    let indent = line.chars().take_while(|c| matches!(c, ' ' | '▸')).count();
+    let (mut out, mut column) = (String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let long = seen(word.trim_end());
+        if column > indent && column + long > width {
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        }
+        out.push_str(word);
+        column += seen(word);
+    }
+    out
+}
+
+/// How many columns a text takes, without its colours.
+fn seen(text: &str) -> usize {
+    let (mut count, mut escaped) = (0, false);
+    for letter in text.chars() {
+        match letter {
+            '\x1b' => escaped = true,
+            'm' if escaped => escaped = false,
+            _ if !escaped => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// Text in a colour, if there are any.
 pub fn paint(style: Style, text: &str, colours: bool) -> String {
     if colours && style != Style::Plain {
@@ -88,6 +120,14 @@ pub fn paint(style: Style, text: &str, colours: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_is_folded_between_words_under_its_beginning() {
+        assert_eq!(wrapped("   ▸ one two three", 13), "   ▸ one two\n     three");
+        assert_eq!(wrapped("short", 13), "short");
+        assert_eq!(wrapped("a-word-that-is-too-long for it", 10), "a-word-that-is-too-long\nfor it");
+        assert_eq!(wrapped("\x1b[35mone\x1b[0m two three", 7), "\x1b[35mone\x1b[0m two\nthree");
+    }
 
     #[test]
     fn a_line_is_cut_by_what_is_seen_of_it() {

@@ -28,8 +28,7 @@ pub fn tree(seen: &Seen, now: DateTime<Utc>, rows: usize) -> Vec<Line> {
         lines.push(branch(node, last, &widths));
     }
     if hidden > 0 {
-        let which = format!("└─ … and {hidden} more, to which nothing happens");
-        lines.push(Line::of(Style::Dim, which));
+        lines.push(Line::of(Style::Dim, format!("└─ … and {hidden} more")));
     }
     lines
 }
@@ -164,7 +163,8 @@ fn words(seen: &Seen, standing: Standing, name: &str, node: &Value, now: DateTim
             Some(seconds) => format!("Ready; its place in the wave is free in {seconds} s"),
             None => String::new(),
         },
-        Standing::Moving | Standing::Before if plan["state"] == "Active" => task(plan),
+        // A short wait is not written down: then the pod says what there is to say.
+        Standing::Moving | Standing::Before if !task(plan).is_empty() => task(plan),
         Standing::Moving if pod.is_some_and(|p| p["metadata"]["deletionTimestamp"].is_string()) => {
             "its pod terminates".to_owned()
         }
@@ -174,12 +174,21 @@ fn words(seen: &Seen, standing: Standing, name: &str, node: &Value, now: DateTim
     }
 }
 
-/// The task that a plan is at, and what it waits for.
+/// The task that an active plan is at and what it waits for; nothing where it does not say.
 fn task(plan: &Value) -> String {
+    if plan["state"] != "Active" {
+        return String::new();
+    }
     let tasks = plan["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let current = tasks.iter().position(|task| task["state"] == "Running" || task["state"] == "Pending");
     let Some(index) = current else { return String::new() };
     let (kind, message) = (text(&tasks[index]["type"]), text(&tasks[index]["message"]));
-    let dash = if message.is_empty() { "" } else { ": " };
-    format!("{}/{} {kind}{dash}{message}", index + 1, tasks.len())
+    if message.is_empty() {
+        return String::new();
+    }
+    format!("{}/{} {kind}: {message}", index + 1, tasks.len())
 }
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;
