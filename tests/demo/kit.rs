@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{OnceLock, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use windlass::clock::on_the_wall;
 
 use crate::controlplane;
 
@@ -27,8 +29,6 @@ pub struct Served {
     demo: Child,
     folder: PathBuf,
     pub kubeconfig: PathBuf,
-    /// What it said while it was told.
-    pub said: String,
 }
 
 impl Served {
@@ -41,9 +41,9 @@ impl Served {
         std::thread::spawn(move || {
             BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
         });
-        let (mut said, until) = (String::new(), Instant::now() + PATIENCE);
+        let (mut said, until) = (String::new(), on_the_wall() + PATIENCE);
         while !said.contains("until Ctrl-C") {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(on_the_wall());
             let line = told.recv_timeout(left).unwrap_or_else(|_| panic!("the story did not end:\n{said}"));
             said.push_str(&line);
             said.push('\n');
@@ -53,7 +53,7 @@ impl Served {
         let folder = std::env::temp_dir().join(format!("windlass-demo-test-{}", demo.id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::os::unix::fs::symlink(controlplane::binary().unwrap(), folder.join("kubectl")).unwrap();
-        Self { demo, folder, kubeconfig, said }
+        Self { demo, folder, kubeconfig }
     }
 
     /// A kubectl for this cluster.
@@ -98,13 +98,13 @@ impl Served {
 
     /// Asks kubectl until it says so.
     pub fn until(&self, arguments: &str, holds: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = on_the_wall() + PATIENCE;
         loop {
             let (_, out, err) = self.fed(arguments, "");
             if holds(&out) {
                 return out;
             }
-            assert!(Instant::now() < until, "kubectl {arguments}: {out}{err}");
+            assert!(on_the_wall() < until, "kubectl {arguments}: {out}{err}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -113,8 +113,8 @@ impl Served {
     pub fn interrupt(mut self) -> Option<i32> {
         let pid = self.demo.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
+        let until = on_the_wall() + PATIENCE;
+        while on_the_wall() < until {
             if let Some(status) = self.demo.try_wait().unwrap() {
                 return status.code();
             }

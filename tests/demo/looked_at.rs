@@ -1,7 +1,9 @@
 //! A served demo under an unmodified kubectl. The tests that change the fleet have a demo of their own.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use windlass::clock::on_the_wall;
 
 use crate::kit::{PATIENCE, Served, shared};
 
@@ -163,7 +165,7 @@ fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
     let seen = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(seen.matches("STRATEGY").count(), 1, "{seen}");
     assert!(seen.contains("Upgrading") && seen.contains("Updating 2/5"), "{seen}");
-    let (kubeconfig, began) = (demo.kubeconfig.clone(), Instant::now());
+    let (kubeconfig, began) = (demo.kubeconfig.clone(), on_the_wall());
     assert!(kubeconfig.exists());
     assert_eq!(demo.interrupt(), Some(0));
     assert!(began.elapsed() < PATIENCE.min(Duration::from_secs(20)));

@@ -1,7 +1,8 @@
 //! The story itself.
 
 use std::process::Stdio;
-use std::time::Instant;
+
+use windlass::clock::on_the_wall;
 
 use crate::kit::{PATIENCE, read_until, text, windlass};
 
@@ -49,7 +50,7 @@ fn a_larger_fleet_has_a_larger_wave() {
 
 #[test]
 fn time_runs_as_fast_as_it_is_told() {
-    let began = Instant::now();
+    let began = on_the_wall();
     let mut demo = windlass().args(["demo", "--speed", "10"]).stdout(Stdio::piped()).spawn().unwrap();
     read_until(demo.stdout.as_mut().unwrap(), "3. A bad image is held");
     let took = began.elapsed();
