@@ -1,7 +1,7 @@
 //! A served demo, and kubectl pointed at it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
@@ -153,7 +153,7 @@ pub fn shared() -> &'static Served {
     &SHARED
         .get_or_init(|| {
             let served = Served::start();
-            let guard = guard(served.demo.id());
+            let guard = guard(served.demo.id(), &served.folder);
             Guarded { served, _guard: guard }
         })
         .served
@@ -165,10 +165,10 @@ struct Guarded {
 }
 
 /// What a static holds is never dropped: a shell that waits for this process to end takes the demo with it.
-fn guard(demo: u32) -> Child {
+fn guard(demo: u32, folder: &Path) -> Child {
     Command::new("sh")
         .arg("-c")
-        .arg(format!("cat >/dev/null; kill {demo}"))
+        .arg(format!("cat >/dev/null; kill {demo}; rm -rf '{}'", folder.display()))
         .stdin(Stdio::piped())
         .spawn()
         .unwrap()

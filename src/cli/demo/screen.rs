@@ -12,8 +12,10 @@ const MARGIN: usize = 3;
 
 /// Standard output.
 pub struct Screen {
-    out: io::Stdout,
+    out: Box<dyn Write + Send>,
     terminal: bool,
+    /// How many columns and rows a terminal has.
+    size: fn() -> Option<(usize, usize)>,
     colours: bool,
     /// What of the picture stands on the terminal.
     drawn: Vec<String>,
@@ -30,8 +32,9 @@ impl Screen {
         let terminal = io::stdout().is_terminal() && !dumb;
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
-            out: io::stdout(),
+            out: Box::new(io::stdout()),
             terminal,
+            size: of_stdout,
             colours: terminal && !no_colour,
             drawn: Vec::new(),
             last: String::new(),
@@ -107,8 +110,7 @@ impl Screen {
     }
 
     fn size(&self) -> Option<(usize, usize)> {
-        let size = self.terminal.then(|| terminal_size::terminal_size_of(&self.out)).flatten();
-        size.map(|(width, height)| (usize::from(width.0), usize::from(height.0)))
+        self.terminal.then(self.size).flatten()
     }
 
     fn write(&mut self, text: &str) {
@@ -119,7 +121,85 @@ impl Screen {
     }
 }
 
+fn of_stdout() -> Option<(usize, usize)> {
+    let (width, height) = terminal_size::terminal_size_of(io::stdout())?;
+    Some((usize::from(width.0), usize::from(height.0)))
+}
+
 /// Back to the first of so many lines, and what is there wiped.
 fn up(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What was written.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        fn taken(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    fn screen(terminal: bool) -> (Screen, Paper) {
+        let paper = Paper::default();
+        let screen = Screen {
+            out: Box::new(paper.clone()),
+            terminal,
+            size: || Some((20, 24)),
+            colours: false,
+            drawn: Vec::new(),
+            last: String::new(),
+            error: None,
+        };
+        (screen, paper)
+    }
+
+    fn lines(texts: &[&str]) -> Vec<Line> {
+        texts.iter().map(|text| Line::of(Style::Plain, *text)).collect()
+    }
+
+    #[test]
+    fn a_picture_is_drawn_anew_in_its_place_and_words_come_above_it() {
+        let (mut screen, paper) = screen(true);
+        screen.say("title");
+        screen.draw(&lines(&["one", "two"]));
+        assert_eq!(paper.taken(), "title\none\ntwo\n");
+        screen.draw(&lines(&["one", "two"]));
+        assert_eq!(paper.taken(), "", "what is the same is not drawn again");
+        screen.draw(&lines(&["one", "more"]));
+        assert_eq!(paper.taken(), "\x1b[2A\r\x1b[Jone\nmore\n");
+        screen.say("a word");
+        assert_eq!(paper.taken(), "\x1b[2A\r\x1b[Ja word\none\nmore\n");
+        screen.leave();
+        screen.draw(&lines(&["a line that is longer than the screen"]));
+        assert_eq!(paper.taken(), "a line that is long…\n", "a line that wrapped could not be wiped");
+        assert_eq!(screen.rows(), 21);
+    }
+
+    #[test]
+    fn without_a_terminal_a_line_is_written_once() {
+        let (mut screen, paper) = screen(false);
+        for text in ["one", "one", "", "two"] {
+            screen.note("1s ", &Line::of(Style::Plain, text));
+        }
+        assert_eq!(paper.taken(), "1s one\n1s two\n");
+    }
 }

@@ -100,6 +100,7 @@ fn document(served: &[&Kind]) -> Value {
 /// A definition's schema with the fields that every object has.
 fn custom_schema(source: &Value) -> Value {
     let mut schema = source.clone();
+    say_number_or_text(&mut schema);
     let text = |what: &str| json!({"type": "string", "description": what});
     schema["properties"]["apiVersion"] = text("The group and version of this kind.");
     schema["properties"]["kind"] = text("The name of this kind.");
@@ -107,6 +108,20 @@ fn custom_schema(source: &Value) -> Value {
         "description": "Standard object's metadata.", "allOf": [reference(OBJECT_META)],
     });
     schema
+}
+
+/// What may be a number or a text is told as either.
+fn say_number_or_text(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.values_mut().for_each(say_number_or_text);
+            if map.get("x-kubernetes-int-or-string").is_some_and(|said| *said == true) {
+                map.entry("anyOf").or_insert_with(|| json!([{"type": "integer"}, {"type": "string"}]));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(say_number_or_text),
+        _ => {}
+    }
 }
 
 /// `dev.windlass.v1alpha1.NodeDeployment`.

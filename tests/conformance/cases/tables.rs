@@ -343,7 +343,10 @@ async fn the_fields_of_a_custom_kind_are_told(w: &Ctx) {
     };
     w.note("fields", names(schema));
     w.note("spec", names(&schema["properties"]["spec"]));
-    w.note("enum", schema["properties"]["spec"]["properties"]["kind"].clone());
+    for field in ["kind", "share", "raw", "limit"] {
+        w.note(field, schema["properties"]["spec"]["properties"][field].clone());
+    }
+    w.note("metadata", schema["properties"]["metadata"]["allOf"].clone());
     let path = "/apis/conformance.windlass.dev/v1/namespaces/{namespace}/widgets/{name}";
     let patch = &document["paths"][path]["patch"];
     w.note("patch", patch["x-kubernetes-group-version-kind"].clone());
