@@ -167,7 +167,7 @@ impl Cluster {
         kube::Client::new(self.service(user_agent), namespace)
     }
 
-    fn service(&self, user_agent: &str) -> ApiService {
+    pub(super) fn service(&self, user_agent: &str) -> ApiService {
         ApiService {
             shared: self.shared.clone(),
             user_agent: user_agent.into(),

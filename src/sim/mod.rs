@@ -13,6 +13,7 @@ mod cluster;
 mod controllers;
 mod custom;
 mod faults;
+mod http;
 mod kinds;
 pub mod kubelet;
 mod random;

@@ -296,7 +296,7 @@ fn write_status(
     };
     let next = status(facts, &input);
     let available = conditions::is_true(&next.conditions, conditions::READY);
-    let goes_on = node.child.available && node.child.waited && node.same_pod;
+    let goes_on = node.child.available && node.child.waited && node.told_ready;
     let child = Child {
         behind: false,
         hash: number(&HASHES, &next.pod_template_hash),

@@ -1,30 +1,21 @@
 //! One late write by an old leader: it was decided on what was so then, the process slept, and another leads
 //! since. It lands only on the object that it was decided on, unchanged (or, of a pod, on that very pod).
 //!
-//! As the lease keeps it, the write lands within the request's time-out, and a new leader gives no grant, deletes
-//! nothing and completes nothing before that: then everything holds. Where the process sleeps between its last
+//! As the lease keeps it, the write lands within the request's time-out, and a new leader waits that long, then
+//! lists: then everything holds. Where the process sleeps between its last
 //! look at the clock and the write itself, no lease helps; then one node more may be down, and no more than one.
 
 use crate::state::{Child, Fleet, Lands, Late, Node, Pod, Set, State, World};
 use crate::step::{Edge, Steps, Who, create, grant, start_again};
 
 impl Late {
-    /// Whether a new leader waits before it writes such a thing itself.
-    pub fn is_awaited(&self) -> bool {
-        match self {
-            Self::Fleet { completes, .. } => *completes,
-            Self::Template { .. } | Self::CreateSet { .. } | Self::Status { .. } => false,
-            Self::Grant { .. } | Self::Create { .. } | Self::Remove { .. } | Self::Delete { .. } => true,
-        }
-    }
-
     /// The state after it has landed; `own` where the operator's caches know of it at once.
-    pub fn landed(&self, state: &State, own: bool) -> State {
+    pub fn landed(&self, min_ready: bool, state: &State, own: bool) -> State {
         let mut next = *state;
         match *self {
             Self::Grant { node, version, granted, wave, pinned } => {
                 let given = |c: Child| Child { version, granted, spent: false, pinned, behind: true, ..c };
-                grant(&mut next.nodes[usize::from(node)], given, wave, own);
+                grant(&mut next.nodes[usize::from(node)], given, wave, own, min_ready);
             }
             Self::Create { node, version, granted, wave } => {
                 create(&mut next, usize::from(node), version, granted, wave, own);
@@ -55,12 +46,13 @@ impl Late {
                 let node = &mut next.nodes[usize::from(node)];
                 node.write(|c| *c = child);
                 (node.same_pod, node.recorded) = (same_pod, recorded);
+                node.told_ready = min_ready && child.available && node.pod == Pod::Ready;
                 let rolls = child.doing.is_rolling();
                 if child.available && child.hash == child.granted && !rolls {
                     node.given_freely = false;
                 }
             }
-            Self::Fleet { fleet, .. } => {
+            Self::Fleet { fleet } => {
                 next.fleet = Fleet { operator: state.fleet.operator, ..fleet };
             }
         }
@@ -125,9 +117,6 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
         }
         return;
     };
-    if in_time {
-        steps.edges.retain(|e| !e.waits);
-    }
     for edge in &mut steps.edges {
         if late.is_void(state, &edge.next) {
             edge.next.late = None;
@@ -140,13 +129,13 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
             // The new leader lists once it has waited.
             start_again(&mut next);
         }
-        steps.edges.push(Edge { who, what, node: 0, next, write: None, waits: false });
+        steps.edges.push(Edge { who, what, node: 0, next, write: None });
     };
     if in_time {
         add("the old leader's request times out", *state);
     }
     if late.may_land(state) {
-        let next = late.landed(state, false);
+        let next = late.landed(world.min_ready, state, false);
         add("the OLD LEADER's write lands", next);
         if let Late::Delete { node } = late {
             steps.violations.extend(taken_down(world, &next, usize::from(node)));
@@ -160,5 +149,5 @@ fn sleeps(state: &State, edge: &Edge) -> Option<Edge> {
     next.left.late -= 1;
     start_again(&mut next);
     let what = "FAULT a leader decides this, sleeps, and another leads";
-    Some(Edge { who: Who::World, what, node: edge.node, next, write: None, waits: false })
+    Some(Edge { who: Who::World, what, node: edge.node, next, write: None })
 }

@@ -116,6 +116,8 @@ pub struct Node {
     pub orphan: bool,
     /// The pod is the one that the status speaks of.
     pub same_pod: bool,
+    /// Its status knows since when this pod is Ready; of no account without `minReadySeconds`.
+    pub told_ready: bool,
     /// The machine is dead.
     pub dead: bool,
     /// The sidecar cannot be reached.
@@ -232,7 +234,6 @@ pub enum Late {
     /// The fleet's status.
     Fleet {
         fleet: Fleet,
-        completes: bool,
     },
 }
 
@@ -328,7 +329,13 @@ impl World {
                 update_revision: v1,
                 ..*node
             };
-            *node = Node { pod: Pod::Ready, pod_revision: v1, same_pod: true, ..*node };
+            *node = Node {
+                pod: Pod::Ready,
+                pod_revision: v1,
+                same_pod: true,
+                told_ready: self.min_ready,
+                ..*node
+            };
         }
         state
     }
@@ -406,8 +413,9 @@ impl Node {
         }
     }
 
-    /// Somebody breaks it.
+    /// Somebody breaks it. What served until then is down by them, not by Windlass.
     pub fn disturb(&mut self, change: impl FnOnce(&mut Self)) {
+        self.taken_down &= !self.serves();
         change(self);
         self.disturbed = true;
     }

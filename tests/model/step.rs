@@ -25,8 +25,6 @@ pub struct Edge {
     pub next: State,
     /// The write that it is, where a leader may go to sleep before it.
     pub write: Option<Late>,
-    /// A new leader waits before it does this.
-    pub waits: bool,
 }
 
 /// Both halves of the operator.
@@ -45,21 +43,15 @@ pub struct Steps {
 
 impl Steps {
     fn system(&mut self, what: &'static str, node: usize, next: State) {
-        self.edges.push(Edge { who: Who::System, what, node, next, write: None, waits: false });
+        self.edges.push(Edge { who: Who::System, what, node, next, write: None });
     }
 
     fn world(&mut self, what: &'static str, node: usize, next: State) {
-        self.edges.push(Edge { who: Who::World, what, node, next, write: None, waits: false });
+        self.edges.push(Edge { who: Who::World, what, node, next, write: None });
     }
 
     fn windlass(&mut self, what: &'static str, node: usize, next: State, write: Late) {
-        let waits = write.is_awaited();
-        self.edges.push(Edge { who: Who::System, what, node, next, write: Some(write), waits });
-    }
-
-    /// Several grants at once.
-    fn grant(&mut self, what: &'static str, node: usize, next: State) {
-        self.edges.push(Edge { who: Who::System, what, node, next, write: None, waits: true });
+        self.edges.push(Edge { who: Who::System, what, node, next, write: Some(write) });
     }
 }
 
@@ -73,9 +65,15 @@ fn wanted_version(state: &State, child: &Child) -> u8 {
 
 pub fn steps(world: &World, state: &State, operator: &mut Operator) -> Steps {
     let mut steps = Steps::default();
-    orchestrate(world, state, operator, &mut steps);
+    // A new leader does nothing before the old one's last request is over.
+    let leads = world.lands == Lands::Whenever || state.late.is_none();
+    if leads {
+        orchestrate(world, state, operator, &mut steps);
+    }
     for node in 0..world.nodes {
-        execute(world, state, node, operator, &mut steps);
+        if leads {
+            execute(world, state, node, operator, &mut steps);
+        }
         kubernetes(world, state, node, &mut steps);
     }
     people_and_faults(world, state, &mut steps);
@@ -107,7 +105,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
     let moves = operator.orchestrator.moves(world, &state.fleet, views(state));
     for fleet in &moves.decisions {
         let next = State { fleet: *fleet, ..*state };
-        let late = Late::Fleet { fleet: *fleet, completes: false };
+        let late = Late::Fleet { fleet: *fleet };
         steps.windlass("the orchestrator changes the plan", 0, next, late);
     }
     if let Some(fleet) = moves.status {
@@ -116,14 +114,14 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
             check_complete(state, fleet.completed, steps);
         }
         let next = State { fleet, ..*state };
-        let late = Late::Fleet { fleet, completes };
+        let late = Late::Fleet { fleet };
         steps.windlass("the orchestrator writes the status", 0, next, late);
     }
     if let Some(fleet) = moves.complete {
         check_complete(state, wanted_version(state, &Child::default()), steps);
         let fleet = Fleet { abort_asked: false, ..fleet };
         let next = State { fleet, ..*state };
-        let late = Late::Fleet { fleet, completes: true };
+        let late = Late::Fleet { fleet };
         steps.windlass("the orchestrator says complete", 0, next, late);
     }
     let is_fresh = |node: &usize| state.nodes[*node].known.is_none();
@@ -142,7 +140,12 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
             granted: hash_of(version, state.fleet.operator),
             wave: moves.wave,
         };
-        steps.windlass("the orchestrator creates a node", node, late.landed(state, true), late);
+        steps.windlass(
+            "the orchestrator creates a node",
+            node,
+            late.landed(world.min_ready, state, true),
+            late,
+        );
     }
     let grant = |node: usize, version: u8, pinned: bool| Late::Grant {
         node: node as u8,
@@ -159,18 +162,18 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
             let mut last = None;
             for (_, (node, version)) in due.iter().enumerate().filter(|(i, _)| which & (1 << i) != 0) {
                 check_grant(state, *node, *version, steps);
-                next = grant(*node, *version, false).landed(&next, true);
+                next = grant(*node, *version, false).landed(world.min_ready, &next, true);
                 last = Some(grant(*node, *version, false));
             }
             match last.filter(|_| which.is_power_of_two()) {
                 Some(late) => steps.windlass("the orchestrator GRANTS", due[0].0, next, late),
-                None => steps.grant("the orchestrator GRANTS", due[0].0, next),
+                None => steps.system("the orchestrator GRANTS", due[0].0, next),
             }
         }
     }
     for (node, version) in moves.pins.iter().copied().filter(|(n, _)| is_fresh(n)) {
         let late = grant(node, version, true);
-        let next = late.landed(state, true);
+        let next = late.landed(world.min_ready, state, true);
         steps.windlass("the orchestrator pins a node to what it runs", node, next, late);
     }
 }
@@ -193,7 +196,7 @@ fn time_passes(state: &State, index: usize, steps: &mut Steps) {
 }
 
 /// A grant lands on a node: `own` where the orchestrator's cache knows of it at once.
-pub fn grant(node: &mut Node, given: impl Fn(Child) -> Child, wave: u8, own: bool) {
+pub fn grant(node: &mut Node, given: impl Fn(Child) -> Child, wave: u8, own: bool, min_ready: bool) {
     let before = node.child;
     let old_spec = node.spec();
     let change = |child: &mut Child| *child = given(*child);
@@ -206,7 +209,10 @@ pub fn grant(node: &mut Node, given: impl Fn(Child) -> Child, wave: u8, own: boo
     let was_moving = before.behind
         || before.granted != before.hash
         || matches!(before.doing, Doing::Update { .. } | Doing::Restart { .. });
-    if !before.ever || before.failed {
+    // One that is down when granted counts as down until it converges, and where a node that converged may still
+    // wait to be available, that makes two.
+    let counts_as_down = min_ready && !(before.available && before.waited);
+    if !before.ever || before.failed || counts_as_down {
         node.given_freely = true;
     } else if !was_moving {
         node.given_freely = false;
@@ -289,7 +295,12 @@ fn execute(world: &World, state: &State, index: usize, operator: &mut Operator, 
     let moves = operator.executor.moves(world, node, state.fleet.operator, state.broken);
     if let Some((child, same_pod, recorded)) = moves.status {
         let late = Late::Status { node: index as u8, child, same_pod, recorded };
-        steps.windlass("the executor writes the status", index, late.landed(state, true), late);
+        steps.windlass(
+            "the executor writes the status",
+            index,
+            late.landed(world.min_ready, state, true),
+            late,
+        );
     }
     if moves.mark {
         let mut next = *state;
@@ -312,7 +323,7 @@ fn execute(world: &World, state: &State, index: usize, operator: &mut Operator, 
         }
         Some(Effect::DeletePod) => ("the executor DELETES THE POD", Late::Delete { node: index as u8 }),
     };
-    let next = late.landed(state, true);
+    let next = late.landed(world.min_ready, state, true);
     if matches!(late, Late::Delete { .. }) && next.nodes[index].taken_down {
         check_delete(world, state, &next, index, operator, steps);
     }
@@ -389,6 +400,7 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
                 terminating: false,
                 orphan: false,
                 same_pod: false,
+                told_ready: false,
                 ..*n
             };
         });
@@ -404,7 +416,7 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
         }
         // Its version ran, and does so no longer.
         Pod::Running | Pod::Ready if !runs => happens("the pod breaks", &|n| {
-            n.disturb(|n| n.pod = Pod::Stuck);
+            n.disturb(|n| (n.pod, n.told_ready) = (Pod::Stuck, false));
         }),
         Pod::Stuck if !node.dead && runs => happens("the pod runs", &|n| n.pod = Pod::Running),
         _ => {}
@@ -487,7 +499,7 @@ fn people_and_faults(world: &World, state: &State, steps: &mut Steps) {
         if node.pod != Pod::Absent && !node.terminating {
             happens("USER deletes a pod", index, left.pod_deleted, &|s| {
                 s.left.pod_deleted -= 1;
-                (s.nodes[index].terminating, s.nodes[index].disturbed) = (true, true);
+                s.nodes[index].disturb(|n| n.terminating = true);
             });
         }
         if node.set == Set::Live && node.template != EDITED {
@@ -507,8 +519,7 @@ fn people_and_faults(world: &World, state: &State, steps: &mut Steps) {
         if node.set == Set::Live {
             happens("USER deletes the StatefulSet", index, left.set_deleted, &|s| {
                 s.left.set_deleted -= 1;
-                s.nodes[index].set_is_gone();
-                s.nodes[index].disturbed = true;
+                s.nodes[index].disturb(Node::set_is_gone);
             });
         }
         happens("FAULT a machine dies or revives", index, left.death, &|s| {
@@ -516,10 +527,11 @@ fn people_and_faults(world: &World, state: &State, steps: &mut Steps) {
             let n = &mut s.nodes[index];
             n.dead = !n.dead;
             if n.dead {
-                n.disturbed = true;
-                if matches!(n.pod, Pod::Starting | Pod::Running | Pod::Ready) {
-                    n.pod = Pod::Stuck;
-                }
+                n.disturb(|n| {
+                    if matches!(n.pod, Pod::Starting | Pod::Running | Pod::Ready) {
+                        (n.pod, n.told_ready) = (Pod::Stuck, false);
+                    }
+                });
             }
         });
     }
