@@ -5,8 +5,9 @@
 //! lists: then everything holds. Where the process sleeps between its last
 //! look at the clock and the write itself, no lease helps; then one node more may be down, and no more than one.
 
+use crate::faults::start_again;
 use crate::state::{Child, Fleet, Lands, Late, Node, Pod, Set, State, World};
-use crate::step::{Edge, Steps, Who, create, grant, start_again};
+use crate::step::{Edge, Steps, Who, create, grant};
 
 impl Late {
     /// The state after it has landed; `own` where the operator's caches know of it at once.
@@ -93,12 +94,13 @@ impl Late {
     }
 }
 
-/// S1: how many of the nodes that Windlass took down are down at once.
-pub fn taken_down(world: &World, next: &State, index: usize) -> Option<String> {
-    let down = next.nodes.iter().filter(|n| n.taken_down).count();
+/// S1: how many of the nodes that Windlass took down are down at once. Each was let go by the wave of its time.
+pub fn taken_down(world: &World, next: &State) -> Option<String> {
+    let down = || next.nodes.iter().filter(|n| n.taken_down);
     let one_more = u8::from(world.budget.late > 0 && world.lands == Lands::Whenever);
-    let most = next.nodes[index].granted_under + one_more;
-    (down > usize::from(most)).then(|| format!("S1: Windlass took down {down} serving nodes at once"))
+    let most = down().map(|n| n.granted_under).max().unwrap_or_default() + one_more;
+    let count = down().count();
+    (count > usize::from(most)).then(|| format!("S1: Windlass took down {count} serving nodes at once"))
 }
 
 /// What a late write adds to what may happen in a state.
@@ -137,8 +139,8 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
     if late.may_land(state) {
         let next = late.landed(world.min_ready, state, false);
         add("the OLD LEADER's write lands", next);
-        if let Late::Delete { node } = late {
-            steps.violations.extend(taken_down(world, &next, usize::from(node)));
+        if matches!(late, Late::Delete { .. }) {
+            steps.violations.extend(taken_down(world, &next));
         }
     }
 }

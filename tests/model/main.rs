@@ -21,6 +21,7 @@
 #![allow(clippy::doc_markdown, reason = "recipes and objects of Kubernetes read as words")]
 
 mod executor;
+mod faults;
 mod late;
 mod orchestrator;
 mod search;

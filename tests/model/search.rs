@@ -76,7 +76,9 @@ type Packed = [u32; MAX_NODES + 1];
 
 fn hash_of(packed: &Packed) -> u64 {
     let mut hasher = Fold::default();
-    packed.iter().for_each(|n| hasher.write_u32(*n));
+    for number in packed {
+        hasher.write_u32(*number);
+    }
     hasher.finish()
 }
 
@@ -85,7 +87,7 @@ fn hash_of(packed: &Packed) -> u64 {
 struct States {
     nodes: Numbered<Node>,
     rests: Numbered<Rest>,
-    states: Vec<Packed>,
+    all: Vec<Packed>,
     /// Numbers of states, by hash, with empty places between them.
     places: Vec<u32>,
 }
@@ -94,7 +96,7 @@ const EMPTY: u32 = u32::MAX;
 
 impl States {
     fn get(&self, index: usize) -> State {
-        let packed = &self.states[index];
+        let packed = &self.all[index];
         let (fleet, left, broken, late) = self.rests.things[packed[MAX_NODES] as usize];
         let nodes = std::array::from_fn(|i| self.nodes.things[packed[i] as usize]);
         State { fleet, nodes, left, broken, late }
@@ -116,26 +118,26 @@ impl States {
     }
 
     fn insert(&mut self, packed: Packed) -> u32 {
-        if self.states.len() * 8 >= self.places.len() * 5 {
+        if self.all.len() * 8 >= self.places.len() * 5 {
             self.grow();
         }
         let mask = self.places.len() - 1;
         let mut place = hash_of(&packed) as usize & mask;
         while self.places[place] != EMPTY {
-            if self.states[self.places[place] as usize] == packed {
+            if self.all[self.places[place] as usize] == packed {
                 return self.places[place];
             }
             place = (place + 1) & mask;
         }
-        self.places[place] = self.states.len() as u32;
-        self.states.push(packed);
+        self.places[place] = self.all.len() as u32;
+        self.all.push(packed);
         self.places[place]
     }
 
     fn grow(&mut self) {
         let length = (self.places.len() * 2).max(1 << 16);
         self.places = vec![EMPTY; length];
-        for (index, packed) in self.states.iter().enumerate() {
+        for (index, packed) in self.all.iter().enumerate() {
             let mut place = hash_of(packed) as usize & (length - 1);
             while self.places[place] != EMPTY {
                 place = (place + 1) & (length - 1);
@@ -177,9 +179,9 @@ pub fn explore(world: &World) -> Report {
     // Where the steps that happen by themselves lead: for each state in turn.
     let (mut first, mut after) = (vec![0_u32], Vec::new());
     let (mut transitions, mut settled, mut met, mut index) = (0, 0, 0, 0);
-    while index < search.known.states.len() {
+    while index < search.known.all.len() {
         let state = search.known.get(index);
-        let packed = search.known.states[index];
+        let packed = search.known.all[index];
         met += usize::from((world.meets)(&state));
         let found = steps(world, &state, &mut operator);
         for what in found.violations {
@@ -210,7 +212,7 @@ pub fn explore(world: &World) -> Report {
     if let Some(on_a_circle) = circle(&first, &after) {
         search.violated("C: it goes round in circles by itself".to_owned(), on_a_circle);
     }
-    let states = search.known.states.len();
+    let states = search.known.all.len();
     Report { states, transitions, settled, met, violations: search.violations }
 }
 
