@@ -23,5 +23,5 @@ pub use stateful_node::{
     ClaimRetention, Port, Sidecar, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
 };
 pub use status::{
-    HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, Rollout, Stage, Unconverged,
+    Asked, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, Rollout, Stage, Unconverged,
 };

@@ -44,7 +44,7 @@ enum LogFormat {
 /// Runs the controllers until SIGTERM or SIGINT.
 pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     log(arguments.log_format);
-    let (client, namespace) = super::cluster_client(concat!("windlass/", env!("CARGO_PKG_VERSION"))).await?;
+    let (client, namespace) = super::cluster_client(super::AGENT).await?;
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
     let mut operator = Operator::new(client)
         .namespaces(arguments.namespaces.clone())

@@ -132,7 +132,7 @@ impl Stage for Embedded {
     }
 
     fn start_operator(&mut self) -> Result<(), String> {
-        let agent = concat!("windlass/", env!("CARGO_PKG_VERSION"));
+        let agent = crate::cli::AGENT;
         let operator = Operator::new(self.cluster.client(agent, NAMESPACE)).clock(self.cluster.clock());
         self.operator = Some(tokio::spawn(async move {
             // It runs until it is killed; its recipes are checked by its own tests.
