@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod deeds;
+mod determinism;
 mod faults;
 mod injector;
 mod many;
@@ -25,23 +26,6 @@ fn variable(name: &str) -> Option<String> {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     variable(name).map_or(otherwise, |text| text.parse().expect("a number"))
-}
-
-#[test]
-fn one_seed_gives_one_trace_byte_for_byte() {
-    for (line, other) in [
-        ("in-place/image/3 seed=1", "in-place/image/3 seed=2"),
-        ("in-place/image/3 F1-after 5 seed=1", "in-place/image/3 F1-after 6 seed=1"),
-    ] {
-        let trace = |line: &str| run::play(&line.parse().unwrap(), None, true).trace;
-        let first = trace(line);
-        assert!(first.len() > 100, "{line}: {}", first.len());
-        let again = trace(line);
-        let differs = first.iter().zip(&again).find(|(left, right)| left != right);
-        assert_eq!(differs, None, "{line}");
-        assert_eq!(first.len(), again.len(), "{line}");
-        assert_ne!(first, trace(other), "{other}");
-    }
 }
 
 #[test]
