@@ -119,7 +119,8 @@ impl FleetScope {
     #[must_use]
     pub fn facts(&self) -> Arc<FleetFacts> {
         // Read first: a change in the middle makes the next to ask look again.
-        let at = (self.view.nodes.changes(), self.view.revisions.changes(), self.invalid.clone());
+        let changes = self.view.nodes.changes() + self.view.doubts_so_far();
+        let at = (changes, self.view.revisions.changes(), self.invalid.clone());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some((then, facts)) if *then == at => facts.clone(),
@@ -200,7 +201,8 @@ impl FleetScope {
             ordinal,
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
-            behind: status.observed_generation != meta.generation,
+            behind: status.observed_generation != meta.generation
+                || self.view.is_in_doubt(Kind::StatefulNode, meta),
             held: self.held(node),
             granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
