@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 3] = [
+const KEPT: [(&str, &str); 4] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -13,6 +13,10 @@ const KEPT: [(&str, &str); 3] = [
     (
         "in-place/repair/3 F10-unready 2 seed=1",
         "nor did one that lost a node, and whose node did not come back",
+    ),
+    (
+        "wave-of-2/image/5 F9-back 20 seed=1",
+        "with the operator's clock behind, a Ready node was not available although minReadySeconds is 0",
     ),
 ];
 
