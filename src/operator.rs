@@ -41,8 +41,10 @@ mod triggers;
 
 /// How many objects are reconciled at the same time, unless told otherwise.
 pub const DEFAULT_CONCURRENCY: u16 = 32;
-/// How long after a conflict an object is looked at again, if its change has not been seen by then.
+/// How long after a conflict an object is looked at again, if its change has not been seen by then; doubled with
+/// each one in a row, so many times.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+const CONFLICT_DOUBLINGS: u32 = 6;
 /// How long events that wait to be sent are still sent when the operator stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -357,13 +359,13 @@ impl Reconciler {
     }
 
     fn after_error(&self, key: &Key, error: &ReconcileError) -> Duration {
-        if error.is_conflict() {
-            return AFTER_CONFLICT;
-        }
         let failures = &self.context.memory.failures;
         let id = self.failure_key(key);
         let count = failures.get(&id).unwrap_or_default().saturating_add(1);
         failures.put(id.clone(), count);
+        if error.is_conflict() {
+            return AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS));
+        }
         warn!(kind = self.kind.name(), %key, %error, count, "a reconcile failed and is tried again");
         let wait = backoff(&id, count);
         error.retry_after().map_or(wait, |asked| asked.max(wait))

@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 4] = [
+const KEPT: [(&str, &str); 5] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -17,6 +17,10 @@ const KEPT: [(&str, &str); 4] = [
     (
         "wave-of-2/image/5 F9-back 20 seed=1",
         "with the operator's clock behind, a Ready node was not available although minReadySeconds is 0",
+    ),
+    (
+        "in-place/image/7 F5-minute 44 seed=1",
+        "an object whose every write conflicts was tried ten times a second",
     ),
 ];
 
