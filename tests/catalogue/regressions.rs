@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 5] = [
+const KEPT: [(&str, &str); 7] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -22,6 +22,8 @@ const KEPT: [(&str, &str); 5] = [
         "in-place/image/7 F5-minute 44 seed=1",
         "an object whose every write conflicts was tried ten times a second",
     ),
+    ("in-place/create/7 F7-third 1 seed=1", "a node's plan wrote the template of a spec that came after it"),
+    ("in-place/template/7 F11-delete-child 37 seed=1", "a plan went on over another node of the same name"),
 ];
 
 #[test]
