@@ -214,7 +214,7 @@ impl NodeScope {
             name: meta.name.clone(),
             namespace: meta.namespace.clone(),
             uid: meta.uid.clone(),
-            deployment: meta.label(LABEL_DEPLOYMENT).map(str::to_owned),
+            deployment: deployment_of(meta),
             set: meta.label(LABEL_SET).map(str::to_owned),
             metadata: render::applied_metadata(&meta.labels, &meta.annotations),
         }
@@ -247,6 +247,13 @@ impl NodeScope {
             owner
         }))
     }
+}
+
+/// The fleet of a node. Its label may have been taken off by hand; a pod made meanwhile would lack it for as long
+/// as it lives, and with it its place behind the fleet's Service.
+fn deployment_of(node: &Meta) -> Option<String> {
+    let owner = node.controller().filter(|owner| owner.kind == Kind::NodeDeployment.name());
+    owner.map(|owner| owner.name.clone()).or_else(|| node.label(LABEL_DEPLOYMENT).map(str::to_owned))
 }
 
 /// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.
