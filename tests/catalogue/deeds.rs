@@ -46,7 +46,7 @@ pub enum Deed {
 }
 
 /// How long a person takes between two steps.
-const BREATH: Duration = Duration::from_secs(60);
+const BREATH: Duration = Duration::from_mins(1);
 
 impl Deed {
     /// Every deed, by the name of its fault.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass::operator::{Health, Operator};
 use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
-use windlass::sim::{Cluster, ClusterClock, Options};
+use windlass::sim::{Cluster, ClusterClock, Image, Options};
 
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;
@@ -36,6 +36,13 @@ pub struct World {
     pub sidecars: Sidecars,
     person: kube::Client,
     kubelet: JoinHandle<()>,
+    operators: u32,
+}
+
+/// What a scenario's change is made to, as it came up without any fault: the same for every point.
+pub struct Standing {
+    image: Image,
+    sidecars: Sidecars,
     operators: u32,
 }
 
@@ -84,7 +91,25 @@ impl World {
         cluster.install(machine).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.install(namespace).unwrap();
-        let sidecars = Sidecars::default();
+        Self::around(scenario, cluster, clock, Sidecars::default())
+    }
+
+    /// What all came to, to go on from.
+    pub fn standing(&self) -> Standing {
+        let image = self.cluster.image();
+        Standing { image, sidecars: self.sidecars.copy(), operators: self.operators }
+    }
+
+    /// Goes on from there: nothing but the operator and the kubelet are new.
+    pub fn resume(scenario: Scenario, standing: &Standing) -> Self {
+        let clock = ClusterClock::starting_at(standing.image.now());
+        let cluster = Cluster::resume(&standing.image);
+        let mut world = Self::around(scenario, cluster, clock, standing.sidecars.copy());
+        world.operators = standing.operators;
+        world
+    }
+
+    fn around(scenario: Scenario, cluster: Cluster, clock: Arc<ClusterClock>, sidecars: Sidecars) -> Self {
         let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock())
             .probe(sidecars.probe())
             .probe_interval(Duration::from_secs(1));

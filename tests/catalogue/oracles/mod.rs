@@ -26,7 +26,6 @@ pub struct Evidence<'a> {
     /// The store's version, and the length of the audit log, when the change was made.
     pub first_version: u64,
     pub first_entry: usize,
-    pub seconds: u64,
     pub end: &'a End,
     pub baseline: Option<&'a Report>,
     pub failures: Vec<String>,
@@ -47,7 +46,12 @@ impl Evidence<'_> {
 pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     if let Some(baseline) = evidence.baseline {
         for line in end::difference(&baseline.end, evidence.end) {
-            evidence.fail(format!("oracle 1: {line}"));
+            // Where everything goes, a node whose turn had not come never had a claim.
+            let never_made = line.starts_with("PersistentVolumeClaim") && line.ends_with("is missing");
+            let is_the_end = evidence.strikes(|f| matches!(f, Fault::Person(deed) if deed.is_the_end()));
+            if !(is_the_end && never_made) {
+                evidence.fail(format!("oracle 1: {line}"));
+            }
         }
     }
     safety::examine(evidence);

@@ -195,7 +195,9 @@ impl Watcher {
         let serves = now.ready && !now.is_in_flight();
         if serves {
             self.free.remove(name);
-            if before.behind || before.plan.is_rolling() {
+            let pod = self.stored.pods.get(&format!("{name}-0"));
+            let is_up = pod.is_some_and(|pod| pod.ready && !pod.leaving);
+            if is_up && (before.behind || before.plan.is_rolling()) {
                 self.disturbed.remove(name);
             }
         }
@@ -207,7 +209,8 @@ impl Watcher {
         } else if !before.is_in_flight() {
             self.free.remove(name);
         }
-        let fleet = self.stored.fleet.clone().unwrap_or_default();
+        // What was on its way when the fleet went is nobody's mistake.
+        let Some(fleet) = self.stored.fleet.clone() else { return };
         let of_plan = fleet.plan.state == "Active" && grant_id.starts_with(&fleet.plan.id);
         let pinned = fleet.outcome == "Aborted";
         if actor == Actor::Operator && !self.tampered && !of_plan && !pinned {
@@ -278,7 +281,7 @@ impl Watcher {
     }
 }
 
-fn place<'a>(step: Step<'a>) -> Option<(&'a str, String)> {
+fn place(step: Step<'_>) -> Option<(&str, String)> {
     let object = step.after.or(step.before)?;
     let name = object["metadata"]["name"].as_str()?.to_owned();
     Some((object["kind"].as_str()?, name))
