@@ -13,9 +13,10 @@ use kube::api::{
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use windlass::operator::{Health, Operator};
+use windlass::operator::lease::Election;
+use windlass::operator::{Health, Operator, OperatorError};
 use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
-use windlass::sim::{Cluster, ClusterClock, Image, Options};
+use windlass::sim::{AuditEntry, Cluster, ClusterClock, Image, Options};
 
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;
@@ -37,6 +38,8 @@ pub struct World {
     person: kube::Client,
     kubelet: JoinHandle<()>,
     operators: u32,
+    /// Whether a Lease says who acts.
+    pub elected: bool,
 }
 
 /// What a scenario's change is made to, as it came up without any fault: the same for every point.
@@ -117,23 +120,64 @@ impl World {
             kubelet.run().await;
         });
         let person = cluster.client("person", NAMESPACE);
-        Self { scenario, cluster, clock, sidecars, person, kubelet, operators: 0 }
+        Self { scenario, cluster, clock, sidecars, person, kubelet, operators: 0, elected: false }
     }
 
     /// Starts an operator.
     pub fn start_operator(&mut self) -> Running {
-        self.operators += 1;
-        let agent = format!("windlass/{}", self.operators);
-        let network = Network(self.cluster.client(&agent, NAMESPACE));
-        let operator = Operator::new(kube::Client::new(network, NAMESPACE))
-            .clock(self.clock.clone())
-            .sidecars(Arc::new(self.sidecars.clone()));
+        let (operator, agent) = self.operator();
         let health = operator.health();
         let task = tokio::spawn(async move {
             let ended = operator.run(std::future::pending()).await;
             panic!("the operator ended by itself: {ended:?}");
         });
         Running { agent, health, task }
+    }
+
+    /// Starts a replica that acts while it holds the Lease, and starts anew when it has lost it, as the kubelet
+    /// would see to.
+    pub fn start_replica(&mut self) -> Running {
+        let (first, agent) = self.operator();
+        let health = first.health();
+        let (again, _) = self.operator_of(&agent);
+        let election = Election {
+            namespace: NAMESPACE.to_owned(),
+            name: "windlass".to_owned(),
+            identity: agent.clone(),
+        };
+        let task = tokio::spawn(async move {
+            for operator in [first, again] {
+                match operator.elect(election.clone()).run(std::future::pending()).await {
+                    Err(OperatorError::LostLease(_)) => {}
+                    ended => panic!("the operator ended by itself: {ended:?}"),
+                }
+            }
+            panic!("the operator lost its lease twice");
+        });
+        Running { agent, health, task }
+    }
+
+    fn operator(&mut self) -> (Operator, String) {
+        self.operators += 1;
+        self.operator_of(&format!("windlass/{}", self.operators))
+    }
+
+    fn operator_of(&self, agent: &str) -> (Operator, String) {
+        let network = Network(self.cluster.client(agent, NAMESPACE));
+        let operator = Operator::new(kube::Client::new(network, NAMESPACE))
+            .clock(self.clock.clone())
+            .sidecars(Arc::new(self.sidecars.clone()));
+        (operator, agent.to_owned())
+    }
+
+    /// What the store has come to, the Lease aside: another number if anything changed.
+    pub fn version(&self) -> u64 {
+        if !self.elected {
+            return self.cluster.version();
+        }
+        let of_lease =
+            |e: &&AuditEntry| e.is_write() && e.resource.starts_with("leases") && e.wrote.0 < e.wrote.1;
+        self.cluster.version() - self.cluster.audit().iter().filter(of_lease).count() as u64
     }
 
     fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
