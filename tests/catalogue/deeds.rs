@@ -94,7 +94,8 @@ impl Deed {
         use Deed::*;
         let fleet_only = matches!(
             self,
-            StripChild
+            DeleteChild
+                | StripChild
                 | EditChild
                 | Pause
                 | Abort

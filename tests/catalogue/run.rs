@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep};
 use windlass::clock::monotonic;
@@ -44,6 +45,8 @@ pub struct Report {
     pub seconds: u64,
     /// Successful writes of the operator, by verb and resource.
     pub writes: BTreeMap<String, u32>,
+    /// How many tasks were alive and how many watches open at the end.
+    pub left: (usize, usize),
     /// The most requests of the operator within a simulated minute.
     pub busiest_minute: u32,
 }
@@ -196,19 +199,21 @@ impl Run {
         if well {
             self.rest().await;
         }
+        let left = (Handle::current().metrics().num_alive_tasks(), self.world.cluster.open_watches());
         let mut evidence = Evidence {
             world: &self.world,
             point,
             first_version,
             first_entry,
             end: &end,
+            left,
             baseline,
             failures: std::mem::take(&mut self.failures),
         };
         let (writes, busiest_minute) = oracles::examine(&mut evidence);
         let failures = evidence.failures;
         let trace = if trace { oracles::trace(&self.world) } else { Vec::new() };
-        Report { counts, end, failures, trace, seconds, writes, busiest_minute }
+        Report { counts, end, failures, trace, seconds, writes, left, busiest_minute }
     }
 
     async fn change(&mut self, scenario: &Scenario) {

@@ -27,6 +27,8 @@ pub struct Evidence<'a> {
     pub first_version: u64,
     pub first_entry: usize,
     pub end: &'a End,
+    /// Tasks that were alive and watches that were open at the end.
+    pub left: (usize, usize),
     pub baseline: Option<&'a Report>,
     pub failures: Vec<String>,
 }
@@ -54,8 +56,22 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
             }
         }
     }
+    hoard(evidence);
     safety::examine(evidence);
     writes::examine(evidence)
+}
+
+/// What grows for ever shows itself in tasks and watches that outlive what they were for.
+fn hoard(evidence: &mut Evidence<'_>) {
+    let Some(baseline) = evidence.baseline else { return };
+    // A replica that stands by, and a request that is held back for ever, are of the catalogue's making.
+    let more = 16;
+    let ((tasks, watches), (clean_tasks, clean_watches)) = (evidence.left, baseline.left);
+    if tasks > clean_tasks + more || watches > clean_watches + more {
+        evidence.fail(format!(
+            "oracle 6: {tasks} tasks and {watches} watches at the end, {clean_tasks} and {clean_watches} in the clean run"
+        ));
+    }
 }
 
 /// How many reconciles the operator has counted.
