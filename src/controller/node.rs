@@ -18,6 +18,7 @@ use crate::planner::node::decide::{RETRY_SECONDS_MAX, is_rolling, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 use crate::tasks::node_scope::{effective_restart, parse_time};
+use crate::tasks::watch_sidecar::watch;
 use crate::tasks::{NodeScope, mark};
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
@@ -94,9 +95,10 @@ impl Reconcile<'_> {
         } else {
             node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
         };
+        let ask_again = watch(&self.scope, &self.node).await;
         // What applies at once has nothing to do with the plan, and does not hold it up.
         let next = self.execute(plan, skipped).await?;
-        applied.map(|()| next)
+        applied.map(|()| next.within_some(ask_again))
     }
 
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
@@ -333,7 +335,8 @@ impl Reconcile<'_> {
             restarted_at: &effective_restart(&self.node),
             now: self.now,
         };
-        status(&facts, &input)
+        let said = self.scope.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StatefulNodeStatus { sidecar: said, ..status(&facts, &input) }
     }
 
     async fn persist(

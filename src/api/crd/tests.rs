@@ -157,7 +157,7 @@ fn no_rule_errs_on_a_missing_field_since_an_error_would_hold_up_a_stored_object(
 #[test]
 fn every_rule_is_attached() {
     let lists = [
-        (rules::NODE_DEPLOYMENT.len() + not_yet::NODE_DEPLOYMENT.len(), "NodeDeployment"),
+        (rules::NODE_DEPLOYMENT.len(), "NodeDeployment"),
         (rules::STATEFUL_NODE.len(), "StatefulNode"),
     ];
     for (own, kind) in lists {
