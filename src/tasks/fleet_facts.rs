@@ -152,6 +152,7 @@ impl FleetScope {
             last_completed: status.last_completed_rollout_hash.clone(),
             restarted_at: self.restarted_at.clone(),
             restart_request: restart_request(meta, &self.restarted_at),
+            unrecorded: status.requested_rollout_hash.is_empty(),
             scaled_to_zero: status.scaled_to_zero,
             abort: annotation(ANNOTATION_ABORT),
             retry: annotation(ANNOTATION_RETRY),

@@ -173,6 +173,8 @@ pub struct FleetFacts {
     pub restarted_at: String,
     /// A later restart that is asked for.
     pub restart_request: Option<String>,
+    /// Whether nothing was ever recorded of it: its status was lost, or its nodes were there first.
+    pub unrecorded: bool,
     /// Whether a fleet that was scaled to 0 is filling again.
     pub scaled_to_zero: bool,
     /// The value of the abort annotation.

@@ -16,7 +16,8 @@ struct CutOff {
 
 impl CutOff {
     fn is_over(&mut self, request: &RequestInfo, count: bool) -> Option<bool> {
-        let is_ours = request.user_agent == "windlass" && request.is_write();
+        let is_event = request.resource.starts_with("events");
+        let is_ours = request.user_agent == "windlass" && request.write_number > 0 && !is_event;
         if !is_ours {
             return None;
         }

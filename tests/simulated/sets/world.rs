@@ -170,12 +170,19 @@ impl World {
 
     /// Waits until the fleet's status is so.
     pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        // What comes and goes between two looks is seen by the watch.
+        let mut from = self.seen.lock().unwrap().len();
         for _ in 0..36_000 {
             let status = self.status();
             if holds(&status) {
                 return status;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
+            let passed = self.seen.lock().unwrap().get(from..).unwrap_or_default().to_vec();
+            from += passed.len();
+            if let Some(status) = passed.into_iter().find(&holds) {
+                return status;
+            }
         }
         panic!("waited in vain until {what}:\n{}\n{:?}", to_text(&self.status()), self.names(NODE));
     }
@@ -230,8 +237,10 @@ impl World {
     pub async fn is_at_rest(&self) {
         tokio::time::sleep(Duration::from_mins(2)).await;
         let version = self.cluster.version();
+        self.cluster.clear_audit();
         tokio::time::sleep(Duration::from_hours(1)).await;
-        assert_eq!(self.cluster.version(), version, "an idle fleet writes nothing");
+        let written: Vec<_> = self.cluster.audit().into_iter().filter(|e| e.is_write()).collect();
+        assert_eq!(self.cluster.version(), version, "an idle fleet writes nothing: {written:?}");
     }
 }
 

@@ -171,7 +171,8 @@ impl FleetFacts {
     /// The same fleet with this set as the active one, and what was active among the others.
     #[must_use]
     pub fn activated(&self, set: &str) -> Self {
-        if set == self.set {
+        // A status that was never written names none.
+        if set == self.set || set.is_empty() {
             return self.clone();
         }
         let mut facts = self.as_set(set);
