@@ -12,7 +12,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -44,6 +44,8 @@ mod triggers;
 pub const DEFAULT_CONCURRENCY: u16 = 32;
 /// How long after a conflict an object is looked at again, if its change has not been seen by then.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+/// How long events that wait to be sent are still sent when the operator stops.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Why the operator does not start.
 #[derive(Debug, Error)]
@@ -230,6 +232,8 @@ impl Operator {
             self.namespaces.iter().cloned().map(Scope::Namespace).collect()
         };
         let mut helpers = JoinSet::new();
+        let mut tellers = JoinSet::new();
+        let unlisted = Arc::new(AtomicUsize::new(scopes.len()));
         let mut running = Vec::new();
         for scope in scopes {
             let view = View::shared();
@@ -237,9 +241,14 @@ impl Operator {
             let fence = fence.clone();
             let port = KubeCluster::new(self.client.clone(), view.clone()).fenced(move || fence.is_open());
             let cluster: Arc<dyn Cluster> = Arc::new(port);
-            let (events, send) =
-                Events::new(cluster.clone(), memory.clone(), self.clock.clone(), &self.instance);
-            helpers.spawn(send);
+            let (events, send) = Events::new(
+                cluster.clone(),
+                view.clone(),
+                memory.clone(),
+                self.clock.clone(),
+                &self.instance,
+            );
+            tellers.spawn(send);
             let context = Context {
                 view,
                 cluster,
@@ -251,10 +260,14 @@ impl Operator {
                 clock: self.clock.clone(),
                 events,
             };
-            running.push(self.run_scope(&scope, context, &mut helpers, shutdown.clone()));
+            running.push(self.run_scope(&scope, context, &mut helpers, unlisted.clone(), shutdown.clone()));
         }
         join_all(running).await;
         helpers.shutdown().await;
+        // What still waits to be told is told: an hour later somebody may ask why a pod went.
+        let _ =
+            tokio::time::timeout(LAST_WORDS, async { while tellers.join_next().await.is_some() {} }).await;
+        tellers.shutdown().await;
     }
 
     fn run_scope(
@@ -262,6 +275,7 @@ impl Operator {
         scope: &Scope,
         context: Context,
         helpers: &mut JoinSet<()>,
+        unlisted: Arc<AtomicUsize>,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
         let context = Arc::new(context);
@@ -287,7 +301,10 @@ impl Operator {
                 () = listed => {}
                 () = shutdown.clone() => return,
             }
-            health.ready.store(true, Ordering::Relaxed);
+            // Ready is one that sees all that it is to see.
+            if unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
+                health.ready.store(true, Ordering::Relaxed);
+            }
             info!(scope, "the caches are filled; reconciling begins");
             let fleets = control(
                 Kind::NodeDeployment,

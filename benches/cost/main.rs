@@ -16,6 +16,7 @@
     reason = "a measurement fails by panicking"
 )]
 
+mod bare;
 #[path = "../../tests/controlplane/mod.rs"]
 mod controlplane;
 mod counts;

@@ -1,10 +1,12 @@
-//! The same roll by Windlass and by the StatefulSet controller, in turns, on one control plane.
+//! The same roll by Windlass, by the StatefulSet controller, and by a program that does the least that one-pod
+//! StatefulSets need, in turns, on one control plane.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass::clock::monotonic;
 
+use crate::bare::Bare;
 use crate::controlplane::Options;
 use crate::operated::{World, fleet, image};
 
@@ -23,24 +25,30 @@ pub async fn measure(rounds: u32) {
     let stored = world.get(&world.sets(), "set").await;
     println!("the StatefulSet's strategy as stored: {}", stored["spec"]["updateStrategy"]);
 
+    let bare = Bare::make(&world, PODS).await;
     let mut version = 0;
     for max_unavailable in [1, 10] {
-        let (mut own, mut theirs) = (Vec::new(), Vec::new());
+        let (mut own, mut theirs, mut least) = (Vec::new(), Vec::new(), Vec::new());
         for round in 1..=rounds {
             version += 1;
             theirs.push(roll_set(&world, max_unavailable, version).await);
+            least.push(bare.roll(&world, max_unavailable as usize, &format!("db:{version}")).await);
             own.push(roll_fleet(&world, max_unavailable, version).await);
             println!(
-                "maxUnavailable {max_unavailable:>2}, round {round}: StatefulSet {:.2} s, Windlass {:.2} s (load {})",
+                "maxUnavailable {max_unavailable:>2}, round {round}: StatefulSet {:.2} s, least {:.2} s, Windlass {:.2} s \
+                 (load {})",
                 theirs[theirs.len() - 1].as_secs_f64(),
+                least[least.len() - 1].as_secs_f64(),
                 own[own.len() - 1].as_secs_f64(),
                 crate::operated::load(),
             );
         }
-        let (own, theirs) = (median(own), median(theirs));
+        let (own, theirs, least) = (median(own), median(theirs), median(least));
         println!(
-            "maxUnavailable {max_unavailable:>2}, medians: StatefulSet {theirs:.2} s, Windlass {own:.2} s: {:.2} times as long\n",
+            "maxUnavailable {max_unavailable:>2}, medians: StatefulSet {theirs:.2} s, least {least:.2} s, Windlass {own:.2} s: \
+             {:.2} times as long as the StatefulSet, {:.2} times as long as the least\n",
             own / theirs,
+            own / least,
         );
     }
 }

@@ -38,6 +38,14 @@ pub enum ClusterError {
         /// The server's sentence.
         message: String,
     },
+    /// The server does not allow it, for now (403): a right, a quota or a policy is in the way.
+    #[error("{object}: {message}")]
+    Forbidden {
+        /// Which object.
+        object: String,
+        /// The server's sentence.
+        message: String,
+    },
     /// Anything that may pass by itself.
     #[error("{object}: {message}")]
     Transient {
@@ -65,6 +73,7 @@ impl ClusterError {
             .filter(|seconds| *seconds > 0)
             .map(Duration::from_secs);
         match status.code {
+            403 => Self::Forbidden { object, message },
             404 => Self::NotFound { object },
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { object },
             409 => Self::Conflict { object, message },
@@ -103,7 +112,8 @@ impl From<ClusterError> for TaskError {
             ClusterError::Transient { retry_after, .. } => {
                 Self::Transient { message: error.to_string(), retry_after: *retry_after }
             }
-            ClusterError::Conflict { .. }
+            ClusterError::Forbidden { .. }
+            | ClusterError::Conflict { .. }
             | ClusterError::AlreadyExists { .. }
             | ClusterError::NotFound { .. } => Self::transient(error.to_string()),
         }

@@ -6,11 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
+    api::{
+        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        ValidationDirective,
+    },
 };
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
+use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told};
 use crate::api::names::MANAGER;
 
 /// How many entries of a list are asked for at a time.
@@ -55,6 +58,18 @@ impl KubeCluster {
 
     fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    /// A write to this object; if its outcome is not known afterwards, the view is told so.
+    async fn doubting<T>(
+        &self,
+        target: &Target,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> kube::Result<T> {
+        let mut doubt = Doubt { view: &self.view, target, settled: false };
+        let answer = call.await;
+        doubt.settled = answer.as_ref().err().is_none_or(was_not_carried_out);
+        answer
     }
 
     fn took(&self, kind: Kind, object: &DynamicObject) -> Value {
@@ -112,7 +127,8 @@ impl Cluster for KubeCluster {
         let api = self.api(target.kind, &target.namespace);
         let params = DeleteParams::background()
             .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: None });
-        let answer = within(&described, api.delete(&target.name, &params)).await;
+        let deleted = api.delete(&target.name, &params);
+        let answer = within(&described, self.doubting(&target, deleted)).await;
         let leaving = match answer {
             Ok(answer) => answer.left().filter(|object| object.meta().deletion_timestamp.is_some()),
             Err(ClusterError::NotFound { .. }) => None,
@@ -125,6 +141,19 @@ impl Cluster for KubeCluster {
             self.view.deleted(target.kind, &key, &target.uid);
         }
         Ok(())
+    }
+
+    async fn last_told(
+        &self,
+        namespace: &str,
+        uid: &str,
+        reason: &str,
+    ) -> Result<Option<Told>, ClusterError> {
+        let params = ListParams::default().fields(&format!("regarding.uid={uid},reason={reason}"));
+        let described = format!("the events of {namespace}");
+        let found = within(&described, self.api(Kind::Event, namespace).list(&params)).await?;
+        let told = found.items.iter().filter_map(|event| Told::read(&serde_json::to_value(event).ok()?));
+        Ok(told.max_by_key(|told| told.at))
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
@@ -198,10 +227,35 @@ impl KubeCluster {
         let api = self.api(target.kind, &target.namespace);
         let described = target.describe();
         match part {
-            Part::Main => within(&described, api.patch(&target.name, &params, &patch)).await,
+            Part::Main if dry_run => within(&described, api.patch(&target.name, &params, &patch)).await,
+            Part::Main => {
+                let patched = api.patch(&target.name, &params, &patch);
+                within(&described, self.doubting(target, patched)).await
+            }
             Part::Status => within(&described, api.patch_status(&target.name, &params, &patch)).await,
         }
     }
+}
+
+/// Tells the view of a write whose answer did not come, be it that its time was up and it is dropped.
+struct Doubt<'a> {
+    view: &'a View,
+    target: &'a Target,
+    settled: bool,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            let key = Key::new(&self.target.namespace, &self.target.name);
+            self.view.doubt(self.target.kind, key, &self.target.resource_version);
+        }
+    }
+}
+
+/// Whether an error says that nothing was changed. A server's own error may come after the write.
+fn was_not_carried_out(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
 }
 
 /// The sentence with names made from a `generateName` cut back to what they were made from.

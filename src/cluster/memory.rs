@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 /// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
@@ -80,6 +81,19 @@ pub struct Unsaved {
     pub waits_for: String,
 }
 
+/// That a node has no pod although its StatefulSet should make one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NoPod {
+    /// Since when, on this process's clock.
+    pub since: Instant,
+    /// Since when, as far as is known; what was told before is of another pod.
+    pub noticed: DateTime<Utc>,
+    /// When its StatefulSet's events were last asked why.
+    pub asked: Option<Instant>,
+    /// What they said.
+    pub why: Option<String>,
+}
+
 /// What this process has learned.
 #[derive(Default)]
 pub struct Memory {
@@ -96,6 +110,10 @@ pub struct Memory {
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
+    /// By the UID of a node or fleet: when its Service's name was found to belong to something else, and to what.
+    pub foreign: Remembered<String, (Instant, String)>,
+    /// By a node's UID: that it has no pod, and why.
+    pub no_pod: Remembered<String, NoPod>,
     /// By a node's UID: since when its status has something to say that is not yet written.
     pub unsaved_since: Remembered<String, Unsaved>,
     /// By an object's UID: when its status was last written.

@@ -1,6 +1,7 @@
 //! The port itself: every write that Windlass makes goes through these few calls.
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::{ClusterError, Kind, observed::Meta};
@@ -95,6 +96,30 @@ pub fn pointer_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
+/// What an event says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Told {
+    /// The sentence.
+    pub note: String,
+    /// When it was last said.
+    pub at: DateTime<Utc>,
+}
+
+impl Told {
+    /// Reads an event of `events.k8s.io/v1`, whichever client library wrote it.
+    #[must_use]
+    pub fn read(event: &Value) -> Option<Self> {
+        let times = [
+            &event["series"]["lastObservedTime"],
+            &event["deprecatedLastTimestamp"],
+            &event["eventTime"],
+            &event["metadata"]["creationTimestamp"],
+        ];
+        let times = times.into_iter().filter_map(|t| t.as_str()?.parse::<DateTime<Utc>>().ok());
+        Some(Self { note: event["note"].as_str()?.to_owned(), at: times.max()? })
+    }
+}
+
 /// Everything that Windlass asks of a Kubernetes API server beside watching. Reads are in [`super::View`].
 ///
 /// A write's answer is in the view when the call returns, so that nobody acts on less than it knows.
@@ -116,6 +141,10 @@ pub trait Cluster: Send + Sync {
 
     /// Deletes the object with the target's UID, its dependents in the background.
     async fn delete(&self, target: Target) -> Result<(), ClusterError>;
+
+    /// What events of a reason last said about the object with this UID.
+    async fn last_told(&self, namespace: &str, uid: &str, reason: &str)
+    -> Result<Option<Told>, ClusterError>;
 
     /// Reads an object from the API server itself, for names whose owner is not known from a watch.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;

@@ -1,9 +1,14 @@
 //! Everything that is known of the cluster, as caches that include our own writes.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use crate::clock::monotonic;
 
 use super::{
     Cache, Key, Kind,
@@ -12,6 +17,9 @@ use super::{
         ObservedService, ObservedSet,
     },
 };
+
+/// How long a write whose answer did not come may still be carried out: the API server gives up after 60 s.
+const DOUBT: Duration = Duration::from_secs(75);
 
 /// The caches of every kind that is watched.
 #[derive(Default)]
@@ -31,6 +39,16 @@ pub struct View {
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
     news: OnceLock<UnboundedSender<News>>,
+    doubts: Mutex<Doubts>,
+}
+
+/// Writes whose outcome is not known.
+#[derive(Default)]
+struct Doubts {
+    /// By object: the resourceVersion that the write was decided on, and when it was sent.
+    open: HashMap<(Kind, Key), (String, Instant)>,
+    /// How many there ever were.
+    count: u64,
 }
 
 /// An object that is known better than before, and not from a watch.
@@ -47,6 +65,18 @@ impl View {
             && self.services.is_ready()
             && self.claims.is_ready()
             && self.revisions.is_ready()
+    }
+
+    /// A number that is another one after each change of anything in here.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.fleets.changes()
+            + self.nodes.changes()
+            + self.sets.changes()
+            + self.pods.changes()
+            + self.services.changes()
+            + self.claims.changes()
+            + self.revisions.changes()
     }
 
     /// Takes in an object that a write was answered with. What is new in it is told to whoever asked for
@@ -66,6 +96,33 @@ impl View {
             // The receiver is gone only when the operator stops.
             let _ = news.send((kind, Meta::read(object)));
         }
+    }
+
+    /// Takes in that a write to an object, decided on this resourceVersion, may or may not have been carried out.
+    pub fn doubt(&self, kind: Kind, key: Key, version: &str) {
+        let mut doubts = self.doubts();
+        doubts.count += 1;
+        doubts.open.retain(|_, (_, since)| since.elapsed() < DOUBT);
+        doubts.open.insert((kind, key), (version.to_owned(), monotonic()));
+    }
+
+    /// Whether the object may have been changed by a write of ours that nobody has seen yet: no other may rest on
+    /// what is known of it. It ends when another version of it is seen.
+    #[must_use]
+    pub fn is_in_doubt(&self, kind: Kind, meta: &Meta) -> bool {
+        let doubts = self.doubts();
+        let open = doubts.open.get(&(kind, meta.key()));
+        open.is_some_and(|(version, since)| *version == meta.resource_version && since.elapsed() < DOUBT)
+    }
+
+    /// How many writes there were whose outcome was not known when they ended.
+    #[must_use]
+    pub fn doubts_so_far(&self) -> u64 {
+        self.doubts().count
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Doubts> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks to be told of what did not come from a watch. The first to ask is told.

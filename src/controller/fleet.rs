@@ -8,10 +8,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
-use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
 use crate::api::conditions::{self, Truth};
 use crate::api::names::ANNOTATION_SKIP;
-use crate::cluster::observed::ObservedFleet;
+use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
+use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::fleet::decide::Start;
@@ -26,7 +26,8 @@ use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-
+/// Why an active plan without its rollout cannot be carried out.
+const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
 /// The tasks of a fleet that a person may skip.
 const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
 
@@ -51,8 +52,21 @@ async fn unreadable_spec(
     for (type_, truth) in [(conditions::UP_TO_DATE, Truth::False), (conditions::STALLED, Truth::True)] {
         conditions::set(&mut status.conditions, type_, truth, "InvalidSpec", &sentence, generation, now);
     }
+    let others = [
+        (conditions::READY, "NotStarted"),
+        (conditions::ROLLOUT_IN_PROGRESS, "NotStarted"),
+        (conditions::RECONCILING, "Settled"),
+    ];
+    for (type_, reason) in others {
+        if conditions::find(&status.conditions, type_).is_none() {
+            conditions::set(&mut status.conditions, type_, Truth::False, reason, "", generation, now);
+        }
+    }
     status.observed_generation = generation;
-    save(cx, Kind::NodeDeployment, &fleet.meta, &*fleet.status, &status, Urgency::Now).await
+    let next = save(cx, Kind::NodeDeployment, &fleet.meta, &*fleet.status, &status, Urgency::Now).await?;
+    let cause = format!("{generation}/{sentence}");
+    cx.events.send(Kind::NodeDeployment, &fleet.meta, Tone::Warning, "InvalidSpec", &cause, &sentence);
+    Ok(next)
 }
 
 /// What is told in an event: its reason, what tells it from others, and a sentence.
@@ -208,6 +222,9 @@ impl Reconcile<'_> {
     fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
         let Some(raw) = &self.scope.fleet.status.plan else { return Ok(None) };
         match raw.parse() {
+            Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
+                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
+            }
             Ok(plan) => Ok(Some(plan)),
             Err(_) if raw.is_over() => Ok(None),
             Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
@@ -420,7 +437,13 @@ impl Reconcile<'_> {
         let removal = removals.filter(|at| *at > self.now).min();
         let next = next.at(deadline, self.now).at(available, self.now).at(overdue, self.now);
         let next = next.at(removal, self.now);
-        if facts.invalid.is_some() || !facts.conflicts.is_empty() { next.within(LOOK_AGAIN) } else { next }
+        let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
+        let in_doubt = self.scope.children().iter().any(in_doubt);
+        if in_doubt || facts.invalid.is_some() || !facts.conflicts.is_empty() {
+            next.within(LOOK_AGAIN)
+        } else {
+            next
+        }
     }
 
     fn tell_of_nodes(&self) {

@@ -201,8 +201,7 @@ fn same_set<'a>(facts: &'a FleetFacts, start: &Start) -> Option<&'a SetRollout> 
 }
 
 fn completed(facts: &FleetFacts, plan: &Plan) -> News {
-    let note =
-        format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.replicas);
+    let note = format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.replicas);
     (Tone::Normal, "RolloutComplete", plan.id.clone(), note)
 }
 

@@ -36,11 +36,7 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         if facts.paused && (active || !retiring.unpromoted) {
             continue;
         }
-        let why = if retiring.unpromoted {
-            "its set is not promoted"
-        } else {
-            "another set has taken over"
-        };
+        let why = if retiring.unpromoted { "its set is not promoted" } else { "another set has taken over" };
         fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
     }
     Ok(())
@@ -55,8 +51,7 @@ pub async fn create_missing(
     if facts.active_set_goes() {
         return Ok(());
     }
-    let revision_for =
-        |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, scope).to_owned();
+    let revision_for = |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, scope).to_owned();
     fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 
@@ -184,17 +179,14 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
     ops
 }
 
-/// After an abort nodes stay at what they run: those that were granted something else by the plan that was
-/// aborted, and still run what they ran, are granted that, once.
+/// After an abort nodes stay at what they run: those that were granted something else, by the plan that was aborted or
+/// by one that it superseded, and still run what they ran, are granted that, once.
 pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), ReconcileError> {
-    let Some(aborted) = facts.rejected.as_ref().filter(|r| r.outcome == "Aborted") else { return Ok(()) };
-    let by_aborted = format!("{}-", aborted.plan_id);
-    let runs_other = |c: &&ChildFacts| {
-        c.grant_id.starts_with(&by_aborted)
-            && !c.running.is_empty()
-            && c.running != c.granted
-            && !c.terminating
-    };
+    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
+        return Ok(());
+    }
+    let runs_other =
+        |c: &&ChildFacts| !c.is_spent() && !c.running.is_empty() && c.running != c.granted && !c.terminating;
     for child in facts.wanted().filter(runs_other) {
         let runs = |(key, rendering): &(&(String, String), &crate::planner::fleet::Rendering)| {
             key.1 == child.restart && rendering.hash == child.running

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::api::names::LABEL_SET;
+use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::render::{self, FleetIdentity, NodeIdentity};
@@ -18,6 +18,9 @@ use crate::tasks::node_scope::{metadata_change, metadata_ops, service_ops};
 
 /// How soon a refusal is asked about again: a quota, a policy or a definition may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
+
+/// How soon a name that belongs to something else is asked for again: somebody may have freed it.
+const ASK_FOR_NAME: Duration = Duration::from_secs(25);
 
 /// Asks the API server, in a dry run, whether it would take a StatefulSet; an error is its sentence. What it
 /// takes is asked once for each content.
@@ -36,6 +39,10 @@ pub async fn ask(
         Ok(()) => Ok(()),
         Err(ClusterError::Refused { message, .. }) => {
             Err(format!("template: the API server refuses it: {message}"))
+        }
+        // It may pass, and is asked again at the next look; meanwhile somebody should know.
+        Err(ClusterError::Forbidden { message, .. }) => {
+            return Ok(Err(format!("template: the API server does not allow it now: {message}")));
         }
         Err(error) => return Err(ReconcileError::Check(error)),
     };
@@ -180,6 +187,9 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
     let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.active_set());
     let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
+    if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
+        return Ok(Some(sentence));
+    }
     let found = match known {
         Some(service) => Some(service),
         None => match fleet.cluster.create(Kind::Service, manifest.clone()).await {
@@ -199,11 +209,13 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let Some(service) = found else { return Ok(None) };
     let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
     if !fleet.owns(&service.meta) {
-        return Ok(Some(format!(
+        let sentence = format!(
             "service: Service {} exists and is not this fleet's; Windlass does not touch it: rename or remove it, \
              or take service out of the spec",
             meta.name
-        )));
+        );
+        fleet.memory.foreign.put(meta.uid.clone(), (monotonic(), sentence.clone()));
+        return Ok(Some(sentence));
     }
     let own = TemplateMeta { labels: identity(fleet).labels(), ..TemplateMeta::default() };
     let change = metadata_change(&service.meta, &TemplateMeta::default(), &own);
@@ -221,4 +233,15 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
     }
     Ok(None)
+}
+
+/// Whose the Service of this object's name was found to be, not long ago. No watch shows what is not Windlass's.
+#[must_use]
+pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
+    let (asked, sentence) = memory.foreign.get(&uid.to_owned())?;
+    if monotonic().duration_since(asked) < ASK_FOR_NAME {
+        return Some(sentence);
+    }
+    memory.foreign.take(&uid.to_owned());
+    None
 }

@@ -1,6 +1,6 @@
 //! The executor: one node's reconcile.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -30,7 +30,8 @@ const RETRY_SECONDS: i64 = 10;
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
     let Some(node) = cx.view.nodes.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
-    let reconcile = Reconcile { cx, scope: cx.node_scope(key, &node, now), node, now };
+    let scope = cx.node_scope(key, &node, now);
+    let reconcile = Reconcile { cx, scope, node, now, beside: Mutex::default() };
     reconcile.run().await
 }
 
@@ -39,6 +40,8 @@ struct Reconcile<'a> {
     scope: NodeScope,
     node: Arc<ObservedNode>,
     now: DateTime<Utc>,
+    /// What of the spec cannot be carried out although the plan can, in a sentence.
+    beside: Mutex<Option<String>>,
 }
 
 impl Reconcile<'_> {
@@ -63,6 +66,7 @@ impl Reconcile<'_> {
         };
         self.refuse_what_cannot_be_read();
         node_objects::check_template(&self.scope, &self.node).await?;
+        let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
         let facts = self.scope.facts(&self.node);
         let mut plan = match self.stored_plan() {
             Ok(plan) => plan,
@@ -91,14 +95,17 @@ impl Reconcile<'_> {
 
         // Execute.
         let applied = if facts.terminating {
-            Ok(())
+            Ok(None)
         } else {
             node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
         };
-        let ask_again = watch(&self.scope, &self.node).await;
+        let asked = watch(&self.scope, &self.node).await;
         // What applies at once has nothing to do with the plan, and does not hold it up.
-        let next = self.execute(plan, skipped).await?;
-        applied.map(|()| next.within_some(ask_again))
+        if let Ok(Some(sentence)) = &applied {
+            *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence.clone());
+        }
+        let next = self.execute(plan, skipped).await?.within_some(ask_again).within_some(asked);
+        applied.map(|refused| if refused.is_some() { next.within(LOOK_AGAIN) } else { next })
     }
 
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
@@ -323,6 +330,7 @@ impl Reconcile<'_> {
         for entry in entries {
             remember(&mut previous.history, entry.clone());
         }
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let answer = self.scope.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let input = StatusInput {
             previous: &previous,
@@ -331,6 +339,7 @@ impl Reconcile<'_> {
             raw_plan: self.node.status.plan.as_ref(),
             sidecar: &answer,
             invalid,
+            beside: beside.as_deref(),
             set_name: &self.node.meta.name,
             restarted_at: &effective_restart(&self.node),
             now: self.now,
@@ -349,7 +358,8 @@ impl Reconcile<'_> {
         let after = self.compute(plan, entries, invalid);
         let before = &*self.node.status;
         let next = save(self.cx, Kind::StatefulNode, &self.node.meta, before, &after, urgency).await?;
-        if let Some(sentence) = invalid {
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(sentence) = invalid.or(beside.as_deref()) {
             let cause = format!("{}/{sentence}", self.node.meta.generation);
             self.tell(Tone::Warning, "InvalidSpec", &cause, sentence);
         }

@@ -1,12 +1,17 @@
 //! A node's child objects beside its plan: what applies at once, and what has to be asked of the API
 //! server because no watch shows it.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use serde_json::json;
+use tracing::debug;
 
 use super::ReconcileError;
 use crate::api::names::{LABEL_NODE, claim_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
-use crate::cluster::memory::CheckedTemplate;
+use crate::clock::monotonic;
+use crate::cluster::memory::{CheckedTemplate, NoPod};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedSet};
 use crate::cluster::{Key, Kind, Part, PatchOp, Target};
 use crate::engine::TaskError;
@@ -14,6 +19,13 @@ use crate::planner::node::{NodeFacts, Template};
 use crate::render;
 use crate::tasks::NodeScope;
 use crate::tasks::node_scope::{Belongs, belongs, metadata_change, metadata_ops, set_target};
+
+/// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
+const NO_POD: Duration = Duration::from_secs(2);
+/// How soon it is asked again.
+const ASK_WHY: Duration = Duration::from_secs(15);
+/// How far the clocks of this process and of the StatefulSet controller may differ.
+const SKEW: TimeDelta = TimeDelta::seconds(10);
 
 /// Finds out what the StatefulSet's template is where its generation is not one that we wrote: a dry run of
 /// our own patch shows whether it would change anything.
@@ -42,6 +54,47 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     Ok(())
 }
 
+/// Finds out why a node whose StatefulSet should have made a pod has none: the StatefulSet controller says so in
+/// events and nowhere else. Answers with when to ask again.
+pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
+    let (uid, memory, now) = (&node.meta.uid, &scope.memory.no_pod, monotonic());
+    let is_due = || {
+        let facts = scope.facts(node);
+        !facts.terminating && !facts.suspended && facts.live().is_some_and(|set| set.observed)
+    };
+    let Some(set) = scope.set().filter(|_| scope.pod().is_none() && is_due()) else {
+        memory.take(uid);
+        return None;
+    };
+    let since = node.status.problem.as_ref().filter(|p| p.reason == "Missing").map(|p| p.since);
+    let mut known = memory.get(uid).unwrap_or_else(|| NoPod {
+        since: now,
+        noticed: since.unwrap_or(scope.now),
+        asked: None,
+        why: None,
+    });
+    let (from, wait) = known.asked.map_or((known.since, NO_POD), |asked| (asked, ASK_WHY));
+    let left = wait.saturating_sub(now.duration_since(from));
+    if left.is_zero() {
+        known.asked = Some(now);
+        match scope.cluster.last_told(&node.meta.namespace, &set.meta.uid, "FailedCreate").await {
+            Ok(told) => {
+                let told = told.filter(|told| told.at + SKEW >= known.noticed);
+                known.why = told.map(|told| in_short(&told.note).to_owned());
+            }
+            // The node is named as one that has no pod all the same.
+            Err(error) => debug!(node = %scope.key, %error, "why there is no pod could not be asked"),
+        }
+    }
+    memory.put(uid.clone(), known);
+    Some(if left.is_zero() { ASK_WHY } else { left })
+}
+
+/// What the API server said, without what the StatefulSet controller puts before it.
+fn in_short(note: &str) -> &str {
+    note.split_once(" failed error: ").map_or(note, |(_, said)| said)
+}
+
 /// Whether the names of the node's child objects belong to something else; a sentence if so.
 pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
     let known = [
@@ -60,22 +113,37 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     Ok(None)
 }
 
-/// Applies what applies at once to the node's StatefulSet, Service and claims.
+/// Applies what applies at once to the node's StatefulSet, Service and claims. Answers with a sentence where the
+/// Service cannot be what the spec says.
 pub async fn apply_at_once(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
-) -> Result<(), ReconcileError> {
+) -> Result<Option<String>, ReconcileError> {
+    let mut refused = None;
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
         apply_to_set(scope, node, spec, facts, &set).await?;
-        match crate::tasks::apply_service(scope, node).await {
-            // What cannot be applied now is applied at the next event; a foreign Service is reported apart.
-            Ok(_) | Err(TaskError::Terminal { .. }) => {}
-            Err(error) => return Err(ReconcileError::Plan(error.to_string())),
-        }
+        refused = apply_service(scope, node).await?;
     }
-    apply_to_claims(scope, node, spec).await
+    apply_to_claims(scope, node, spec).await?;
+    Ok(refused)
+}
+
+async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
+    let known = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid);
+    if known.is_some() && scope.service().is_none() {
+        return Ok(known);
+    }
+    match crate::tasks::apply_service(scope, node).await {
+        // What cannot be applied now is applied at the next event.
+        Ok(_) => Ok(None),
+        Err(TaskError::Terminal { message }) => {
+            scope.memory.foreign.put(node.meta.uid.clone(), (monotonic(), message.clone()));
+            Ok(Some(message))
+        }
+        Err(error) => Err(ReconcileError::Plan(error.to_string())),
+    }
 }
 
 async fn apply_to_set(

@@ -179,7 +179,8 @@ impl Candidate {
         }
         self.write(&lease, &self.election.identity, true).await?;
         self.fence.open_since(sent);
-        Ok(Some(!holder.is_empty()))
+        // One that gave it up may have left a request under way, too.
+        Ok(Some(true))
     }
 
     /// Whether the lease is still ours.

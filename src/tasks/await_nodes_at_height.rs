@@ -42,7 +42,10 @@ impl Task for AwaitNodesAtHeight {
         }
         Ok(Outcome::waiting(if mute.is_empty() {
             let height = lowest_height(&facts);
-            format!("waiting for {} to halt at height {at}, the lowest is at {height}{refused}", some_of(&waiting))
+            format!(
+                "waiting for {} to halt at height {at}, the lowest is at {height}{refused}",
+                some_of(&waiting)
+            )
         } else {
             format!(
                 "waiting for {} to halt at height {at}: no sidecar says when; once it has, annotate \

@@ -14,8 +14,8 @@ use crate::api::names::{
     LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
 };
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
-use crate::cluster::Key;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
+use crate::cluster::{Key, Kind};
 use crate::planner::fleet::{
     ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
@@ -245,7 +245,8 @@ impl FleetScope {
         }
         let claims = &self.spec.template.spec.volume_claim_templates;
         let of = |(name, nodes): (String, Vec<Arc<ObservedNode>>)| {
-            let other = |n: &Arc<ObservedNode>| n.spec.as_ref().is_ok_and(|s| s.volume_claim_templates != *claims);
+            let other =
+                |n: &Arc<ObservedNode>| n.spec.as_ref().is_ok_and(|s| s.volume_claim_templates != *claims);
             let is_entrant = status.rollout.as_ref().is_some_and(|r| r.entrant_set == name);
             let set = SetFacts {
                 children: self.children_of(&name, &nodes),
@@ -318,7 +319,8 @@ impl FleetScope {
             ordinal,
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
-            behind: status.observed_generation != meta.generation,
+            behind: status.observed_generation != meta.generation
+                || self.view.is_in_doubt(Kind::StatefulNode, meta),
             held: self.held(node, build_id),
             granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),

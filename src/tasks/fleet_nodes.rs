@@ -173,9 +173,10 @@ impl FleetScope {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
         let ready = nodes.iter().filter(|n| !n.meta.terminating && self.may_be_removed(n));
         stream::iter(ready.map(Ok::<_, ClusterError>))
-            .try_for_each_concurrent(AT_ONCE, |node| async move {
-                self.delete_node(&node.meta.name, why).await
-            })
+            .try_for_each_concurrent(
+                AT_ONCE,
+                |node| async move { self.delete_node(&node.meta.name, why).await },
+            )
             .await
     }
 
@@ -184,7 +185,8 @@ impl FleetScope {
             return true;
         }
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
-        let seen = node.status.observed_generation == node.meta.generation;
+        let seen = node.status.observed_generation == node.meta.generation
+            && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
         // What is owned by a node that goes is collected with it.
         let uid = &node.meta.uid;
         let namespace = &node.meta.namespace;

@@ -124,6 +124,7 @@ impl NodeScope {
                 Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
                 None => p.uid == status.pod_uid,
             }),
+            refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
             previous: Running {
                 hash: status.pod_template_hash.clone(),
                 image: status.current_image.clone(),

@@ -20,6 +20,7 @@ mod killed;
 mod kit;
 mod leader;
 mod plans;
+mod refused;
 mod restart;
 mod revisions;
 mod rollout;

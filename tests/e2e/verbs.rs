@@ -264,7 +264,16 @@ async fn no_task_of_a_rollout_in_place_is_skipped_and_the_refusal_is_told_once()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abort_grants_a_node_that_has_not_moved_yet_what_it_runs() {
-    let world = World::new("stay").await;
+    abort_before_anything_moved("stay", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_takes_back_what_a_plan_granted_that_was_superseded_while_the_fleet_was_paused() {
+    abort_before_anything_moved("staytwo", true).await;
+}
+
+async fn abort_before_anything_moved(prefix: &str, superseded: bool) {
+    let world = World::new(prefix).await;
     world.fleet(fleet(2, "db:1")).await;
     world.until_applied().await;
     let before = world.pod_uids().await;
@@ -273,6 +282,11 @@ async fn an_abort_grants_a_node_that_has_not_moved_yet_what_it_runs() {
     world.set_image("db:2").await;
     let image = |set: &Value| set["spec"]["template"]["spec"]["containers"][0]["image"].clone();
     world.until(&world.sets(), "db-1", "its template is written", |s| image(s) == "db:2").await;
+    if superseded {
+        world.patch_fleet(json!({"spec": {"paused": true, "template": {"spec": {"image": "db:3"}}}})).await;
+        let third = |db: &Value| db["status"]["history"].as_array().is_some_and(|h| h.len() == 1);
+        world.until_db("another plan took its place and gave no grant", third).await;
+    }
     let rolling = world.db().await;
     world.annotate_fleet("windlass.dev/abort", json!(plan_id(&rolling))).await;
     world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
@@ -284,7 +298,9 @@ async fn an_abort_grants_a_node_that_has_not_moved_yet_what_it_runs() {
         })
         .await;
     world.allow_pod_deletes(true).await;
+    world.patch_fleet(json!({"spec": {"paused": false}})).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.pod_uids().await, before, "nothing moves any more");
-    assert_eq!(outcomes(&world.db().await), ["Aborted"]);
+    let expected: &[&str] = if superseded { &["Superseded", "Aborted"] } else { &["Aborted"] };
+    assert_eq!(outcomes(&world.db().await), expected);
 }

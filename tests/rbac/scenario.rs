@@ -51,6 +51,13 @@ pub async fn run(world: &World) {
         .patch(&revisions, current, json!({"metadata": {"labels": {"windlass.dev/deployment": null}}}))
         .await;
 
+    // A pod that the API server refuses: events say why.
+    let mut ghost = fleet("ghost", 1, "db:1", &json!(1));
+    ghost["spec"]["template"]["spec"]["podTemplate"]["spec"]["serviceAccountName"] = json!("ghost");
+    world.fleet(ghost).await;
+    let failed = |node: &Value| node["status"]["phase"] == "Failed";
+    world.until(nodes(), "ghost-0", "the refusal of the pod is known", failed).await;
+
     // Names that belong to somebody else.
     let labels = json!({"app": "other"});
     let mine = json!({

@@ -70,3 +70,113 @@ fn a_fleet_is_made_and_rolled_and_an_idle_hour_costs_no_write() {
         assert_eq!(cluster.version(), version, "an idle fleet writes nothing");
     });
 }
+
+struct Stage {
+    cluster: Cluster,
+    client: kube::Client,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+impl Stage {
+    async fn with_fleet(seed: u64) -> Self {
+        let cluster = furnished(Options::seeded(seed));
+        install_crds(&cluster);
+        let client = cluster.client("test", "test");
+        let mut stage = Self { cluster, client, stop: None };
+        stage.start();
+        let fleets = stage.api("windlass.dev", "v1alpha1", "NodeDeployment");
+        fleets.create(&PostParams::default(), &serde_json::from_value(fleet()).unwrap()).await.unwrap();
+        until_completed(&fleets, &Value::Null).await;
+        stage
+    }
+
+    fn start(&mut self) {
+        let operator = Operator::new(self.cluster.client("windlass", "test")).clock(self.cluster.clock());
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        tokio::spawn(operator.run(async { drop(stopped.await) }));
+        self.stop = Some(stop);
+    }
+
+    async fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+
+    fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        Api::namespaced_with(self.client.clone(), "test", &ApiResource::from_gvk(&kind))
+    }
+
+    async fn until(&self, kind: &str, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let api = self.api("windlass.dev", "v1alpha1", kind);
+        for _ in 0..3000 {
+            let found = json!(api.get(name).await.unwrap());
+            if holds(&found) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("waited in vain until {what}: {:#}", json!(api.get(name).await.unwrap())["status"]);
+    }
+}
+
+fn condition(object: &Value, type_: &str) -> String {
+    let list = object["status"]["conditions"].as_array().unwrap();
+    let found = list.iter().find(|c| c["type"] == type_).unwrap();
+    format!("{}/{}", found["status"].as_str().unwrap(), found["reason"].as_str().unwrap())
+}
+
+#[test]
+fn a_service_that_somebody_else_put_in_a_serving_nodes_place_is_said_left_alone_and_seldom_asked_for() {
+    paused(async {
+        let mut stage = Stage::with_fleet(6).await;
+        let services = stage.api("", "v1", "Service");
+        stage.stop().await;
+        services.delete("db-0", &kube::api::DeleteParams::default()).await.unwrap();
+        let theirs = json!({"metadata": {"name": "db-0"}, "spec": {"ports": [{"port": 80}]}});
+        services.create(&PostParams::default(), &serde_json::from_value(theirs).unwrap()).await.unwrap();
+        stage.start();
+        let said = |node: &Value| condition(node, "Stalled") == "True/InvalidSpec";
+        let node = stage.until("StatefulNode", "db-0", "the foreign Service is named", said).await;
+        assert_eq!(condition(&node, "Ready"), "True/NodeReady", "{node:#}");
+        let asked = |cluster: &Cluster| {
+            let tries = cluster.audit();
+            tries.iter().filter(|e| e.verb == "create" && e.resource == "services").count()
+        };
+        let before = asked(&stage.cluster);
+        for step in 0..20 {
+            let change = json!({"metadata": {"annotations": {"step": step.to_string()}}});
+            let nodes = stage.api("windlass.dev", "v1alpha1", "StatefulNode");
+            nodes.patch("db-0", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert!(asked(&stage.cluster) <= before + 1, "a look is not a question");
+        services.delete("db-0", &kube::api::DeleteParams::default()).await.unwrap();
+        let healed = |node: &Value| condition(node, "Stalled") == "False/Progressing";
+        stage.until("StatefulNode", "db-0", "the node has its Service again", healed).await;
+        let made = services.get("db-0").await.unwrap();
+        assert_eq!(json!(made)["metadata"]["ownerReferences"][0]["name"], "db-0");
+    });
+}
+
+#[test]
+fn an_active_plan_whose_rollout_is_gone_fails_and_never_completes() {
+    paused(async {
+        let mut stage = Stage::with_fleet(7).await;
+        let fleets = stage.api("windlass.dev", "v1alpha1", "NodeDeployment");
+        let image = json!({"spec": {"template": {"spec": {"image": "db:2-nope"}}}});
+        fleets.patch("db", &PatchParams::default(), &Patch::Merge(image)).await.unwrap();
+        let held = |db: &Value| db["status"]["rollout"]["nodes"]["failed"] == 1;
+        let before = stage.until("NodeDeployment", "db", "a node is held", held).await;
+        stage.stop().await;
+        let gone = json!({"status": {"rollout": null}});
+        fleets.patch_status("db", &PatchParams::default(), &Patch::Merge(gone)).await.unwrap();
+        stage.start();
+        let failed = |db: &Value| condition(db, "UpToDate") == "False/PlanFailed";
+        let db = stage.until("NodeDeployment", "db", "the plan has failed", failed).await;
+        assert_eq!(db["status"]["plan"]["state"], "Failed", "{db:#}");
+        assert!(db["status"]["plan"]["failure"].as_str().unwrap().contains("status.rollout"), "{db:#}");
+        let completed = "lastCompletedRolloutHash";
+        assert_eq!(db["status"][completed], before["status"][completed]);
+    });
+}

@@ -23,6 +23,7 @@ fn kind(error: &ClusterError) -> &'static str {
         ClusterError::AlreadyExists { .. } => "exists",
         ClusterError::NotFound { .. } => "gone",
         ClusterError::Refused { .. } => "refused",
+        ClusterError::Forbidden { .. } => "forbidden",
         ClusterError::Transient { .. } => "transient",
     }
 }
@@ -33,7 +34,7 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
     let table = [
         (400, "BadRequest", "unknown field spec.tempalte", "refused"),
         (401, "Unauthorized", "no", "transient"),
-        (403, "Forbidden", "exceeded quota", "transient"),
+        (403, "Forbidden", "exceeded quota", "forbidden"),
         (404, "NotFound", "no such pod", "gone"),
         (409, "AlreadyExists", "it is there", "exists"),
         (409, "Conflict", "the object has been modified", "conflict"),
@@ -77,4 +78,18 @@ fn a_sentence_names_the_object_and_says_what_the_server_said() {
 fn what_never_reached_the_server_is_tried_again() {
     let error = kube::Error::LinesCodecMaxLineLengthExceeded;
     assert_eq!(kind(&ClusterError::from_kube("x".to_owned(), error)), "transient");
+}
+
+#[test]
+fn an_event_is_read_as_new_and_old_client_libraries_write_it() {
+    use super::super::port::Told;
+    let at = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+    let made = "2030-01-01T00:00:00Z";
+    let old = json!({"note": "no", "eventTime": null, "deprecatedLastTimestamp": "2030-01-01T00:05:00Z",
+        "metadata": {"creationTimestamp": made}});
+    let new = json!({"note": "no", "eventTime": "2030-01-01T00:00:01.000000Z",
+        "series": {"count": 3, "lastObservedTime": "2030-01-01T00:09:00.000000Z"}, "metadata": {"creationTimestamp": made}});
+    assert_eq!(Told::read(&old), Some(Told { note: "no".into(), at: at("2030-01-01T00:05:00Z") }));
+    assert_eq!(Told::read(&new), Some(Told { note: "no".into(), at: at("2030-01-01T00:09:00Z") }));
+    assert_eq!(Told::read(&json!({"metadata": {"creationTimestamp": made}})), None);
 }

@@ -1,5 +1,6 @@
 //! What is known of the cluster, and what can go wrong at the port.
 
 mod cache;
+mod doubt;
 mod error;
 mod observed;

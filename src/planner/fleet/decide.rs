@@ -156,7 +156,8 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
         let edited =
             |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
-        let cause = if facts.unrecorded || others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
+        let cause =
+            if facts.unrecorded || others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(to(facts, goal, cause));
     }
     if facts.restart_request.is_some() {

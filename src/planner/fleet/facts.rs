@@ -18,7 +18,7 @@ pub struct ChildFacts {
     pub surplus: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// Whether its status is behind its generation.
+    /// Whether its status is behind its generation, or may be: a write to it is out whose answer never came.
     pub behind: bool,
     /// The rollout hash of the revision that its spec holds; empty where the spec cannot be read.
     pub held: String,

@@ -156,6 +156,7 @@ mod tests {
                 main_image: "db:1".to_owned(),
                 ..PodFacts::default()
             }),
+            refused: None,
             previous: Running::default(),
             terminating: false,
             suspended: false,

@@ -103,6 +103,8 @@ pub struct NodeFacts {
     pub set: SetFact,
     /// Its pod.
     pub pod: Option<PodFacts>,
+    /// Why the API server refuses its pod, in the server's words, where there is none.
+    pub refused: Option<String>,
     /// What it ran when its status was last written.
     pub previous: Running,
     /// Whether it is being deleted.
@@ -255,6 +257,9 @@ impl NodeFacts {
                          than the granted one; it needs a new grant"
                     .to_owned(),
             );
+        }
+        if let (None, Some(why), true) = (&self.pod, &self.refused, self.template_is_granted()) {
+            return Some(format!("the API server refuses its pod: {why}"));
         }
         let pod = self.staying_pod().filter(|p| p.cannot_run)?;
         let at_grant = self.grant().is_some() && self.pod_hash(pod) == self.grant();

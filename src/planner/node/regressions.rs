@@ -32,6 +32,7 @@ fn new_node(observed: bool) -> NodeFacts {
             main_image: "db:1".to_owned(),
             ..PodFacts::default()
         }),
+        refused: None,
         previous: Running::default(),
         terminating: false,
         suspended: false,

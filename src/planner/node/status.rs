@@ -42,6 +42,8 @@ pub struct StatusInput<'a> {
     pub sidecar: &'a SidecarAnswer,
     /// Why the spec cannot be carried out, in a sentence.
     pub invalid: Option<&'a str>,
+    /// What else of the spec cannot be carried out, in a sentence; it keeps no pod from serving.
+    pub beside: Option<&'a str>,
     /// The StatefulSet's name.
     pub set_name: &'a str,
     /// The latest restart that is obeyed (RFC 3339); empty for none.
@@ -201,10 +203,13 @@ fn set_conditions(
         set(STALLED, Truth::True, "PlanFailed", &plan.failure);
     } else if let Some(task) = overdue {
         set(STALLED, Truth::True, "NoProgress", &format!("{}: {}", task.type_, task.message));
+    } else if let Some(sentence) = input.beside {
+        set(STALLED, Truth::True, "InvalidSpec", sentence);
     } else {
         set(STALLED, Truth::False, "Progressing", "");
     }
-    let stalled = input.invalid.is_some() || failed_plan.is_some() || overdue.is_some();
+    let stalled =
+        input.beside.is_some() || input.invalid.is_some() || failed_plan.is_some() || overdue.is_some();
     if !stalled && (active.is_some() || (!ready && !facts.suspended)) {
         set(RECONCILING, Truth::True, "Progressing", "");
     } else {

@@ -159,6 +159,27 @@ async fn nodes_are_granted_the_target_as_far_as_the_wave_goes_and_a_second_run_w
 }
 
 #[tokio::test]
+async fn a_grant_whose_answer_did_not_come_uses_the_wave_until_it_is_known() {
+    let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
+    for (doubt, expected) in [(false, "db-1"), (true, "db-2")] {
+        let (view, mut cluster) = (View::shared(), MockCluster::new());
+        let scope = |cluster| fleet(nodes.clone()).scope(cluster, &view);
+        cluster.expect_patch().times(1).withf(move |target, _, _| target.name == expected).returning(
+            |_, _, _| {
+                Err(ClusterError::Transient { object: "x".into(), message: "lost".into(), retry_after: None })
+            },
+        );
+        let scope = scope(cluster);
+        if doubt {
+            let node = scope.children().pop().unwrap();
+            view.doubt(Kind::StatefulNode, node.meta.key(), &node.meta.resource_version);
+        }
+        let outcome = said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await);
+        assert!(outcome.starts_with("again"), "{outcome}");
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_changed_or_went_meanwhile_is_left_for_the_next_look() {
     let gone = || ClusterError::NotFound { object: "x".to_owned() };
     for error in [conflict(), gone()] {

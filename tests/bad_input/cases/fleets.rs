@@ -220,13 +220,11 @@ pub(super) fn fleet_fields() -> Vec<Case> {
 }
 
 pub(super) fn not_yet() -> Vec<Case> {
-    vec![
-        Case::new(
-            "a sidecar's token",
-            node(&[("spec.sidecar", json!({"image": "s:1", "tokenSecret": "t"}))]),
-            node(&[("spec.sidecar", json!({"image": "s:1"}))]),
-            "spec.sidecar.tokenSecret",
-            "sidecar authentication is not available in this version",
-        ),
-    ]
+    vec![Case::new(
+        "a sidecar's token",
+        node(&[("spec.sidecar", json!({"image": "s:1", "tokenSecret": "t"}))]),
+        node(&[("spec.sidecar", json!({"image": "s:1"}))]),
+        "spec.sidecar.tokenSecret",
+        "sidecar authentication is not available in this version",
+    )]
 }

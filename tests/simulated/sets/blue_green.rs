@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::world::{CLAIM, NODE, blue_green, condition, is_up_to_date, play, set_of, stage_is, text, with_sidecar};
+use super::world::{
+    CLAIM, NODE, blue_green, condition, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+};
 
 #[test]
 fn a_new_set_is_made_takes_over_in_one_write_and_the_old_one_goes_after_its_delay() {
@@ -20,8 +22,7 @@ fn a_new_set_is_made_takes_over_in_one_write_and_the_old_one_goes_after_its_dela
         assert_eq!(condition(&switched, "UpToDate"), "True/Applied");
         assert_eq!(condition(&switched, "RolloutInProgress"), "True/TemplateChanged");
         assert_eq!(w.names(NODE).len(), 6, "the old nodes live on");
-        let after: Vec<_> =
-            (0..3).map(|n| w.get(NODE, &format!("db-{n}"))["spec"].clone()).collect();
+        let after: Vec<_> = (0..3).map(|n| w.get(NODE, &format!("db-{n}"))["spec"].clone()).collect();
         assert_eq!(after, incumbents, "incumbents are not touched");
         let switched_at = w.cluster.clock().now();
         let done = w.until("the old set is gone", is_up_to_date).await;
@@ -56,7 +57,10 @@ fn caught_up_is_waited_for_where_there_is_a_sidecar() {
         w.until("traffic moved", stage_is("Retiring")).await;
         let done = w.until("it is over", is_up_to_date).await;
         for name in w.names(NODE) {
-            w.until("nobody is watched any more", |_| w.get(NODE, &name)["spec"]["watchSidecar"].as_bool() != Some(true)).await;
+            w.until("nobody is watched any more", |_| {
+                w.get(NODE, &name)["spec"]["watchSidecar"].as_bool() != Some(true)
+            })
+            .await;
         }
         assert_eq!(done["activeSet"], w.selected().as_str());
         w.is_at_rest().await;

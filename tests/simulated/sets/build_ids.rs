@@ -113,7 +113,11 @@ fn an_earlier_id_whose_set_still_lives_becomes_the_entrant_at_the_template_now_a
 fn an_earlier_id_whose_set_is_gone_makes_a_new_set_on_claims_of_its_own() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
-        for (id, set) in [("v2", set_of_id("v2").to_owned()), ("v1", set_of_id("v1").to_owned()), ("v2", format!("{}-2", set_of_id("v2")))] {
+        for (id, set) in [
+            ("v2", set_of_id("v2").to_owned()),
+            ("v1", set_of_id("v1").to_owned()),
+            ("v2", format!("{}-2", set_of_id("v2"))),
+        ] {
             w.change(json!({"unsafeCustomBuildID": id})).await;
             let done = w.until("it is over", |s| is_up_to_date(s) && s["activeBuildID"] == id).await;
             assert_eq!(done["activeSet"], set.as_str(), "the claims of the set before are not taken up");

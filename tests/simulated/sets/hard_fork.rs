@@ -5,14 +5,18 @@ use serde_json::{Value, json};
 use super::world::{NODE, World, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar};
 
 fn hard_fork(height: i64) -> Value {
-    with_sidecar(fleet(2, json!({"type": "HardFork", "hardFork": {"haltHeight": height}, "blueGreen": {"retireDelaySeconds": 10}})))
+    with_sidecar(fleet(
+        2,
+        json!({"type": "HardFork", "hardFork": {"haltHeight": height}, "blueGreen": {"retireDelaySeconds": 10}}),
+    ))
 }
 
 async fn halting(w: &World) -> Value {
     w.applications.reach(500);
     w.serve(hard_fork(1000)).await;
     w.image("db:2").await;
-    w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000")).await
+    w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+        .await
 }
 
 #[test]
@@ -25,7 +29,11 @@ fn the_old_nodes_halt_at_the_height_and_the_new_ones_take_over() {
         w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
         w.rest(30).await;
         assert_eq!(w.selected(), "first");
-        assert!(text(&w.status()["rollout"], "message").contains("the lowest is at 500"), "{}", w.status()["rollout"]["message"]);
+        assert!(
+            text(&w.status()["rollout"], "message").contains("the lowest is at 500"),
+            "{}",
+            w.status()["rollout"]["message"]
+        );
         w.applications.reach(1000);
         let moved = w.until("traffic moved", stage_is("Retiring")).await;
         assert_eq!(w.selected(), text(&moved, "activeSet"));
@@ -102,7 +110,8 @@ fn nodes_without_a_sidecar_are_named_with_what_to_do() {
     play(|w| async move {
         w.serve(fleet(2, json!({"type": "HardFork", "hardFork": {"haltHeight": 10}}))).await;
         w.image("db:2").await;
-        let status = w.until("it waits", |s| text(&s["rollout"], "message").contains("windlass.dev/skip=")).await;
+        let status =
+            w.until("it waits", |s| text(&s["rollout"], "message").contains("windlass.dev/skip=")).await;
         let skip = text(&status["rollout"], "message").rsplit('=').next().unwrap().to_owned();
         assert_eq!(w.selected(), "first");
         w.annotate("windlass.dev/skip", &skip).await;

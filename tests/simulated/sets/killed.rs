@@ -61,7 +61,9 @@ fn rollout(fleet: &Value, from: u64, applied: bool) -> (Value, u64) {
         w.cluster.set_faults(Box::new(plan));
         w.image("db:2").await;
         for _ in 0..1200 {
-            if *writes.lock().unwrap() >= from || is_up_to_date(&w.status()) && text(&w.status(), "activeSet") != "first" {
+            if *writes.lock().unwrap() >= from
+                || is_up_to_date(&w.status()) && text(&w.status(), "activeSet") != "first"
+            {
                 break;
             }
             w.rest(1).await;

@@ -13,7 +13,11 @@ const STUCK: &str = "db:2-unready";
 async fn before_promotion(w: &World) -> (String, String) {
     let first = w.serve(blue_green(2, json!({"retireDelaySeconds": 5}))).await;
     w.image(STUCK).await;
-    let status = w.until("entrants exist", |s| s["rollout"]["message"].as_str().is_some_and(|m| m.contains("to be ready"))).await;
+    let status = w
+        .until("entrants exist", |s| {
+            s["rollout"]["message"].as_str().is_some_and(|m| m.contains("to be ready"))
+        })
+        .await;
     w.stages();
     (first, text(&status, "requestedRolloutHash").to_owned())
 }
@@ -148,7 +152,11 @@ fn while_promoting_a_new_target_waits_until_the_old_one_is_promoted() {
         w.image("db:3").await;
         let held = w.until("the change is seen", |s| s["observedGeneration"] == 3).await;
         assert_eq!(text(&held, "requestedRolloutHash"), second, "read from the status, never recomputed");
-        let next = w.until("the next begins", |s| text(&s["rollout"], "targetHash") != second && !s["rollout"].is_null()).await;
+        let next = w
+            .until("the next begins", |s| {
+                text(&s["rollout"], "targetHash") != second && !s["rollout"].is_null()
+            })
+            .await;
         assert_eq!(text(&next, "lastCompletedRolloutHash"), second, "the old target was finished first");
         let done = w.until("it is over", is_up_to_date).await;
         let outcomes: Vec<&str> =

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::world::{
-    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text,
+    with_sidecar,
 };
 
 const STUCK: &str = "db:2-unready";
@@ -248,10 +249,12 @@ fn both_sets_follow_replicas() {
     play(|w| async move {
         ready_to_promote(&w).await;
         w.change(json!({"replicas": 3})).await;
-        w.until("both grew", |s| w.names(NODE).len() == 6 && condition(s, "Ready") == "True/AllNodesReady").await;
+        w.until("both grew", |s| w.names(NODE).len() == 6 && condition(s, "Ready") == "True/AllNodesReady")
+            .await;
         w.change(json!({"replicas": 1})).await;
         w.until("both shrank", |_| w.names(NODE).len() == 2).await;
-        let status = w.until("it is ready again", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        let status =
+            w.until("it is ready again", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
         assert_eq!(status["replicas"], 1, "the active set is counted");
         w.change(json!({"replicas": 0})).await;
         let none = w.until("none is left", |s| w.names(NODE).is_empty() && s["rollout"].is_null()).await;

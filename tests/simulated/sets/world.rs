@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::runtime::WatchStreamExt;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
+use kube::runtime::WatchStreamExt;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass::operator::Operator;
@@ -59,7 +59,8 @@ pub fn blue_green(replicas: i32, settings: Value) -> Value {
 pub fn with_sidecar(mut fleet: Value) -> Value {
     let spec = &mut fleet["spec"]["template"]["spec"];
     spec["sidecar"] = json!({"image": "windlass:1"});
-    spec["podTemplate"]["metadata"] = json!({"annotations": {"windlass.test/sidecar-url": "http://{podIP}:7777"}});
+    spec["podTemplate"]["metadata"] =
+        json!({"annotations": {"windlass.test/sidecar-url": "http://{podIP}:7777"}});
     fleet
 }
 
@@ -86,8 +87,7 @@ impl World {
             .probe_interval(Duration::from_secs(1));
         tokio::spawn(kubelet.run());
         let client = cluster.client("person", "test");
-        let this =
-            Self { cluster, applications, client, operator: Mutex::default(), seen: Arc::default() };
+        let this = Self { cluster, applications, client, operator: Mutex::default(), seen: Arc::default() };
         let seen = this.seen.clone();
         let watched = kube::runtime::watcher(this.fleets(), kube::runtime::watcher::Config::default());
         tokio::spawn(watched.applied_objects().for_each(move |fleet| {
@@ -218,7 +218,13 @@ impl World {
     pub fn images(&self) -> Vec<String> {
         let all = self.cluster.snapshot();
         let pods = all.iter().filter(|o| o["kind"] == "Pod");
-        let of = |p: &Value| format!("{} {}", p["metadata"]["name"].as_str().unwrap(), p["spec"]["containers"][0]["image"].as_str().unwrap());
+        let of = |p: &Value| {
+            format!(
+                "{} {}",
+                p["metadata"]["name"].as_str().unwrap(),
+                p["spec"]["containers"][0]["image"].as_str().unwrap()
+            )
+        };
         let mut images: Vec<String> = pods.map(of).collect();
         images.sort();
         images
@@ -256,7 +262,9 @@ pub fn condition(status: &Value, type_: &str) -> String {
 }
 
 pub fn is_up_to_date(status: &Value) -> bool {
-    condition(status, "UpToDate") == "True/Applied" && status["rollout"].is_null() && status["phase"] == "Ready"
+    condition(status, "UpToDate") == "True/Applied"
+        && status["rollout"].is_null()
+        && status["phase"] == "Ready"
 }
 
 pub fn stage_is(stage: &str) -> impl Fn(&Value) -> bool {

@@ -28,12 +28,7 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
     }
 }
 
-fn before_promotion(
-    facts: &FleetFacts,
-    plan: &Plan,
-    rollout: &SetRollout,
-    stalled: bool,
-) -> FleetDecision {
+fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
     if !facts.abort.is_empty() && facts.abort == plan.id {
         return FleetDecision::Abort;
     }

@@ -84,8 +84,7 @@ mod tests {
     #[test]
     fn a_name_of_which_anything_exists_is_not_taken() {
         assert_eq!(chosen(&[]), "1a2b3");
-        for met in
-            ["db-1a2b3-0", "db-1a2b3-17", "db-1a2b3-0-0", "data-db-1a2b3-2-0", "my-data-db-1a2b3-2-0"]
+        for met in ["db-1a2b3-0", "db-1a2b3-17", "db-1a2b3-0-0", "data-db-1a2b3-2-0", "my-data-db-1a2b3-2-0"]
         {
             assert_eq!(chosen(&[met]), "1a2b3-2", "{met}");
         }
@@ -94,7 +93,8 @@ mod tests {
 
     #[test]
     fn names_that_only_look_alike_are_no_obstacle() {
-        for other in ["db-0", "db-1a2b3", "db-1a2b3-x", "xdb-1a2b3-0", "db-1a2b30-0", "data-db-1a2b3-0", "x"] {
+        for other in ["db-0", "db-1a2b3", "db-1a2b3-x", "xdb-1a2b3-0", "db-1a2b30-0", "data-db-1a2b3-0", "x"]
+        {
             assert_eq!(chosen(&[other]), "1a2b3", "{other}");
         }
     }
@@ -103,14 +103,16 @@ mod tests {
     fn a_name_that_grows_too_long_is_refused_with_a_sentence() {
         let name = "a".repeat(39);
         assert!(choose(&name, "1a2b3", 1000, &[]).is_ok());
-        let taken = (1..12).map(|n| format!("{name}-1a2b3{}-0", if n == 1 { String::new() } else { format!("-{n}") }));
+        let taken = (1..12)
+            .map(|n| format!("{name}-1a2b3{}-0", if n == 1 { String::new() } else { format!("-{n}") }));
         let sentence = choose(&name, "1a2b3", 1001, &taken.collect::<Vec<_>>()).unwrap_err();
         assert!(sentence.contains("at most 52") && sentence.contains("53 characters"), "{sentence}");
     }
 
     #[test]
     fn when_no_name_is_free_that_is_said() {
-        let taken = (1..=99).map(|n| if n == 1 { "db-1a2b3-0".to_owned() } else { format!("db-1a2b3-{n}-0") });
+        let taken =
+            (1..=99).map(|n| if n == 1 { "db-1a2b3-0".to_owned() } else { format!("db-1a2b3-{n}-0") });
         let sentence = choose("db", "1a2b3", 1, &taken.collect::<Vec<_>>()).unwrap_err();
         assert!(sentence.starts_with("no name is free"), "{sentence}");
     }

@@ -9,12 +9,7 @@ use crate::api::status::RETIRING_LIMIT;
 use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
 
 /// Makes the rollout that was just begun one that makes a set of this name.
-pub fn begin(
-    status: &mut NodeDeploymentStatus,
-    facts: &FleetFacts,
-    way: Way,
-    entrant: &str,
-) {
+pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, entrant: &str) {
     let from = status.last_completed_rollout_hash.clone();
     let active = facts.set.clone();
     // A set that lived on and is wanted again is not removed.

@@ -211,6 +211,7 @@ fn a_pod_at_the_update_revision_is_one_of_a_controller_that_has_seen_the_templat
 #[test]
 fn a_node_has_failed_when_its_pod_cannot_run_what_was_granted() {
     let stuck = |version: &str| pod(version).of_another_uid().that_cannot_run();
+    let refused = |facts: NodeFacts| NodeFacts { refused: Some("quota".to_owned()), ..facts };
     let table = [
         ("it serves", node(), None),
         (
@@ -235,6 +236,13 @@ fn a_node_has_failed_when_its_pod_cannot_run_what_was_granted() {
             None,
         ),
         ("no StatefulSet", node().without_set().without_pod(), None),
+        (
+            "the API server refuses its pod",
+            refused(node().granted("v2").with_template("v2").without_pod()),
+            Some("the API server refuses its pod: quota"),
+        ),
+        ("its pod was refused and is there now", refused(node().granted("v2").with_template("v2")), None),
+        ("the pod of another template is refused", refused(node().granted("v2").without_pod()), None),
     ];
     for (what, facts, expected) in table {
         assert_eq!(facts.failure().as_deref(), expected, "{what}");

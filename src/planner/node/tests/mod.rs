@@ -71,6 +71,7 @@ fn node() -> NodeFacts {
         spent_grant_id: "grant-1".to_owned(),
         set: SetFact::Live(set("v1")),
         pod: Some(pod("v1")),
+        refused: None,
         previous: ran("v1"),
         terminating: false,
         suspended: false,

@@ -1,0 +1,48 @@
+//! A pod that the API server refuses: its StatefulSet is taken, so only the StatefulSet controller knows why.
+
+use serde_json::{Value, json};
+
+use crate::kit::{World, condition, fleet};
+
+fn of_a_ghost(mut fleet: Value) -> Value {
+    fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["serviceAccountName"] = json!("ghost");
+    fleet
+}
+
+fn account(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_api_server_refuses_is_failed_and_named_with_the_servers_words() {
+    let world = World::new("refused").await;
+    world.settled_fleet(fleet(3, "db:1")).await;
+    let patch = of_a_ghost(json!({}));
+    world.patch_fleet(patch).await;
+    let named = |db: &Value| {
+        let first = &db["status"]["rollout"]["unconverged"][0];
+        first["name"] == "db-2" && first["message"].as_str().is_some_and(|m| m.contains("ghost"))
+    };
+    let db = world.until_db("the refusal is named", named).await;
+    assert_eq!(db["status"]["rollout"]["unconverged"][0]["reason"], "Missing", "{db:#}");
+    assert_eq!(db["status"]["rollout"]["nodes"]["failed"], 1, "{db:#}");
+    assert_eq!(condition(&db, "Ready"), "False/NodesFailed", "{db:#}");
+    let node = world.get(&world.nodes(), "db-2").await;
+    assert_eq!(node["status"]["phase"], "Failed", "{node:#}");
+    let problem = node["status"]["problem"]["message"].as_str().unwrap().to_owned();
+    assert!(problem.starts_with("the API server refuses its pod: pods \"db-2-0\" is forbidden"), "{problem}");
+    // Nothing has to be changed once nothing is in the way any more.
+    world.create("v1", "ServiceAccount", account("ghost")).await;
+    world.until_applied().await;
+    let node = world.get(&world.nodes(), "db-2").await;
+    assert_eq!(node["status"]["phase"], "Running", "{node:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_fleet_whose_pods_are_refused_says_so() {
+    let world = World::new("refusednew").await;
+    world.fleet(of_a_ghost(fleet(1, "db:1"))).await;
+    let db = world.until_db("its only node has failed", |db| db["status"]["phase"] == "Failed").await;
+    let ready = db["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+    assert!(ready["message"].as_str().unwrap().contains("ghost"), "{db:#}");
+}
