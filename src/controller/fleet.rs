@@ -14,12 +14,11 @@ use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
-use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::status::{
-    Ending, RefreshInput, begin, end, generated_build_id, is_stalled, refresh, reject, scope_of, short,
+    Ending, RefreshInput, end, generated_build_id, is_stalled, refresh, reject, scope_of, short,
     stall_deadline,
 };
-use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, SetRollout, Way, decide, progress, sets};
+use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, sets};
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_nodes::Told;
 use crate::tasks::node_scope::parse_time;
@@ -323,23 +322,10 @@ impl Reconcile<'_> {
             }
             (Advance::Invalidated { reason, message }, Some(old)) => {
                 urgency = Urgency::Now;
-                end(&mut status, &old, Ending::Superseded, reason, self.now);
-                let start = Start {
-                    scope: scope.clone(),
-                    target: old.target_hash.clone(),
-                    cause: Cause::ChildDrift,
-                    way: Way::InPlace,
-                };
-                let next = self.plan_for(&start, &old.id)?;
-                let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
-                begin(&mut status, &facts, &start, &next, &self.revision_of(&start.target), self.now);
-                if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
-                    rollout.cause = cause;
-                }
                 let to = short(&old.target_hash);
                 let note = format!("the plan to {to} is superseded by a new one to {to}: {message}");
                 told.push((Tone::Normal, "RolloutSuperseded", old.id.clone(), note));
-                shown = Some(next);
+                shown = Some(self.begin_again(&mut status, &facts, &scope, &old, reason)?);
             }
             (_, None) => {}
         }

@@ -4,13 +4,13 @@ use super::events::Tone;
 use super::fleet::{News, Reconcile};
 use super::save::Urgency;
 use super::{Next, ReconcileError};
-use crate::api::{NodeDeploymentStatus, Stage};
+use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
 use crate::cluster::Kind;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
 use crate::planner::fleet::status::{Ending, begin, complete, end, reject, short};
-use crate::planner::fleet::{FleetDecision, FleetFacts, Scope, SetRollout};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
 
 /// The kinds of objects whose names a set's could meet.
 const KINDS_OF_A_SET: [Kind; 5] =
@@ -121,6 +121,40 @@ impl Reconcile<'_> {
             attempt: 0,
             disambiguator: before,
         }))
+    }
+
+    /// Ends a plan whose completed steps no longer hold, and begins another to the same target.
+    pub(super) fn begin_again(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        scope: &Scope,
+        old: &Plan,
+        reason: &str,
+    ) -> Result<Plan, ReconcileError> {
+        end(status, old, Ending::Superseded, reason, self.now);
+        let set = SetRollout::of(status);
+        let start = Start {
+            scope: scope.clone(),
+            target: old.target_hash.clone(),
+            cause: Cause::ChildDrift,
+            way: set.as_ref().map_or(Way::InPlace, |set| set.way),
+        };
+        let next = self.plan_for(&start, &old.id)?;
+        let Some(set) = set else {
+            let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
+            begin(status, facts, &start, &next, &self.revision_of(&start.target), self.now);
+            if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
+                rollout.cause = cause;
+            }
+            return Ok(next);
+        };
+        // Its set of nodes stays, and so does that it cannot be taken back where that is so.
+        status.plan = Some(RawPlan::of(&next));
+        if let Some(rollout) = status.rollout.as_mut().filter(|_| set.is_revocable()) {
+            rollout.stage = set.way.first_stage();
+        }
+        Ok(next)
     }
 
     /// Takes into the status how far the plan of a rollout that makes a set came. What cannot be undone is only done

@@ -66,7 +66,10 @@ pub fn begin(
         status.restarted_at.clone_from(restart);
     }
     let own = start.scope == Scope::Own;
-    let before = status.rollout.take().filter(|r| r.target_hash == start.target && r.own_revisions == own);
+    let same = |r: &Rollout| {
+        r.target_hash == start.target && r.own_revisions == own && r.strategy == start.way.strategy()
+    };
+    let before = status.rollout.take().filter(same);
     // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
     // was done: its nodes count from nothing.
     let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
@@ -77,7 +80,7 @@ pub fn begin(
         }
     });
     status.rollout = Some(Rollout {
-        strategy: "InPlace".to_owned(),
+        strategy: start.way.strategy().to_owned(),
         target_hash: start.target.clone(),
         target_revision: revision.to_owned(),
         cause: start.cause.as_str().to_owned(),

@@ -164,6 +164,9 @@ impl FleetFacts {
     /// The fleet as it would be if this set were the active one, and nothing else were under way.
     #[must_use]
     pub fn as_set(&self, set: &str) -> Self {
+        if set == self.set {
+            return Self { partition: 0, sets: [].into(), ..self.clone() };
+        }
         let SetFacts { children, conflicts, .. } = self.sets.get(set).cloned().unwrap_or_default();
         Self { set: set.to_owned(), children, conflicts, partition: 0, sets: [].into(), ..self.clone() }
     }

@@ -15,7 +15,6 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, en
     // A set that lived on and is wanted again is not removed.
     status.retiring.retain(|set| set.set != entrant);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    way.strategy().clone_into(&mut rollout.strategy);
     rollout.stage = way.first_stage();
     rollout.incumbent_set = active;
     entrant.clone_into(&mut rollout.entrant_set);

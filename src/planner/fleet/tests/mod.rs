@@ -4,6 +4,7 @@
 mod create;
 mod decide;
 mod facts;
+mod sets;
 mod size;
 mod status;
 mod status_conditions;
