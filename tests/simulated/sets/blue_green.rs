@@ -44,6 +44,62 @@ fn a_new_set_is_made_takes_over_in_one_write_and_the_old_one_goes_after_its_dela
 }
 
 #[test]
+fn where_no_name_is_free_for_a_set_that_is_said_and_nothing_is_harmed() {
+    play(|w| async move {
+        w.serve(blue_green(1, json!({"promotion": "Manual"}))).await;
+        w.image("db:2").await;
+        let ready = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        let set = text(&ready["rollout"], "entrantSet").to_owned();
+        w.image("db:1").await;
+        w.until("it is given up", |s| is_up_to_date(s) && w.names(NODE) == ["db-0"]).await;
+        for number in 2..=99 {
+            w.create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": format!("data-db-{set}-{number}-0-0")},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
+                .await;
+        }
+        w.image("db:2").await;
+        let refused = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        let said =
+            refused["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "UpToDate").unwrap();
+        assert!(text(said, "message").starts_with("no name is free for a new set"), "{said}");
+        assert!(refused["rollout"].is_null());
+        assert_eq!(w.events("InvalidSpec").len(), 1);
+        w.rest(120).await;
+        assert_eq!(w.names(NODE), ["db-0"]);
+        assert_eq!(w.images(), ["db-0-0 db:1"]);
+        w.delete(CLAIM, &format!("data-db-{set}-7-0-0")).await;
+        let made = w.until("a name is free", |s| !s["rollout"].is_null()).await;
+        assert_eq!(made["rollout"]["entrantSet"], format!("{set}-7").as_str());
+    });
+}
+
+#[test]
+fn names_of_another_fleet_are_no_obstacle_and_are_not_touched() {
+    play(|w| async move {
+        w.serve(blue_green(1, json!({"promotion": "Manual", "retireDelaySeconds": 1}))).await;
+        w.image("db:2").await;
+        let made = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        let set = text(&made["rollout"], "entrantSet").to_owned();
+        w.image("db:1").await;
+        w.until("it is given up", |s| is_up_to_date(s) && w.names(NODE) == ["db-0"]).await;
+        // A fleet whose nodes are named as those of a set of db would be.
+        let mut other = blue_green(1, json!({}));
+        other["metadata"]["name"] = json!(format!("db-{set}-2"));
+        w.create(other).await;
+        let theirs = format!("db-{set}-2-0");
+        w.until("it is there", |_| w.names(NODE).contains(&theirs)).await;
+        let uid = w.get(NODE, &theirs)["metadata"]["uid"].clone();
+        w.image("db:2").await;
+        let made = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        assert_eq!(made["rollout"]["entrantSet"], format!("{set}-3").as_str());
+        w.change(json!({"forcePromote": made["requestedRolloutHash"]})).await;
+        w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+        assert_eq!(w.get(NODE, &theirs)["metadata"]["uid"], uid);
+    });
+}
+
+#[test]
 fn caught_up_is_waited_for_where_there_is_a_sidecar() {
     play(|w| async move {
         w.serve(with_sidecar(blue_green(2, json!({})))).await;

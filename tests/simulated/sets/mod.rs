@@ -5,6 +5,7 @@ mod blue_green;
 mod build_ids;
 mod hard_fork;
 mod killed;
+mod random;
 mod supersede;
 mod verbs;
 mod world;

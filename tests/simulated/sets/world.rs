@@ -12,7 +12,7 @@ use kube::runtime::WatchStreamExt;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass::operator::Operator;
-use windlass::sim::kubelet::Kubelet;
+use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
 use windlass::sim::{Cluster, Options};
 
 use super::super::stage::paused;
@@ -26,7 +26,7 @@ pub struct World {
     pub applications: Applications,
     client: kube::Client,
     operator: Mutex<Option<JoinHandle<()>>>,
-    /// Every state that the fleet's status was seen in.
+    /// Every state that the fleet was seen in.
     seen: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -91,8 +91,8 @@ impl World {
         let seen = this.seen.clone();
         let watched = kube::runtime::watcher(this.fleets(), kube::runtime::watcher::Config::default());
         tokio::spawn(watched.applied_objects().for_each(move |fleet| {
-            let status = fleet.map(|f| f.data["status"].clone()).unwrap_or_default();
-            seen.lock().unwrap().push(status);
+            let fleet = fleet.map(|f| serde_json::to_value(f).unwrap()).unwrap_or_default();
+            seen.lock().unwrap().push(fleet);
             std::future::ready(())
         }));
         this.start_operator();
@@ -180,7 +180,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let passed = self.seen.lock().unwrap().get(from..).unwrap_or_default().to_vec();
             from += passed.len();
-            if let Some(status) = passed.into_iter().find(&holds) {
+            if let Some(status) = passed.iter().map(|f| f["status"].clone()).find(&holds) {
                 return status;
             }
         }
@@ -195,9 +195,23 @@ impl World {
     pub fn stages(&self) -> Vec<String> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap());
         let mut stages: Vec<String> =
-            seen.iter().filter_map(|s| Some(s["rollout"]["stage"].as_str()?.to_owned())).collect();
+            seen.iter().filter_map(|s| Some(s["status"]["rollout"]["stage"].as_str()?.to_owned())).collect();
         stages.dedup();
         stages
+    }
+
+    /// Every state that the fleet was seen in, with its version.
+    pub fn seen_objects(&self) -> Vec<(u64, Value)> {
+        let seen = self.seen.lock().unwrap();
+        let version = |f: &Value| text(&f["metadata"], "resourceVersion").parse().unwrap_or_default();
+        seen.iter().map(|f| (version(f), f.clone())).collect()
+    }
+
+    /// Says how a pod fares, whatever its image says.
+    pub async fn steer(&self, pod: &str, word: &str) {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("steer-{pod}"), "labels": {STEER_LABEL: "true"}}, "data": {pod: word}});
+        let _ = self.try_create(map).await;
     }
 
     pub fn names(&self, (api_version, kind): (&str, &str)) -> Vec<String> {
