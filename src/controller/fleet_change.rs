@@ -23,11 +23,11 @@ impl Reconcile<'_> {
         facts: &FleetFacts,
         decision: &FleetDecision,
     ) -> Result<Result<String, String>, ReconcileError> {
-        let start = match decision {
-            FleetDecision::Start(start)
-            | FleetDecision::Supersede(start)
-            | FleetDecision::CompleteAndStart(start) => start,
-            _ => return Ok(Ok(String::new())),
+        let (FleetDecision::Start(start)
+        | FleetDecision::Supersede(start)
+        | FleetDecision::CompleteAndStart(start)) = decision
+        else {
+            return Ok(Ok(String::new()));
         };
         if !start.way.makes_set() {
             return Ok(Ok(String::new()));
@@ -208,18 +208,15 @@ impl Reconcile<'_> {
         }
         let mut told = Vec::new();
         end(status, plan, Ending::Complete, "", self.now);
-        match SetRollout::of(status) {
-            Some(rollout) => {
-                if rollout.stage != Stage::Retiring {
-                    told.push(self.promoted(status, facts, &rollout, plan));
-                }
-                status.rollout = None;
+        if let Some(rollout) = SetRollout::of(status) {
+            if rollout.stage != Stage::Retiring {
+                told.push(self.promoted(status, facts, &rollout, plan));
             }
-            None => {
-                complete(status, scope);
-                if *scope == Scope::Target(facts.requested.clone()) {
-                    status.active_build_id.clone_from(&facts.build_id);
-                }
+            status.rollout = None;
+        } else {
+            complete(status, scope);
+            if *scope == Scope::Target(facts.requested.clone()) {
+                status.active_build_id.clone_from(&facts.build_id);
             }
         }
         told.push(completed(facts, plan));

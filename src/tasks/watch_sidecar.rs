@@ -61,14 +61,12 @@ async fn ask(
         let mut answer = SidecarStatus::default();
         if spec.halt_height > 0 {
             // One that was restarted has forgotten it.
-            let task = match scope.sidecars.task(&url, &spec.halt_task_id).await? {
-                Some(task) => Some(task),
-                None => {
-                    let request = TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height);
-                    scope.sidecars.submit(&url, &request, None).await?;
-                    scope.sidecars.task(&url, &spec.halt_task_id).await?
-                }
-            };
+            let mut task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
+            if task.is_none() {
+                let request = TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height);
+                scope.sidecars.submit(&url, &request, None).await?;
+                task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
+            }
             answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
             let failed = task.filter(|t| t.state == TaskState::Failed);
             answer.message = failed.map(|t| t.message).unwrap_or_default();

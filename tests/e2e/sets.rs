@@ -6,6 +6,7 @@ use crate::kit::{World, condition, fleet, is_applied, with};
 use crate::sidecars::Sidecars;
 
 /// A fleet that makes sets, with a Service and a claim for each node.
+#[allow(clippy::needless_pass_by_value, reason = "as tests read best")]
 fn blue_green(replicas: i64, settings: Value) -> Value {
     let strategy = json!({"type": "BlueGreen", "blueGreen": settings, "progressDeadlineSeconds": 30});
     let claim = json!({"metadata": {"name": "data"},

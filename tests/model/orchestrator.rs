@@ -261,6 +261,10 @@ fn change_plan(
             None
         }
         FleetDecision::ScaledToZero | FleetDecision::Keep => None,
+        // The model has one set of nodes.
+        FleetDecision::Withdraw | FleetDecision::TakeBack | FleetDecision::CompleteAndStart(_) => {
+            unreachable!("no rollout makes a set")
+        }
     };
     match &start {
         Some(start) => begin(&mut status, facts, start, &plan_to(&start.target), "", now()),

@@ -75,8 +75,8 @@ fn rollout(fleet: &Value, from: u64, applied: bool) -> (Value, u64) {
         w.is_at_rest().await;
         *shared.lock().unwrap() = (left(&w), *writes.lock().unwrap());
     });
-    let found = result.lock().unwrap().clone();
-    found
+    let found = result.lock().unwrap();
+    found.clone()
 }
 
 fn every_write(fleet: &Value) {

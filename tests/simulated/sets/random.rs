@@ -195,8 +195,8 @@ fn obeys(deeds: &[Deed], sidecar: bool) -> Result<(), String> {
         }
         w.is_at_rest().await;
     });
-    let found = trouble.lock().unwrap().clone();
-    found
+    let found = trouble.lock().unwrap();
+    found.clone()
 }
 
 /// How many sequences are played: enough for each commit; `PROPTEST_CASES` plays more.

@@ -52,6 +52,7 @@ pub fn fleet(replicas: i32, strategy: Value) -> Value {
     })
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "as tests read best")]
 pub fn blue_green(replicas: i32, settings: Value) -> Value {
     fleet(replicas, json!({"type": "BlueGreen", "blueGreen": settings}))
 }
@@ -259,7 +260,8 @@ impl World {
         let version = self.cluster.version();
         self.cluster.clear_audit();
         tokio::time::sleep(Duration::from_hours(1)).await;
-        let written: Vec<_> = self.cluster.audit().into_iter().filter(|e| e.is_write()).collect();
+        let written: Vec<_> =
+            self.cluster.audit().into_iter().filter(windlass::sim::AuditEntry::is_write).collect();
         assert_eq!(self.cluster.version(), version, "an idle fleet writes nothing: {written:?}");
     }
 }

@@ -99,6 +99,7 @@ fn goes(target: &str, cause: Cause, way: Way) -> Start {
 }
 
 /// The table of BEHAVIOUR §6, in the words of the planner.
+#[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
 fn expected(way: Way, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
     let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, way);
     let restart = goes("v2", Cause::RestartRequested, Way::InPlace);
