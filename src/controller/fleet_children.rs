@@ -110,12 +110,19 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
     let mut ops = metadata_ops(&node.meta, &metadata_change(&node.meta, wanted, &own));
     ops.extend(ownership_ops(fleet, &node.meta));
     let Ok(live) = &node.spec else { return ops };
-    let mut wanted = fleet.spec.template.spec.clone();
-    if fleet.keeps_claims(&node.meta.name) {
-        wanted.volume_claim_retention = ClaimRetention::Retain;
+    let wanted = &fleet.spec.template.spec;
+    let retention = match fleet.keeps_claims(&node.meta.name) {
+        true => ClaimRetention::Retain,
+        false => wanted.volume_claim_retention,
+    };
+    let watched = live.sidecar.is_some() && fleet.is_awaited(&node.meta.name);
+    ops.extend(spec_ops(live, wanted));
+    if live.volume_claim_retention != retention {
+        ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(retention)));
     }
-    wanted.watch_sidecar = live.sidecar.is_some() && fleet.is_awaited(&node.meta.name);
-    ops.extend(spec_ops(live, &wanted));
+    if live.watch_sidecar != watched {
+        ops.push(PatchOp::set("/spec/watchSidecar", json!(watched)));
+    }
     ops.extend(unhalt_ops(fleet, node, live));
     ops
 }
@@ -144,21 +151,16 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
         grant_id: _,
         halt_height: _,
         halt_task_id: _,
+        // It depends on the node's set: above.
+        volume_claim_retention: _,
+        watch_sidecar: _,
         // At once.
-        volume_claim_retention,
         ports,
         service_annotations,
         sidecar,
         progress_deadline_seconds,
-        watch_sidecar,
     } = wanted;
     let mut ops = Vec::new();
-    if live.watch_sidecar != *watch_sidecar {
-        ops.push(PatchOp::set("/spec/watchSidecar", json!(watch_sidecar)));
-    }
-    if live.volume_claim_retention != *volume_claim_retention {
-        ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(volume_claim_retention)));
-    }
     if live.ports != *ports {
         ops.push(PatchOp::set("/spec/ports", json!(ports)));
     }

@@ -8,6 +8,7 @@ mod fleet;
 mod mark_ready;
 mod observe_image;
 mod replace_pod;
+mod sets;
 
 use std::sync::Arc;
 use std::time::Duration;
