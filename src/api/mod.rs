@@ -25,6 +25,6 @@ pub use stateful_node::{
     StatefulSetRef,
 };
 pub use status::{
-    HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, RetiringSet, Rollout, Stage,
+    Asked, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, RetiringSet, Rollout, Stage,
     Unconverged,
 };

@@ -28,6 +28,8 @@ pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
 pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 /// Annotation: skip the task with this ID.
 pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
+/// Annotation: who asked last for what with the command line, and why; an [`super::Asked`] as JSON.
+pub const ANNOTATION_ASKED: &str = "windlass.dev/asked";
 /// Annotation on a StatefulSet: the pod template hash that its template was rendered from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
 /// Annotation on child objects: which labels and annotations came from `template.metadata`, as JSON

@@ -78,6 +78,32 @@ pub struct NodeDeploymentStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// Who asked for what with the command line, and why.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Asked {
+    /// The verb: pause, resume, restart, abort, retry, skip, promote or rollback.
+    pub verb: String,
+    /// The user, as the API server knows them.
+    pub by: String,
+    /// Why, in their words; empty where they gave none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// When.
+    pub at: DateTime<Utc>,
+}
+
+impl Asked {
+    /// For the history: `abort by alice: disk full`.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
+        cut(&format!("{} by {}{why}", self.verb, self.by), MAX_ASKED_BYTES)
+    }
+}
+
+/// The longest sentence about who asked for what, in bytes.
+const MAX_ASKED_BYTES: usize = 256;
+
 /// A target that is not tried again by itself.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -1,12 +1,20 @@
 //! What a person types.
 
+mod demo;
 mod operator;
+mod verbs;
 
 use std::process::ExitCode;
 
+use chrono::{DateTime, Utc};
 use clap::{Parser, Subcommand};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
 
+use crate::clock::{Clock, SystemClock};
 use crate::sidecar::SidecarArgs;
+
+use verbs::Verb;
 
 /// Rolls out change across fleets of stateful nodes on Kubernetes, one persisted step at a time.
 #[derive(Debug, Parser)]
@@ -20,6 +28,26 @@ struct Arguments {
 enum Command {
     /// Run the controllers, with KUBECONFIG or the in-cluster account
     Operator(operator::OperatorArgs),
+    /// A fleet rolled before your eyes, on an embedded cluster; nothing to install
+    Demo(demo::DemoArgs),
+    /// Begin nothing more of a fleet's rollouts until it is resumed
+    Pause(verbs::VerbArgs),
+    /// Go on with a paused fleet
+    Resume(verbs::VerbArgs),
+    /// Restart every node of a fleet in waves, or one node
+    Restart(verbs::VerbArgs),
+    /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
+    Abort(verbs::VerbArgs),
+    /// Try a target again that failed, was aborted or rolled back
+    Retry(verbs::VerbArgs),
+    /// Go on without a task: a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
+    Skip(verbs::SkipArgs),
+    /// Move traffic to the nodes that wait to take over
+    Promote(verbs::PromoteArgs),
+    /// Set a fleet's template to a revision that is kept
+    Rollback(verbs::RollbackArgs),
+    /// List the revisions that a fleet keeps, what each changed, and the plans that ended
+    History(verbs::HistoryArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds,
     /// Serve the sidecar's protocol next to a main container
@@ -37,15 +65,33 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    // The demo's runtime is of another kind.
+    let command = match arguments.command {
+        Command::Demo(arguments) => return ended(demo::run(arguments)),
+        command => command,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
     };
-    let result = match arguments.command {
+    ended(match command {
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
+        Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),
+        Command::Restart(arguments) => runtime.block_on(verbs::run(Verb::Restart, arguments)),
+        Command::Abort(arguments) => runtime.block_on(verbs::run(Verb::Abort, arguments)),
+        Command::Retry(arguments) => runtime.block_on(verbs::run(Verb::Retry, arguments)),
+        Command::Skip(arguments) => runtime.block_on(verbs::skip(arguments)),
+        Command::Promote(arguments) => runtime.block_on(verbs::promote(arguments)),
+        Command::Rollback(arguments) => runtime.block_on(verbs::rollback(arguments)),
+        Command::History(arguments) => runtime.block_on(verbs::history(arguments)),
         Command::Crds => print(&crate::api::crd::crds_yaml()),
         Command::Sidecar(arguments) => runtime.block_on(crate::sidecar::run(arguments)),
-    };
+    })
+}
+
+fn ended(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => failed(&sentence),
@@ -66,4 +112,35 @@ fn print(text: &str) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// What the command line calls itself to the API server.
+const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
+
+/// The time of the machine of whoever types.
+fn now() -> DateTime<Utc> {
+    SystemClock.now()
+}
+
+/// A client for KUBECONFIG or the in-cluster account that says who it is, and the account's namespace.
+async fn cluster_client(agent: &'static str) -> Result<(Client, String), String> {
+    let mut config = Config::infer().await.map_err(|e| {
+        format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
+    })?;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
+    Ok((client, namespace))
+}
+
+/// Resolves at SIGTERM or SIGINT.
+fn stopped() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let watch = |kind| signal(kind).map_err(|e| format!("signals cannot be watched: {e}"));
+    let (mut term, mut interrupt) = (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

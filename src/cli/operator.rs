@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use clap::{Args, ValueEnum};
-use kube::{Client, Config};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use crate::operator::lease::Election;
@@ -46,7 +44,7 @@ enum LogFormat {
 /// Runs the controllers until SIGTERM or SIGINT.
 pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     log(arguments.log_format);
-    let (client, namespace) = client().await?;
+    let (client, namespace) = super::cluster_client(super::AGENT).await?;
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
     let mut operator = Operator::new(client)
         .namespaces(arguments.namespaces.clone())
@@ -66,23 +64,15 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let health = operator.health();
     let serve = axum::serve(listener, pages(health)).into_future();
     info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
-    let stop = stopped()?;
+    let stopped = super::stopped()?;
+    let stop = async move {
+        stopped.await;
+        info!("windlass operator stops: what is being reconciled is finished first");
+    };
     tokio::select! {
         result = operator.run(stop) => result.map_err(|e| e.to_string()),
         result = serve => Err(format!("the server of /metrics and /healthz ended: {result:?}")),
     }
-}
-
-/// A client for KUBECONFIG or the in-cluster account that says who it is, and the account's namespace.
-async fn client() -> Result<(Client, String), String> {
-    let mut config = Config::infer().await.map_err(|e| {
-        format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
-    })?;
-    let agent = concat!("windlass/", env!("CARGO_PKG_VERSION"));
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
-    Ok((client, namespace))
 }
 
 /// Replicas that work in the same namespaces compete for the same Lease.
@@ -111,18 +101,6 @@ fn pages(health: Health) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(health)
-}
-
-fn stopped() -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let watch = |kind| signal(kind).map_err(|e| format!("signals cannot be watched: {e}"));
-    let (mut term, mut interrupt) = (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        info!("windlass operator stops: what is being reconciled is finished first");
-    })
 }
 
 fn log(format: LogFormat) {

@@ -46,6 +46,7 @@ impl Context {
         let answer = if has_sidecar { SidecarAnswer::NotAsked } else { SidecarAnswer::NotConfigured };
         NodeScope {
             key: key.clone(),
+            decided_on: (node.meta.uid.clone(), node.meta.generation),
             view: self.view.clone(),
             cluster: self.cluster.clone(),
             memory: self.memory.clone(),

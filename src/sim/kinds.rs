@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::custom::CustomSchema;
+use super::server::Step;
 use super::types::{self, StructId};
 
 /// What checks and normalises an object's content.
@@ -23,6 +24,17 @@ pub(crate) struct ScalePaths {
     pub spec: Vec<String>,
     pub status: Vec<String>,
     pub selector: Option<Vec<String>>,
+}
+
+/// A column that a definition names for tables.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PrinterColumn {
+    pub name: String,
+    pub kind: String,
+    pub format: String,
+    pub description: String,
+    pub priority: i64,
+    pub path: Vec<Step>,
 }
 
 /// Which shelf of the store holds a kind's objects. Two kinds share one if they are views of the same objects.
@@ -46,6 +58,8 @@ pub(crate) struct Kind {
     pub scale: Option<ScalePaths>,
     /// The fields that a field selector may ask for.
     pub field_paths: Vec<String>,
+    /// What tables of a custom kind show beside the name.
+    pub columns: Vec<PrinterColumn>,
     pub shelf: Shelf,
 }
 
@@ -210,12 +224,17 @@ impl Kinds {
                 plural: plural.into(),
                 singular: kind.to_lowercase(),
                 short_names: words(short, ','),
-                categories: if kind == "StatefulSet" { vec!["all".into()] } else { Vec::new() },
+                categories: if matches!(kind, "StatefulSet" | "Pod" | "Service") {
+                    vec!["all".into()]
+                } else {
+                    Vec::new()
+                },
                 namespaced,
                 shape: types::find(name).map_or(Shape::Free, Shape::Builtin),
                 has_status,
                 scale,
                 field_paths: words(paths, ','),
+                columns: Vec::new(),
                 shelf,
             });
         }

@@ -46,6 +46,14 @@ pub struct Kubelet {
     storage_class: Option<String>,
     probe: Probe,
     probe_interval: Duration,
+    pace: Pace,
+}
+
+/// How long pods take; nothing, unless told otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    start: Duration,
+    stop: Duration,
 }
 
 impl Kubelet {
@@ -60,6 +68,7 @@ impl Kubelet {
             storage_class: None,
             probe: probe::over_http(),
             probe_interval: Duration::from_millis(200),
+            pace: Pace::default(),
         }
     }
 
@@ -88,6 +97,13 @@ impl Kubelet {
     #[must_use]
     pub fn probe_interval(mut self, interval: Duration) -> Self {
         self.probe_interval = interval;
+        self
+    }
+
+    /// Takes its time: a container is ready so long after its start, and a pod gone so long after it was asked to go.
+    #[must_use]
+    pub fn pace(mut self, start: Duration, stop: Duration) -> Self {
+        self.pace = Pace { start, stop };
         self
     }
 

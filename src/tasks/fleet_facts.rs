@@ -309,8 +309,9 @@ impl FleetScope {
         let spec = node.spec.as_ref();
         let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
         let ready_since = ready.map(|c| c.last_transition_time);
-        let long_enough = ready_since
-            .is_some_and(|since| since + TimeDelta::seconds(self.spec.min_ready_seconds) <= self.now);
+        // No wait is no wait, whatever our clock says of the time at which the node became Ready.
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        let long_enough = least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now);
         let own_restart = effective_restart(node);
         let unreachable =
             conditions::find(&status.conditions, SIDECAR_READY).is_some_and(|c| c.reason == "Unreachable");

@@ -43,6 +43,11 @@ pub use namespace::Namespace;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
+/// The control plane's binary, which is an unmodified kubectl under that name. Blocks while it is built.
+pub fn binary() -> Result<std::path::PathBuf, Error> {
+    binary::path()
+}
+
 /// How a control plane is to be.
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -6,6 +6,7 @@
 mod change;
 mod children;
 mod claims;
+mod commands;
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
 mod deletion;

@@ -79,55 +79,38 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &str, used: Used) -> O
 
 /// Every grant that may be given now, in the order in which to give them: nodes that already run the
 /// target, then those that are down, then those that serve, each from the highest ordinal. Each grant is
-/// counted before the next is looked for.
+/// counted before the next is looked for; it takes room and makes none, so that what was refused once stays so.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
-    if facts.wanted().all(|c| facts.is_granted(c, scope)) {
-        return Vec::new();
-    }
-    let mut facts = facts.clone();
-    let mut grants = Vec::new();
-    while let Some((index, grant)) = next_grant(&facts, scope) {
-        let child = &mut facts.children[index];
-        child.held.clone_from(&grant.revision);
-        child.granted.clone_from(&grant.hash);
-        child.behind = true;
-        // Any ID that is not the spent one: the grant that is about to be written has a new one.
-        child.grant_id = format!("{}+", child.spent_id);
-        grants.push(grant);
-    }
-    grants
-}
-
-fn next_grant(facts: &FleetFacts, scope: &Scope) -> Option<(usize, Grant)> {
-    let used = Used::of(facts);
-    let candidates: Vec<(usize, &ChildFacts, &str, &Rendering)> = facts
+    let candidates: Vec<(&ChildFacts, &str, &Rendering)> = facts
         .children
         .iter()
-        .enumerate()
         .rev()
-        .filter(|(_, c)| !c.surplus && !c.terminating && !facts.is_granted(c, scope))
-        .filter_map(|(index, child)| {
-            Some((index, child, facts.revision_for(child, scope), facts.target_for(child, scope)?))
-        })
+        .filter(|c| !c.surplus && !c.terminating && !facts.is_granted(c, scope))
+        .filter_map(|c| Some((c, facts.revision_for(c, scope), facts.target_for(c, scope)?)))
         .collect();
+    if candidates.is_empty() {
+        return Vec::new();
+    }
     let passes: [fn(&ChildFacts, &str) -> bool; 3] = [
         |child, target| child.running == target,
-        |child, _| child.is_disrupted(),
-        |child, _| !child.is_disrupted(),
+        |child, target| child.running != target && child.is_disrupted(),
+        |child, target| child.running != target && !child.is_disrupted(),
     ];
-    passes.iter().find_map(|pass| {
-        candidates.iter().filter(|(_, child, _, target)| pass(child, &target.hash)).find_map(
-            |(index, child, revision, target)| {
-                let clause = clause(facts, child, &target.hash, used)?;
-                let grant = Grant {
-                    name: child.name.clone(),
-                    revision: (*revision).to_owned(),
-                    hash: target.hash.clone(),
-                    clause,
-                };
-                Some((*index, grant))
-            },
-        )
-    })
+    let mut used = Used::of(facts);
+    let mut grants = Vec::new();
+    for pass in passes {
+        for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass(c, &t.hash)) {
+            let Some(clause) = clause(facts, child, &target.hash, used) else { continue };
+            used.in_flight += i32::from(!child.is_in_flight());
+            used.disrupted += i32::from(!child.is_disrupted());
+            grants.push(Grant {
+                name: child.name.clone(),
+                revision: (*revision).to_owned(),
+                hash: target.hash.clone(),
+                clause,
+            });
+        }
+    }
+    grants
 }

@@ -173,7 +173,7 @@ impl Player {
         match self.pods.get_mut(&key) {
             Some(known) if known.pod.uid() == pod.uid() => known.update(pod),
             _ => {
-                let life = Life::adopt(&pod, self.address(&pod));
+                let life = Life::adopt(&pod, self.address(&pod)).at(self.kubelet.pace);
                 self.pods.insert(key.clone(), TrackedPod::new(pod, life));
             }
         }

@@ -63,6 +63,10 @@ impl TrackedPod {
         let pod = &self.pod;
         if pod.metadata.deletion_timestamp.is_some() && !orders.hold {
             let let_go = self.let_go || pod.metadata.deletion_grace_period_seconds == Some(0);
+            let gone = self.life.gone_at(now);
+            if !let_go && gone > now.instant {
+                return Step { again: Some(gone), ..Step::default() };
+            }
             return Step { write: (!let_go).then(|| delete(client, pod)), ..Step::default() };
         }
         let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
+    Pace,
     conditions::{conditions, dead, phase},
     image,
     probe::probe_path,
@@ -37,6 +38,9 @@ pub(super) struct Life {
     /// What the sidecar's readiness URL last said.
     pub(super) probed: bool,
     containers: BTreeMap<String, ContainerLife>,
+    pace: Pace,
+    /// When it was first seen to be asked to go.
+    leaves: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +98,17 @@ impl Life {
                 .insert(container.name, ContainerLife { state, since: None, since_wall, restarts });
         }
         life
+    }
+
+    /// The same, at another pace.
+    pub(super) fn at(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// When a pod that was asked to go is gone.
+    pub(super) fn gone_at(&mut self, now: Now) -> Instant {
+        *self.leaves.get_or_insert(now.instant) + self.pace.stop
     }
 
     /// What the pod's status should be now, if it differs from nothing at all: None for a pod that its node
@@ -242,7 +257,7 @@ impl View<'_> {
                 let ready = match fare {
                     Fare::Unready => false,
                     Fare::Slow => self.waited(run.since, SLOW),
-                    _ => true,
+                    _ => self.waited(run.since, life.pace.start),
                 };
                 let state = json!({"running": {"startedAt": run.since_wall}});
                 self.begun(container, run.restarts, ready && probed, &state, &run.since_wall)

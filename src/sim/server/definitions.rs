@@ -3,9 +3,13 @@
 use serde_json::{Value, json};
 
 use super::super::custom::CustomSchema;
-use super::super::kinds::{Kind, ScalePaths, Shape};
+use super::super::kinds::{Kind, PrinterColumn, ScalePaths, Shape};
 use super::super::store::{Change, meta};
 use super::super::world::World;
+use super::json_path;
+
+/// What the server says of the column that it adds itself.
+const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 impl World {
     /// Serves, or stops serving, what a definition defines.
@@ -48,10 +52,34 @@ impl World {
                     .flatten()
                     .map(|f| text(&f["jsonPath"]).trim_start_matches('.').to_owned())
                     .collect(),
+                columns: columns(&version["additionalPrinterColumns"]),
                 shelf,
             });
         }
     }
+}
+
+/// The columns that a version names; where it names none, its objects' age.
+fn columns(named: &Value) -> Vec<PrinterColumn> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let Some(named) = named.as_array() else {
+        let age = json!([{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": CREATED}]);
+        return columns(&age);
+    };
+    let column = |column: &Value| {
+        let (path, description) = (text(&column["jsonPath"]), text(&column["description"]));
+        let described = format!("Custom resource definition column (in JSONPath format): {path}");
+        PrinterColumn {
+            name: text(&column["name"]),
+            kind: text(&column["type"]),
+            format: text(&column["format"]),
+            description: if description.is_empty() { described } else { description },
+            priority: column["priority"].as_i64().unwrap_or_default(),
+            // A path that is not understood leads to nothing.
+            path: json_path::read(&path).unwrap_or_else(|| vec![json_path::Step::Field(path)]),
+        }
+    };
+    named.iter().map(column).collect()
 }
 
 fn path(value: &Value) -> Option<Vec<String>> {

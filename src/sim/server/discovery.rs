@@ -66,7 +66,7 @@ pub(crate) fn group(kinds: &Kinds, group: &str, version: &str) -> Result<Value, 
 fn resource(kind: &Kind) -> Value {
     let mut entry = json!({
         "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
-        "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+        "verbs": verbs(kind),
     });
     if !kind.short_names.is_empty() {
         entry["shortNames"] = json!(kind.short_names);
@@ -75,6 +75,17 @@ fn resource(kind: &Kind) -> Value {
         entry["categories"] = json!(kind.categories);
     }
     entry
+}
+
+/// What can be done with a kind, in the order of the real server.
+fn verbs(kind: &Kind) -> &'static [&'static str] {
+    if kind.is_custom() {
+        &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+    } else if kind.is("Namespace") {
+        &["create", "delete", "get", "list", "patch", "update", "watch"]
+    } else {
+        &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+    }
 }
 
 fn groups(kinds: &Kinds) -> BTreeMap<String, BTreeSet<String>> {

@@ -1,16 +1,21 @@
 //! The API server's verbs over the world. Nothing here knows of HTTP but `route` and `reply`.
 
 mod apply;
+mod columns;
 mod create;
 mod definitions;
 mod delete;
 mod discovery;
+mod json_path;
+mod openapi;
 mod patch;
+mod pod_columns;
 mod read;
 mod reply;
 mod route;
 mod scale;
 mod strategic;
+mod table;
 mod update;
 mod watch;
 
@@ -19,6 +24,7 @@ use serde_json::Value;
 pub(crate) use create::unchanged;
 pub(crate) use definitions::established;
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
+pub(crate) use json_path::Step;
 pub(crate) use patch::PatchKind;
 pub(crate) use reply::{Payload, Reply};
 pub(crate) use route::{Call, Target};

@@ -1,6 +1,7 @@
 //! From a call to its answer.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -14,8 +15,9 @@ use super::super::world::World;
 use super::create::Written;
 use super::delete::{DeleteOptions, Deleted};
 use super::read::{Page, metadata_only};
+use super::table::{Form, table};
 use super::watch::Lens;
-use super::{Call, Part, PatchKind, Target, WatchStream, discovery};
+use super::{Call, Part, PatchKind, Target, WatchStream, discovery, openapi};
 
 /// What an answer carries.
 pub(crate) enum Payload {
@@ -61,12 +63,26 @@ impl World {
 
     fn try_answer(&mut self, shared: &Arc<Shared>, call: &Call, view: WatchView) -> Result<Reply, Refusal> {
         let (group, version, plural) = match &call.target {
-            Target::Meta(path) => return discovery::meta(&self.kinds, path).map(|v| Reply::json(200, &v)),
+            Target::Meta(path) => {
+                let schema = openapi::answer(&self.kinds, path);
+                let answer = schema.unwrap_or_else(|| discovery::meta(&self.kinds, path));
+                return answer.map(|v| Reply::json(200, &v));
+            }
             Target::Group(group, version) => {
                 return discovery::group(&self.kinds, group, version).map(|v| Reply::json(200, &v));
             }
             Target::Resource { group, version, plural } => (group, version, plural),
         };
+        if plural == "selfsubjectaccessreviews" && group == "authorization.k8s.io" && call.verb == "create" {
+            // Whatever was asked, and in whatever form.
+            return Ok(Reply::json(
+                201,
+                &json!({
+                    "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {},
+                    "status": {"allowed": true, "reason": "a simulated cluster allows everything"},
+                }),
+            ));
+        }
         let Some(kind) = self.kinds.by_path(group, version, plural).cloned() else {
             // Only a group of the server's own answers in JSON.
             if self.kinds.all().any(|k| k.group == *group && !k.is_custom()) {
@@ -98,6 +114,10 @@ impl World {
                 "container logs of pod {:?} are not available: its node is played, and nothing runs on it",
                 key.1
             ))),
+            "exec" | "attach" | "portforward" if kind.is("Pod") => Err(Refusal::bad_request(format!(
+                "{} of pod {:?} is not possible: its node is played, and nothing runs on it",
+                call.subresource, key.1
+            ))),
             _ => Err(Refusal::no_such_path()),
         }
     }
@@ -111,18 +131,27 @@ impl World {
         view: WatchView,
     ) -> Result<Reply, Refusal> {
         match call.verb {
-            "get" => self.get(kind, key).map(|object| {
-                if call.wants_metadata_only() {
-                    Reply::json(200, &metadata_only(&object.value))
-                } else {
-                    Reply::object(200, &object)
+            "get" => self.get(kind, key).map(|object| match call.form() {
+                Form::Whole => Reply::object(200, &object),
+                Form::Metadata => Reply::json(200, &metadata_only(&object.value)),
+                Form::Table(include) => {
+                    let now = self.now();
+                    let mut body = table(kind, std::iter::once(&object.value), include, true, now);
+                    body["metadata"]["resourceVersion"] = object.meta("resourceVersion").into();
+                    Reply::json(200, &body)
                 }
             }),
             "list" => {
                 let options = call.list_options()?;
                 check_fields(kind, &options.fields)?;
                 let page = self.list(kind, &key.0, &options)?;
-                Ok(list_reply(kind, &page, call.wants_metadata_only()))
+                if let Form::Table(include) = call.form() {
+                    let objects = page.items.iter().map(|object| &object.value);
+                    let mut body = table(kind, objects, include, true, self.now());
+                    body["metadata"] = list_meta(&page);
+                    return Ok(Reply::json(200, &body));
+                }
+                Ok(list_reply(kind, &page, call.form() == Form::Metadata))
             }
             "watch" => {
                 let options = call.list_options()?;
@@ -132,7 +161,9 @@ impl World {
                     namespace: key.0.clone(),
                     name: Some(key.1.clone()).filter(|name| !name.is_empty()),
                     options,
-                    metadata_only: call.wants_metadata_only(),
+                    form: call.form(),
+                    clock: self.clock.clone(),
+                    described: AtomicBool::new(false),
                 };
                 let stream = self.watch(shared, lens, view)?;
                 Ok(Reply { code: 200, payload: Payload::Watch(Box::new(stream)), warnings: Vec::new() })
@@ -260,12 +291,7 @@ fn success(details: &Value) -> Value {
     body
 }
 
-fn list_reply(kind: &Kind, page: &Page, metadata: bool) -> Reply {
-    let (list_kind, list_version) = if metadata {
-        ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
-    } else {
-        (format!("{}List", kind.kind), kind.api_version())
-    };
+fn list_meta(page: &Page) -> Value {
     let mut meta = json!({"resourceVersion": page.version.to_string()});
     if let Some(token) = &page.continues {
         meta["continue"] = token.clone().into();
@@ -273,6 +299,16 @@ fn list_reply(kind: &Kind, page: &Page, metadata: bool) -> Reply {
     if let Some(remaining) = page.remaining {
         meta["remainingItemCount"] = remaining.into();
     }
+    meta
+}
+
+fn list_reply(kind: &Kind, page: &Page, metadata: bool) -> Reply {
+    let (list_kind, list_version) = if metadata {
+        ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
+    } else {
+        (format!("{}List", kind.kind), kind.api_version())
+    };
+    let meta = list_meta(page);
     let mut text = Vec::new();
     text.extend_from_slice(
         format!("{{\"kind\":{list_kind:?},\"apiVersion\":{list_version:?},\"metadata\":{meta},\"items\":[")

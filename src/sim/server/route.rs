@@ -8,7 +8,11 @@ use serde_json::Value;
 use super::super::refusal::Refusal;
 use super::super::selector::{FieldSelector, LabelSelector};
 use super::read::ListOptions;
+use super::table::{Form, Include};
 use super::{FieldValidation, WriteOptions};
+
+/// Some commands of kubectl, `create configmap` among them, send nothing else.
+const PROTOBUF: &str = "the simulated cluster reads JSON and YAML, not protobuf: say it with --dry-run=client -o yaml, and pipe that into kubectl apply -f -";
 
 /// What a path points to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -103,6 +107,9 @@ impl Call {
         if let Ok(value) = serde_json::from_slice(&self.body) {
             return Ok(value);
         }
+        if self.content_type.contains("protobuf") {
+            return Err(Refusal::new(415, "UnsupportedMediaType", PROTOBUF));
+        }
         let text = String::from_utf8_lossy(&self.body);
         if self.content_type.contains("yaml")
             && let Ok(value) = serde_saphyr::from_str(&text)
@@ -159,9 +166,19 @@ impl Call {
         })
     }
 
-    /// Whether only metadata is to be sent.
-    pub(crate) fn wants_metadata_only(&self) -> bool {
-        self.accept.contains("as=PartialObjectMetadata")
+    /// The form in which objects are to be sent.
+    pub(crate) fn form(&self) -> Form {
+        if self.accept.contains("as=Table") {
+            Form::Table(match self.query.get("includeObject").map(String::as_str) {
+                Some("None") => Include::Nothing,
+                Some("Object") => Include::Object,
+                _ => Include::Metadata,
+            })
+        } else if self.accept.contains("as=PartialObjectMetadata") {
+            Form::Metadata
+        } else {
+            Form::Whole
+        }
     }
 
     /// The resource's plural and group, as the audit log names it.

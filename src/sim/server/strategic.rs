@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use super::super::types::{self, Field, StructId, Type};
 
+/// What the key of a list's order begins with.
+const ORDER: &str = "$setElementOrder/";
+
 /// Merges `patch` into an object of this struct.
 pub(crate) fn merge(id: StructId, object: &mut Value, patch: &Value) {
     merge_struct(Some(id), object, patch);
@@ -45,8 +48,45 @@ fn merge_struct(id: Option<StructId>, object: &mut Value, patch: &Value) {
         }
         let field = id.and_then(|id| types::get(id).fields.get(name));
         let slot = target.entry(name.clone()).or_insert(Value::Null);
+        let length = slot.as_array().map_or(0, Vec::len);
         merge_field(field, slot, value);
+        if let Some(order) = patch.get(&format!("{ORDER}{name}")) {
+            put_in_order(field, slot, length, order);
+        }
     }
+    // An order may come without a change.
+    for (name, order) in patch {
+        if let Some(name) = name.strip_prefix(ORDER).filter(|name| !patch.contains_key(*name))
+            && let Some(slot) = target.get_mut(name)
+        {
+            let field = id.and_then(|id| types::get(id).fields.get(name));
+            let length = slot.as_array().map_or(0, Vec::len);
+            put_in_order(field, slot, length, order);
+        }
+    }
+}
+
+/// Puts a merged list in the order that the patch asks for; what it does not name stands, among the others, before what
+/// it stood before. The real server deletes and appends in the very list that it then takes for the old one, so what
+/// is new has a place there if it fills one that was left.
+fn put_in_order(field: Option<&Field>, slot: &mut Value, length: usize, order: &Value) {
+    let Some(Field { merge_key: Some(key), .. }) = field else { return };
+    let (Some(items), Some(order)) = (slot.as_array().cloned(), order.as_array()) else { return };
+    let same = |a: &Value, b: &Value| if key.is_empty() { a == b } else { a[key] == b[key] };
+    let place = |list: &[Value], item: &Value| list.iter().position(|have| same(have, item));
+    let before: Vec<Value> = items.iter().take(length).cloned().collect();
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        items.into_iter().partition(|item| place(order, item).is_some());
+    named.sort_by_key(|item| place(order, item));
+    let mut from = 0;
+    for other in others {
+        let mine = place(&before, &other);
+        let later = |item: &Value| matches!((mine, place(&before, item)), (Some(a), Some(b)) if a < b);
+        let at = named[from..].iter().position(later).map_or(named.len(), |found| from + found);
+        named.insert(at, other);
+        from = at + 1;
+    }
+    *slot = named.into();
 }
 
 fn merge_field(field: Option<&Field>, slot: &mut Value, patch: &Value) {

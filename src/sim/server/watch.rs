@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use super::super::store::{Change, Object};
 use super::super::world::World;
 use super::create::shown_value;
 use super::read::{ListOptions, metadata_only, parse_version};
+use super::table::{Form, table};
+use crate::clock::SharedClock;
 
 /// How often a quiet watch is told how far it has come.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
@@ -31,7 +34,11 @@ pub(crate) struct Lens {
     pub namespace: String,
     pub name: Option<String>,
     pub options: ListOptions,
-    pub metadata_only: bool,
+    pub form: Form,
+    /// For ages in tables.
+    pub clock: SharedClock,
+    /// Whether a table's columns were described already.
+    pub described: AtomicBool,
 }
 
 /// The events of one watch, as lines of JSON.
@@ -109,7 +116,7 @@ impl Lens {
     }
 
     fn line(&self, what: &str, object: &Arc<Object>) -> Option<Bytes> {
-        let plain = self.kind.group.is_empty() && self.kind.kind == "Event" || self.metadata_only;
+        let plain = self.kind.group.is_empty() && self.kind.kind == "Event" || self.form != Form::Whole;
         if !plain {
             return self.shows(&object.value).then(|| {
                 let json = object.json();
@@ -121,8 +128,21 @@ impl Lens {
             });
         }
         let shown = shown_value(&self.kind, object.value.clone());
-        let sent = if self.metadata_only { metadata_only(&shown) } else { shown.clone() };
-        self.shows(&shown).then(|| event(what, &sent))
+        self.shows(&shown).then(|| event(what, &self.sent(&shown)))
+    }
+
+    /// An object in the form that was asked for.
+    fn sent(&self, shown: &Value) -> Value {
+        match self.form {
+            Form::Whole => shown.clone(),
+            Form::Metadata => metadata_only(shown),
+            Form::Table(include) => {
+                let first = !self.described.swap(true, Ordering::Relaxed);
+                let mut sent = table(&self.kind, std::iter::once(shown), include, first, self.clock.now());
+                sent["metadata"] = json!({"resourceVersion": shown["metadata"]["resourceVersion"]});
+                sent
+            }
+        }
     }
 
     /// A change as this watch sees it: an object that leaves the selection is deleted for it.
@@ -157,7 +177,7 @@ impl Lens {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = if self.metadata_only {
+        let object = if self.form == Form::Metadata {
             json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
         } else {
             json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata})

@@ -219,8 +219,11 @@ impl Bench {
     }
 
     fn scope(self) -> Ready {
+        let key = Key::new("shop", "db-0");
+        let known = self.view.nodes.get(&key);
         let scope = NodeScope {
-            key: Key::new("shop", "db-0"),
+            decided_on: known.map(|node| (node.meta.uid.clone(), node.meta.generation)).unwrap_or_default(),
+            key,
             view: self.view,
             cluster: Arc::new(self.cluster),
             memory: Arc::new(Memory::default()),

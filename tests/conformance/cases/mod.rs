@@ -10,6 +10,7 @@ mod pods;
 mod schemas;
 mod sets;
 mod statuses;
+mod tables;
 mod watches;
 pub mod widget;
 
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Case> {
         applies::CASES,
         pods::CASES,
         sets::CASES,
+        tables::CASES,
     ]
     .concat()
 }

@@ -6,6 +6,7 @@ use super::{cases, sets, widget};
 use crate::suite::{Ctx, JSON, MERGE, STRATEGIC, generation, version};
 
 cases![
+    a_strategic_patch_may_say_the_order_of_a_list,
     a_json_patch_that_replaces_a_stale_version_conflicts,
     a_json_patch_with_the_version_that_is_stored_is_applied,
     a_json_patch_that_changes_nothing_is_no_write,
@@ -246,4 +247,25 @@ async fn a_patch_cannot_rename(w: &Ctx) {
     let (path, _) = map(w, "m").await;
     w.said("rename", &w.patch(&path, MERGE, json!({"metadata": {"name": "other"}})).await);
     w.said("move", &w.patch(&path, MERGE, json!({"metadata": {"namespace": "default"}})).await);
+}
+
+async fn a_strategic_patch_may_say_the_order_of_a_list(w: &Ctx) {
+    let port = |port: u16| json!({"name": format!("p{port}"), "port": port});
+    let path = w.at("services/s");
+    let order = |ports: &[u16]| -> Value { ports.iter().map(|port| json!({"port": port})).collect() };
+    let body = json!({"metadata": {"name": "s"}, "spec": {"ports": [port(1), port(2), port(3), port(4)]}});
+    w.made(&w.at("services"), body).await;
+    for (what, spec) in [
+        (
+            "instead",
+            json!({"$setElementOrder/ports": order(&[9, 2]), "ports": [port(9), {"$patch": "delete", "port": 1}]}),
+        ),
+        ("around", json!({"$setElementOrder/ports": order(&[4, 9]), "ports": [port(9)]})),
+        ("alone", json!({"$setElementOrder/ports": order(&[3, 2, 4, 9])})),
+        ("new between", json!({"$setElementOrder/ports": order(&[2, 7, 3]), "ports": [port(7)]})),
+    ] {
+        let answer = w.patch(&path, STRATEGIC, json!({"spec": spec})).await;
+        let ports = answer.body["spec"]["ports"].as_array().cloned().unwrap_or_default();
+        w.note(what, ports.iter().map(|port| port["port"].clone()).collect::<Value>());
+    }
 }

@@ -1,0 +1,156 @@
+//! The stage that somebody else set: the cluster of KUBECONFIG, with the operator as a process of its own that can be
+//! killed by SIGKILL.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams};
+use kube::{Client, ResourceExt};
+use tokio::process::{Child, Command};
+
+use super::stage::Stage;
+use crate::api::names::{GROUP, VERSION};
+use crate::clock::{SharedClock, SystemClock};
+
+/// How much of the operator's log is shown when something goes wrong.
+const LAST_WORDS: usize = 10;
+
+/// A cluster that KUBECONFIG names.
+pub struct Elsewhere {
+    // First, so that the operator is gone before anything else.
+    operator: Option<Child>,
+    client: Client,
+    namespace: String,
+    kubeconfig: Option<PathBuf>,
+    log: File,
+}
+
+impl Elsewhere {
+    /// The cluster of KUBECONFIG, if the story can be played on it. The operator uses another kubeconfig, if there is one.
+    pub async fn find(operator_kubeconfig: Option<PathBuf>) -> Result<Self, String> {
+        let (client, namespace) = super::super::cluster_client("windlass-demo").await?;
+        let fleets = fleets(&client, &namespace);
+        let found = fleets.list(&ListParams::default()).await.map_err(|error| match &error {
+            kube::Error::Api(status) if status.code == 404 => {
+                "the cluster does not know Windlass's definitions: run `windlass crds | kubectl apply -f -`"
+                    .to_owned()
+            }
+            _ => format!("the cluster does not answer: {error}"),
+        })?;
+        if found.items.iter().any(|fleet| fleet.name_any() == super::FLEET) {
+            return Err(format!(
+                "there is a fleet {} in namespace {namespace} already: delete it, or choose another namespace in KUBECONFIG",
+                super::FLEET
+            ));
+        }
+        let log = tempfile()?;
+        Ok(Self { operator: None, client, namespace, kubeconfig: operator_kubeconfig, log })
+    }
+
+    /// Takes the fleet away again.
+    pub async fn clear(&self) -> Result<(), String> {
+        let deleted =
+            fleets(&self.client, &self.namespace).delete(super::FLEET, &DeleteParams::default()).await;
+        match deleted {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(format!("the fleet {} could not be deleted: {error}", super::FLEET)),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+fn fleets(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, "NodeDeployment"));
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// A file that is gone from its folder already and goes for good with its last user.
+fn tempfile() -> Result<File, String> {
+    let path = std::env::temp_dir().join(format!("windlass-demo-{}.log", std::process::id()));
+    let open = || -> std::io::Result<File> {
+        let file = File::options().read(true).append(true).create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(file)
+    };
+    open().map_err(|error| format!("{} cannot be written: {error}", path.display()))
+}
+
+impl Stage for Elsewhere {
+    fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn clock(&self) -> SharedClock {
+        Arc::new(SystemClock)
+    }
+
+    fn setting(&self) -> Vec<String> {
+        vec![
+            format!(
+                "The cluster is the one of KUBECONFIG, namespace {}. Its kubelets should be",
+                self.namespace
+            ),
+            "played: the images of the story are nowhere, and \"nope\" must not be found.".to_owned(),
+        ]
+    }
+
+    fn invitation(&self) -> Vec<String> {
+        vec![
+            "Look on from another terminal, with the same KUBECONFIG:".to_owned(),
+            String::new(),
+            "    kubectl get nd,sn                # the fleet and its nodes; -w looks on".to_owned(),
+            "    kubectl get nd db -o yaml        # the plan, what it waits for, the history".to_owned(),
+            "    kubectl describe nd db           # with its events".to_owned(),
+        ]
+    }
+
+    fn start_operator(&mut self) -> Result<(), String> {
+        let start = || -> std::io::Result<Child> {
+            let mut command = Command::new(std::env::current_exe()?);
+            if let Some(kubeconfig) = &self.kubeconfig {
+                command.env("KUBECONFIG", kubeconfig);
+            }
+            command
+                .args(["operator", "--no-leader-elect", "--bind", "127.0.0.1:0"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(self.log.try_clone()?)
+                .kill_on_drop(true)
+                .spawn()
+        };
+        self.operator = Some(start().map_err(|error| format!("the operator does not start: {error}"))?);
+        Ok(())
+    }
+
+    async fn kill_operator(&mut self) -> Result<(), String> {
+        if let Some(mut operator) = self.operator.take() {
+            operator.kill().await.map_err(|error| format!("the operator cannot be killed: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn killed(&self) -> &'static str {
+        "SIGKILL"
+    }
+
+    fn last_words(&self) -> String {
+        let mut text = String::new();
+        let read = self.log.try_clone().and_then(|mut log| {
+            log.rewind()?;
+            log.read_to_string(&mut text)
+        });
+        if read.is_err() || text.is_empty() {
+            return String::new();
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
+        format!("\nthe operator's last words:\n{}", last.join("\n"))
+    }
+}

@@ -1,0 +1,139 @@
+//! `windlass demo`: a fleet rolled before your eyes. One story, on one of two stages: a simulated cluster in this
+//! process, or the cluster that KUBECONFIG names.
+
+mod elsewhere;
+mod embedded;
+mod pace;
+mod picture;
+mod screen;
+mod seen;
+mod stage;
+mod story;
+mod text;
+mod tree;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use elsewhere::Elsewhere;
+use embedded::Embedded;
+use screen::Screen;
+use story::{Ended, Story};
+
+/// The name of the story's fleet.
+const FLEET: &str = "db";
+/// The fastest that time may run: the whole story in less than what the machine needs to compute it.
+const FASTEST: f64 = 1000.0;
+
+/// How often a cluster that stays up forgets the requests that it noted.
+const FORGET_EVERY: Duration = Duration::from_mins(1);
+
+/// What `windlass demo` is told.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// How many times as fast as yours the cluster's time runs; at 3 the story takes half a minute
+    #[arg(long, value_name = "N", default_value_t = 3.0, value_parser = read_speed)]
+    speed: f64,
+    /// How many nodes the fleet has; two of five may be out of service at once
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=100))]
+    nodes: u16,
+    /// What is random in the cluster follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Serve the cluster to kubectl on a loopback port, and keep it up after the story, until Ctrl-C
+    #[arg(long)]
+    serve: bool,
+    /// The port to serve on [default: a free one]
+    #[arg(long, value_name = "PORT", requires = "serve")]
+    port: Option<u16>,
+    /// Play on the cluster that KUBECONFIG names, with the operator in a process of its own
+    #[arg(long, conflicts_with_all = ["speed", "seed", "port"])]
+    cluster: bool,
+    /// The kubeconfig that the operator uses there [default: KUBECONFIG]
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    operator_kubeconfig: Option<PathBuf>,
+}
+
+fn read_speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.1..=FASTEST).contains(&speed) => Ok(speed),
+        _ => Err(format!("a number from 0.1 to {FASTEST}")),
+    }
+}
+
+/// Plays the story.
+pub fn run(arguments: DemoArgs) -> Result<(), String> {
+    let result = if arguments.cluster {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(no_runtime)?
+            .block_on(until_interrupted(on_a_cluster(arguments)))
+    } else {
+        // One thread and a clock that stands still: `pace` moves it.
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .map_err(no_runtime)?
+            .block_on(until_interrupted(embedded(arguments)))
+    };
+    match result {
+        Err(Ended::Failed(sentence)) => Err(sentence),
+        Err(Ended::Unread(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output cannot be written: {error}"))
+        }
+        Ok(()) | Err(Ended::Unread(_)) => Ok(()),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn no_runtime(error: std::io::Error) -> String {
+    format!("the async runtime does not start: {error}")
+}
+
+/// Ctrl-C is a way to end like any other: what was started goes with what is dropped.
+async fn until_interrupted(told: impl Future<Output = Result<(), Ended>>) -> Result<(), Ended> {
+    let stopped = super::stopped()?;
+    tokio::select! {
+        told = told => told,
+        () = stopped => Ok(()),
+    }
+}
+
+async fn embedded(arguments: DemoArgs) -> Result<(), Ended> {
+    let pace = tokio::spawn(pace::keep(arguments.speed));
+    let mut stage = Embedded::set(arguments.seed, arguments.speed)?;
+    if arguments.serve {
+        stage.serve(arguments.port.unwrap_or_default()).await?;
+    }
+    let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
+    story.tell().await?;
+    if arguments.serve {
+        pace.abort();
+        story.stage.catch_up();
+        tokio::spawn(pace::keep(1.0));
+        story.invite();
+        loop {
+            story.stage.forget();
+            tokio::time::sleep(FORGET_EVERY).await;
+        }
+    }
+    Ok(())
+}
+
+async fn on_a_cluster(arguments: DemoArgs) -> Result<(), Ended> {
+    let stage = Elsewhere::find(arguments.operator_kubeconfig).await?;
+    let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
+    let told = story.tell().await;
+    if told.is_ok() && arguments.serve {
+        story.invite();
+        std::future::pending::<()>().await;
+    }
+    // The fleet is the story's own; a cluster that is someone else's is left as it was found.
+    let cleared = story.stage.clear().await;
+    told?;
+    Ok(cleared?)
+}

@@ -1,0 +1,154 @@
+//! Watches the fleet and draws it whenever it changes, until it is dropped.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::seen::{Seen, Sort};
+use super::text::{Style, paint};
+use super::{screen::Screen, tree};
+use crate::api::names::{GROUP, VERSION};
+use crate::clock::{SharedClock, monotonic};
+
+/// Changes that come together are drawn together.
+const TOGETHER: Duration = Duration::from_millis(150);
+
+/// What is seen, and the screen that shows it.
+pub struct Picture {
+    seen: Arc<Mutex<Seen>>,
+    screen: Arc<Mutex<Screen>>,
+    clock: SharedClock,
+    began: Instant,
+    _tasks: JoinSet<()>,
+}
+
+impl Picture {
+    /// Begins to watch a namespace and to draw what it sees. What is Ready for how long is told by `clock`.
+    pub fn begin(client: &Client, namespace: &str, screen: Screen, clock: SharedClock) -> Self {
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let screen = Arc::new(Mutex::new(screen));
+        let all = [
+            (GROUP, "NodeDeployment", Sort::Fleet),
+            (GROUP, "StatefulNode", Sort::Node),
+            ("", "Pod", Sort::Pod),
+        ]
+        .map(|(group, kind, sort)| watch(client, namespace, group, kind, sort).boxed());
+        let mut tasks = JoinSet::new();
+        let watching = seen.clone();
+        tasks.spawn(async move {
+            let mut news = stream::select_all(all);
+            while let Some((sort, event)) = news.next().await {
+                take(&mut lock(&watching), sort, event);
+            }
+        });
+        let began = monotonic();
+        let (drawn, drawing, now) = (seen.clone(), screen.clone(), clock.clone());
+        tasks.spawn(async move {
+            loop {
+                tokio::time::sleep(TOGETHER).await;
+                draw(&lock(&drawn), &mut lock(&drawing), &now, began);
+            }
+        });
+        Self { seen, screen, clock, began, _tasks: tasks }
+    }
+
+    /// What is seen now.
+    pub fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
+    }
+
+    /// How long it has been drawn, by the cluster's time.
+    pub fn seconds(&self) -> f64 {
+        monotonic().duration_since(self.began).as_secs_f64()
+    }
+
+    /// Counts from now on how many nodes are out of service at once.
+    pub fn count(&self) {
+        lock(&self.seen).counting = true;
+    }
+
+    /// Says something.
+    pub fn say(&self, text: &str) {
+        lock(&self.screen).say(text);
+    }
+
+    /// Says something in a colour.
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        lock(&self.screen).paint(style, text)
+    }
+
+    /// Why nothing can be shown any more.
+    pub fn error(&self) -> Option<std::io::Error> {
+        lock(&self.screen).error()
+    }
+
+    /// Draws what is seen now.
+    pub fn draw(&self) {
+        draw(&lock(&self.seen), &mut lock(&self.screen), &self.clock, self.began);
+    }
+
+    /// Draws what is seen now, and leaves it where it stands.
+    pub fn leave(&self) {
+        self.draw();
+        lock(&self.screen).leave();
+    }
+}
+
+fn draw(seen: &Seen, screen: &mut Screen, clock: &SharedClock, began: Instant) {
+    let now = clock.now();
+    if screen.is_live() {
+        // Two lines are the fleet's own.
+        let rows = screen.rows().saturating_sub(2);
+        screen.draw(&tree::tree(seen, now, rows));
+    } else {
+        let seconds = monotonic().duration_since(began).as_secs_f64();
+        screen.note(&paint(Style::Dim, &format!("  {seconds:>5.1}s  "), false), &tree::line(seen, now));
+    }
+}
+
+fn take(seen: &mut Seen, sort: Sort, event: Event<DynamicObject>) {
+    let (object, gone) = match event {
+        Event::Apply(object) | Event::InitApply(object) => (object, false),
+        Event::Delete(object) => (object, true),
+        Event::Init | Event::InitDone => return,
+    };
+    let name = object.name_any();
+    let value = serde_json::to_value(object).unwrap_or_default();
+    seen.take(sort, &name, (!gone).then_some(value));
+}
+
+fn lock<T>(locked: &Mutex<T>) -> MutexGuard<'_, T> {
+    locked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch(
+    client: &Client,
+    namespace: &str,
+    group: &str,
+    kind: &'static str,
+    sort: Sort,
+) -> impl Stream<Item = (Sort, Event<DynamicObject>)> + Send + use<> {
+    let version = if group.is_empty() { "v1" } else { VERSION };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let config = match sort {
+        // The fleet of the story, whatever else is there.
+        Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={}", super::FLEET)),
+        _ => watcher::Config::default().labels(&format!(
+            "{}={}",
+            crate::api::names::LABEL_DEPLOYMENT,
+            super::FLEET
+        )),
+    };
+    // The watcher begins again by itself after an error.
+    watcher::watcher(api, config)
+        .default_backoff()
+        .filter_map(move |event| async move { event.ok().map(|event| (sort, event)) })
+}

@@ -1,0 +1,230 @@
+//! What a verb changes in an object: pure, decided on what the object says now.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+
+use super::target::Kind;
+use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+
+/// What a person asks for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verb {
+    /// Begin nothing more.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Restart every node, in waves.
+    Restart,
+    /// Stop the active rollout; its target is not tried again by itself.
+    Abort,
+    /// Try a rejected target again.
+    Retry,
+    /// Go on without a task: the one named, or the one that the plan waits in.
+    Skip {
+        /// The task's ID.
+        task: Option<String>,
+    },
+    /// Move traffic to the entrants.
+    Promote {
+        /// The hash, or its first digits, that has to be wanted.
+        hash: Option<String>,
+    },
+}
+
+/// What is to be written into an object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Write {
+    /// A field, by its JSON pointer.
+    Field(&'static str, Value),
+    /// An annotation.
+    Annotation(&'static str, String),
+}
+
+/// What is to be written, and what is said of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// The verb's word.
+    pub verb: &'static str,
+    /// What is to be written; none where nothing has to change.
+    pub write: Option<Write>,
+    /// What was done, or is so already.
+    pub said: String,
+}
+
+impl Change {
+    /// Something to write.
+    pub fn done(verb: &'static str, write: Write, said: impl Into<String>) -> Self {
+        Self { verb, write: Some(write), said: said.into() }
+    }
+
+    /// Nothing to write.
+    pub fn already(verb: &'static str, said: impl Into<String>) -> Self {
+        Self { verb, write: None, said: format!("unchanged: {}", said.into()) }
+    }
+
+    /// The event's reason.
+    pub fn reason(&self) -> String {
+        let mut letters = self.verb.chars();
+        let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
+        first.chain(letters).chain("Requested".chars()).collect()
+    }
+}
+
+/// The tasks that may be skipped.
+const SKIPPABLE: [&str; 3] = ["mark-ready", "await-caught-up", "await-nodes-at-height"];
+
+/// What a verb changes in an object.
+pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
+    if kind == Kind::Node && !matches!(verb, Verb::Restart | Verb::Skip { .. }) {
+        return Err(node_has_no(verb));
+    }
+    match verb {
+        Verb::Pause => Ok(paused(object, true)),
+        Verb::Resume => Ok(paused(object, false)),
+        Verb::Restart => Ok(restart(object, now)),
+        Verb::Abort => abort(object),
+        Verb::Retry => retry(object),
+        Verb::Skip { task } => skip(kind, object, task.as_deref()),
+        Verb::Promote { hash } => promote(object, hash.as_deref()),
+    }
+}
+
+fn node_has_no(verb: &Verb) -> String {
+    let instead = match verb {
+        Verb::Pause | Verb::Resume => "set spec.suspend to take the node down, or pause its fleet, nd/NAME",
+        Verb::Retry => "a node's failed plan is tried again by itself; change its fleet, nd/NAME",
+        _ => "name its fleet, nd/NAME",
+    };
+    format!("a StatefulNode cannot be asked for this: {instead}")
+}
+
+fn paused(object: &Value, wanted: bool) -> Change {
+    let (verb, said) = if wanted { ("pause", "paused") } else { ("resume", "resumed") };
+    if object["spec"]["paused"].as_bool().unwrap_or_default() == wanted {
+        return Change::already(verb, if wanted { "it is paused" } else { "it is not paused" });
+    }
+    Change::done(verb, Write::Field("/spec/paused", json!(wanted)), said)
+}
+
+fn restart(object: &Value, now: DateTime<Utc>) -> Change {
+    let asked = annotation(object, ANNOTATION_RESTARTED_AT).and_then(time);
+    let obeyed = object["status"]["restartedAt"].as_str().and_then(time);
+    if let Some(asked) = asked.filter(|asked| obeyed.is_none_or(|obeyed| *asked > obeyed)) {
+        let at = asked.to_rfc3339_opts(SecondsFormat::Secs, true);
+        return Change::already("restart", format!("a restart asked for at {at} has not begun yet"));
+    }
+    if object["status"]["rollout"]["cause"] == "RestartRequested" {
+        return Change::already("restart", "a restart is under way");
+    }
+    let mut at = now;
+    if let Some(obeyed) = obeyed.filter(|obeyed| *obeyed >= now) {
+        // The clock of whoever asked before was ahead: only a later time restarts.
+        at = obeyed + chrono::TimeDelta::seconds(1);
+    }
+    let at = at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    Change::done("restart", Write::Annotation(ANNOTATION_RESTARTED_AT, at), "restarted")
+}
+
+fn abort(object: &Value) -> Result<Change, String> {
+    let plan = &object["status"]["plan"];
+    let id = plan["id"].as_str().unwrap_or_default();
+    if plan["state"] == "Active" && annotation(object, ANNOTATION_ABORT) == Some(id) {
+        return Ok(Change::already("abort", format!("the abort of plan {id} was asked for")));
+    }
+    match plan["state"].as_str() {
+        Some("Active") => Ok(Change::done(
+            "abort",
+            Write::Annotation(ANNOTATION_ABORT, id.to_owned()),
+            format!("asked to abort plan {id}"),
+        )),
+        Some("Aborted") => Ok(Change::already("abort", format!("plan {id} is aborted"))),
+        _ => Err("no rollout is active: there is nothing to abort".to_owned()),
+    }
+}
+
+fn retry(object: &Value) -> Result<Change, String> {
+    let rejected = &object["status"]["rejected"];
+    if let Some(id) = rejected["planID"].as_str() {
+        if annotation(object, ANNOTATION_RETRY) == Some(id) {
+            return Ok(Change::already("retry", format!("the retry of plan {id} was asked for")));
+        }
+        let said = format!("asked to retry plan {id}");
+        return Ok(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), said));
+    }
+    if object["status"]["rollout"]["cause"] == "RetryRequested" {
+        return Ok(Change::already("retry", "a retry is under way"));
+    }
+    Err("no target is rejected: there is nothing to retry".to_owned())
+}
+
+fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, String> {
+    let plan = &object["status"]["plan"];
+    let tasks = plan["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let id_of = |task: &Value| task["id"].as_str().unwrap_or_default().to_owned();
+    let is_over = |task: &&Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
+    let task = match named {
+        Some(id) => tasks
+            .iter()
+            .find(|task| task["id"] == id)
+            .ok_or_else(|| format!("its plan has no task {id}; see status.plan.tasks"))?,
+        None if plan["state"] != "Active" => {
+            return Err("no plan is active: there is nothing to skip".to_owned());
+        }
+        None => tasks.iter().find(|task| !is_over(task)).ok_or("its plan waits for nothing")?,
+    };
+    let (id, type_) = (id_of(task), task["type"].as_str().unwrap_or_default());
+    if task["state"] == "Skipped" {
+        return Ok(Change::already("skip", format!("task {id} ({type_}) is skipped")));
+    }
+    let of_node = type_ == "mark-ready";
+    if !SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node) {
+        return Err(format!(
+            "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
+             await-nodes-at-height can"
+        ));
+    }
+    if annotation(object, ANNOTATION_SKIP) == Some(&id) {
+        return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
+    }
+    Ok(Change::done(
+        "skip",
+        Write::Annotation(ANNOTATION_SKIP, id.clone()),
+        format!("asked to skip task {id} ({type_})"),
+    ))
+}
+
+fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let wanted = status["requestedRolloutHash"].as_str().unwrap_or_default();
+    if let Some(hash) = looked_at {
+        let digits = |text: &str| text.split_once(':').map_or(text, |(_, digits)| digits).to_owned();
+        let matches = digits(hash).len() >= 5 && digits(wanted).starts_with(&digits(hash));
+        if !matches {
+            return Err(format!("--hash {hash} is not what is wanted now, {wanted}; look again"));
+        }
+    }
+    if status["observedGeneration"] != object["metadata"]["generation"] {
+        return Err("its spec changed and was not looked at yet; try again in a moment".to_owned());
+    }
+    if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
+        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
+    }
+    let strategy = spec["updateStrategy"]["type"].as_str().unwrap_or_default();
+    let makes_sets = matches!(strategy, "BlueGreen" | "HardFork");
+    if makes_sets && status["lastCompletedRolloutHash"].as_str() == Some(wanted) && !wanted.is_empty() {
+        return Ok(Change::already("promote", format!("{wanted} serves")));
+    }
+    if !makes_sets || status["rollout"].is_null() {
+        return Err("no entrants wait to be promoted".to_owned());
+    }
+    let write = Write::Field("/spec/forcePromote", json!(wanted));
+    Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
+}
+
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+fn time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|time| time.with_timezone(&Utc))
+}

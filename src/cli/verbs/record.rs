@@ -1,0 +1,104 @@
+//! Who asked for what, and why: kept in the object, where the operator puts it into the history, and in an event.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use serde_json::{Value, json};
+
+use super::change::{Change, Write};
+use crate::api::Asked;
+use crate::api::names::ANNOTATION_ASKED;
+use crate::cluster::port::pointer_key;
+
+/// Who asks: the name under which the API server knows them, or, where it does not say, their name on this machine.
+pub async fn who(client: &Client) -> String {
+    let kind = GroupVersionKind::gvk("authentication.k8s.io", "v1", "SelfSubjectReview");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "selfsubjectreviews");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let asked = api.create(&PostParams::default(), &DynamicObject::new("", &resource)).await;
+    let known = asked.ok().and_then(|a| Some(a.data["status"]["userInfo"]["username"].as_str()?.to_owned()));
+    let local = || ["USER", "LOGNAME"].iter().find_map(|key| std::env::var(key).ok());
+    known.filter(|name| !name.is_empty()).or_else(local).unwrap_or_else(|| "somebody".to_owned())
+}
+
+/// The operations of a JSON patch that write a change, guarded by the version that it was decided on, and record who
+/// asked for it.
+pub fn ops(
+    object: &Value,
+    verb: &str,
+    write: Write,
+    by: &str,
+    why: Option<&str>,
+    now: DateTime<Utc>,
+) -> Vec<Value> {
+    let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    let annotate = |key: &str, value: String| {
+        add(&format!("/metadata/annotations/{}", pointer_key(key)), Value::String(value))
+    };
+    let mut ops = vec![add("/metadata/resourceVersion", object["metadata"]["resourceVersion"].clone())];
+    if !object["metadata"]["annotations"].is_object() {
+        ops.push(add("/metadata/annotations", json!({})));
+    }
+    ops.push(match write {
+        Write::Field(path, value) => add(path, value),
+        Write::Annotation(key, value) => annotate(key, value),
+    });
+    let asked =
+        Asked { verb: verb.to_owned(), by: by.to_owned(), why: why.unwrap_or_default().to_owned(), at: now };
+    ops.push(annotate(ANNOTATION_ASKED, json!(asked).to_string()));
+    ops
+}
+
+/// Tells of it in an event. Without the right to, the object still says it.
+pub async fn tell(
+    client: &Client,
+    object: &Value,
+    change: &Change,
+    by: &str,
+    why: Option<&str>,
+    now: DateTime<Utc>,
+) {
+    let meta = &object["metadata"];
+    let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let note: String =
+        format!("{by} asked for {} ({}){why}", change.verb, change.said).chars().take(1000).collect();
+    let kind = GroupVersionKind::gvk("events.k8s.io", "v1", "Event");
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": format!("{name}-"), "namespace": namespace},
+        "eventTime": now.to_rfc3339_opts(SecondsFormat::Micros, true),
+        "reportingController": "windlass.dev/cli",
+        "reportingInstance": by,
+        "action": change.reason(),
+        "reason": change.reason(),
+        "type": "Normal",
+        "note": note,
+        "regarding": {
+            "apiVersion": object["apiVersion"], "kind": object["kind"], "name": name,
+            "namespace": namespace, "uid": meta["uid"], "resourceVersion": meta["resourceVersion"],
+        },
+    });
+    let sent = match serde_json::from_value(event) {
+        Ok(event) => api.create(&PostParams::default(), &event).await.map(drop).map_err(sentence),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = sent {
+        eprintln!("windlass: it is done and recorded in {name}, but no event could be written: {error}");
+    }
+}
+
+/// The API server's sentence, without what a program makes of it.
+pub fn sentence(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,213 @@
+//! The revisions that a fleet keeps: what differs between them, and the way back to one.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Utc};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use serde_json::{Map, Value, json};
+
+use super::change::{Change, Write};
+use super::record::sentence;
+use crate::api::StatefulNodeSpec;
+use crate::api::names::LABEL_DEPLOYMENT;
+use crate::revision::{RevisionData, drift};
+
+/// How many differences a line of the table names.
+const SHOWN: usize = 3;
+
+/// A revision that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Its ControllerRevision's name.
+    pub name: String,
+    /// Its number: a later one is higher.
+    pub number: i64,
+    /// When it was first wanted.
+    pub made_at: Option<DateTime<Utc>>,
+    /// What it is.
+    pub data: RevisionData,
+}
+
+/// The revisions of a fleet, oldest first. One that this version cannot read is left out.
+pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec<Kept>, String> {
+    let name = fleet["metadata"]["name"].as_str().unwrap_or_default();
+    let kind = GroupVersionKind::gvk("apps", "v1", "ControllerRevision");
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
+    let params = ListParams::default().labels(&format!("{LABEL_DEPLOYMENT}={name},!windlass.dev/node"));
+    let found =
+        api.list(&params).await.map_err(|e| format!("its revisions cannot be listed: {}", sentence(e)))?;
+    let uid = &fleet["metadata"]["uid"];
+    let is_its = |revision: &Value| {
+        revision["metadata"]["ownerReferences"].as_array().is_some_and(|o| o.iter().any(|o| o["uid"] == *uid))
+    };
+    let objects = found.items.iter().map(|object| json!(object)).filter(is_its);
+    let mut kept: Vec<Kept> = objects
+        .filter_map(|object| {
+            Some(Kept {
+                name: object["metadata"]["name"].as_str()?.to_owned(),
+                number: object["revision"].as_i64().unwrap_or_default(),
+                made_at: object["metadata"]["creationTimestamp"].as_str().and_then(|t| t.parse().ok()),
+                data: RevisionData::from_value(&object["data"]).ok()?,
+            })
+        })
+        .collect();
+    kept.sort_by_key(|revision| revision.number);
+    Ok(kept)
+}
+
+/// What `windlass history` prints: each revision, newest first, and what differs from the one before it; then the
+/// plans that ended.
+pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
+    let status = &fleet["status"];
+    let mut rows = vec![["REVISION", "NAME", "STATUS", "AGE", "IMAGE", "CHANGE"].map(str::to_owned)];
+    for (index, revision) in kept.iter().enumerate().rev() {
+        let current = status["currentRevision"] == revision.name.as_str();
+        let wanted = status["updateRevision"] == revision.name.as_str();
+        let word = match (current, wanted) {
+            (true, true) => "current",
+            (true, false) => "last completed",
+            (false, true) => "wanted",
+            (false, false) => "",
+        };
+        let change = match index.checked_sub(1).map(|before| &kept[before]) {
+            Some(before) => drift::summary(&before.data.diff(&revision.data), SHOWN),
+            None => "the oldest that is kept".to_owned(),
+        };
+        rows.push([
+            revision.number.to_string(),
+            revision.name.clone(),
+            word.to_owned(),
+            revision.made_at.map(|at| age(now - at)).unwrap_or_default(),
+            image(&revision.data),
+            change,
+        ]);
+    }
+    let mut text = aligned(&rows);
+    let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !history.is_empty() {
+        let mut rows = vec![["PLAN", "RECIPE", "TARGET", "OUTCOME", "ENDED", "WHY"].map(str::to_owned)];
+        for entry in history.iter().rev() {
+            let word = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+            let ended = entry["finishedAt"].as_str().and_then(|t| t.parse::<DateTime<Utc>>().ok());
+            let why = [word("reason"), word("message")];
+            let why: Vec<&str> = why.iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
+            rows.push([
+                word("planID"),
+                word("recipe"),
+                crate::planner::fleet::status::short(&word("targetHash")).to_owned(),
+                word("outcome"),
+                ended.map(|at| format!("{} ago", age(now - at))).unwrap_or_default(),
+                why.join(": "),
+            ]);
+        }
+        let _ = write!(text, "\n{}", aligned(&rows));
+    }
+    text
+}
+
+fn image(data: &RevisionData) -> String {
+    let spec = data.apply_to(&StatefulNodeSpec::default());
+    crate::revision::main_image(&spec).unwrap_or_default().to_owned()
+}
+
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(text, "{}", cells.join("   ").trim_end());
+    }
+    text
+}
+
+/// As kubectl writes it: in the largest unit that is not too coarse.
+fn age(passed: chrono::TimeDelta) -> String {
+    let seconds = passed.num_seconds().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Sets the template to a kept revision.
+pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change, String> {
+    let live: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
+        .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
+    let wanted = RevisionData::of(&live);
+    let is_wanted = |revision: &Kept| wanted.diff(&revision.data).is_empty();
+    let chosen = match to {
+        Some(name) => kept
+            .iter()
+            .find(|r| r.name == name || r.number.to_string() == name)
+            .ok_or_else(|| format!("no revision {name} is kept; see windlass history"))?,
+        None => default_revision(fleet, kept, is_wanted)?,
+    };
+    if is_wanted(chosen) {
+        return Ok(Change::already(
+            "rollback",
+            format!("its template is that of revision {}", chosen.number),
+        ));
+    }
+    let said = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
+    Ok(Change::done("rollback", template_at(fleet, &chosen.data), said))
+}
+
+fn default_revision<'a>(
+    fleet: &Value,
+    kept: &'a [Kept],
+    is_wanted: impl Fn(&Kept) -> bool,
+) -> Result<&'a Kept, String> {
+    let current = &fleet["status"]["currentRevision"];
+    let completed = kept.iter().position(|r| *current == r.name.as_str());
+    match completed {
+        Some(index) if !is_wanted(&kept[index]) => Ok(&kept[index]),
+        Some(index) => completed_before(fleet, kept, &kept[index]).ok_or_else(|| {
+            "no revision that completed before the current one is kept; name one with --to, see windlass history"
+                .to_owned()
+        }),
+        None => Err("nothing has completed yet: there is nothing to go back to".to_owned()),
+    }
+}
+
+/// The one that completed last before this one: what was superseded or aborted never ran on every node.
+fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Option<&'a Kept> {
+    let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
+    let history = fleet["status"]["history"].as_array()?;
+    let ended = history.iter().rev().filter(|entry| entry["outcome"] == "Complete");
+    ended.filter_map(|entry| entry["targetHash"].as_str()).find_map(|hash| {
+        kept.iter().rev().find(|r| r.name != current.name && r.data.rollout_hash(build_id) == hash)
+    })
+}
+
+/// Replaces what belongs to a revision, and keeps what applies at once as it is.
+fn template_at(fleet: &Value, data: &RevisionData) -> Write {
+    let mut spec = fleet["spec"]["template"]["spec"].as_object().cloned().unwrap_or_default();
+    let stored = data.to_value();
+    for field in ["image", "mainContainer", "podTemplate", "volumeClaimTemplates"] {
+        replace(&mut spec, field, stored.get(field));
+    }
+    match stored.get("sidecar").and_then(Value::as_object) {
+        None => drop(spec.remove("sidecar")),
+        Some(of_revision) => {
+            let mut sidecar = spec.get("sidecar").and_then(Value::as_object).cloned().unwrap_or_default();
+            for field in ["image", "port", "resources"] {
+                replace(&mut sidecar, field, of_revision.get(field));
+            }
+            spec.insert("sidecar".to_owned(), Value::Object(sidecar));
+        }
+    }
+    Write::Field("/spec/template/spec", Value::Object(spec))
+}
+
+fn replace(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
+    match value {
+        Some(value) => drop(map.insert(field.to_owned(), value.clone())),
+        None => drop(map.remove(field)),
+    }
+}

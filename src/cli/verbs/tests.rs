@@ -1,0 +1,227 @@
+//! What each verb changes, in tables.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::change::{Change, Verb, Write, change};
+use super::record::ops;
+use super::revisions::{Kept, rollback, table};
+use super::target::Kind;
+use crate::revision::RevisionData;
+
+const HASH: &str = "v1:0123456789";
+
+fn now() -> DateTime<Utc> {
+    "2030-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// A fleet with these parts merged over a rolling one.
+fn fleet(changes: &Value) -> Value {
+    let mut fleet = json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
+        "metadata": {"name": "db", "namespace": "shop", "uid": "u", "generation": 2, "resourceVersion": "7"},
+        "spec": {"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {
+            "image": "db:2", "ports": [{"port": 1}], "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}},
+        "status": {"observedGeneration": 2, "requestedRolloutHash": HASH, "lastCompletedRolloutHash": "v1:old",
+            "rollout": {"cause": "TemplateChanged"},
+            "plan": {"id": "p1", "state": "Active", "tasks": [
+                {"id": "p1-0", "type": "create-entrants", "state": "Complete"},
+                {"id": "p1-1", "type": "await-caught-up", "state": "Running"},
+                {"id": "p1-2", "type": "switch-traffic", "state": "Pending"}]}},
+    });
+    json_patch::merge(&mut fleet, changes);
+    fleet
+}
+
+fn write(verb: &Verb, object: &Value) -> Result<Option<Write>, String> {
+    change(verb, Kind::Fleet, object, now()).map(|change| change.write)
+}
+
+fn annotations(entry: (&str, &str)) -> Value {
+    json!({"metadata": {"annotations": {entry.0: entry.1}}})
+}
+
+#[test]
+fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
+    let field = |path, value: Value| Ok(Some(Write::Field(path, value)));
+    let annotation = |key, value: &str| Ok(Some(Write::Annotation(key, value.to_owned())));
+    let nothing = || Ok(None);
+    let skip = |task: Option<&str>| Verb::Skip { task: task.map(str::to_owned) };
+    let promote = |hash: Option<&str>| Verb::Promote { hash: hash.map(str::to_owned) };
+    let table: Vec<(Verb, Value, Result<Option<Write>, String>)> = vec![
+        (Verb::Pause, json!({}), field("/spec/paused", json!(true))),
+        (Verb::Pause, json!({"spec": {"paused": true}}), nothing()),
+        (Verb::Resume, json!({"spec": {"paused": true}}), field("/spec/paused", json!(false))),
+        (Verb::Resume, json!({}), nothing()),
+        (Verb::Restart, json!({}), annotation("windlass.dev/restartedAt", "2030-01-01T12:00:00Z")),
+        (Verb::Restart, annotations(("windlass.dev/restartedAt", "2029-12-31T00:00:00Z")), nothing()),
+        (Verb::Restart, json!({"status": {"rollout": {"cause": "RestartRequested"}}}), nothing()),
+        (
+            Verb::Restart,
+            json!({"status": {"restartedAt": "2030-01-01T12:00:05Z"}}),
+            annotation("windlass.dev/restartedAt", "2030-01-01T12:00:06Z"),
+        ),
+        (Verb::Abort, json!({}), annotation("windlass.dev/abort", "p1")),
+        (Verb::Abort, annotations(("windlass.dev/abort", "p1")), nothing()),
+        (Verb::Abort, json!({"status": {"plan": {"state": "Aborted"}}}), nothing()),
+        (
+            Verb::Abort,
+            json!({"status": {"plan": {"state": "Complete"}}}),
+            Err("no rollout is active: there is nothing to abort".to_owned()),
+        ),
+        (
+            Verb::Retry,
+            json!({"status": {"rejected": {"planID": "p0"}}}),
+            annotation("windlass.dev/retry", "p0"),
+        ),
+        (Verb::Retry, json!({"status": {"rollout": {"cause": "RetryRequested"}}}), nothing()),
+        (Verb::Retry, json!({}), Err("no target is rejected: there is nothing to retry".to_owned())),
+        (skip(None), json!({}), annotation("windlass.dev/skip", "p1-1")),
+        (skip(Some("p1-1")), json!({}), annotation("windlass.dev/skip", "p1-1")),
+        (skip(None), annotations(("windlass.dev/skip", "p1-1")), nothing()),
+        (promote(None), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("01234")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some(HASH)), json!({"spec": {"forcePromote": HASH}}), nothing()),
+        (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
+        (
+            promote(None),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            Err("no entrants wait to be promoted".to_owned()),
+        ),
+    ];
+    for (verb, changes, expected) in table {
+        assert_eq!(write(&verb, &fleet(&changes)), expected, "{verb:?} {changes}");
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
+    let fleet = |changes: Value| fleet(&changes);
+    let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
+    let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
+    let table = [
+        (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
+        (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
+        (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("0123"), fleet(json!({})), "look again"),
+        (
+            Kind::Fleet,
+            Verb::Promote { hash: None },
+            fleet(json!({"metadata": {"generation": 3}})),
+            "try again in a moment",
+        ),
+        (Kind::Node, Verb::Pause, json!({}), "spec.suspend"),
+        (Kind::Node, Verb::Abort, json!({}), "nd/NAME"),
+        (Kind::Node, Verb::Retry, json!({}), "tried again by itself"),
+    ];
+    for (kind, verb, object, expected) in table {
+        let error = change(&verb, kind, &object, now()).unwrap_err();
+        assert!(error.contains(expected), "{verb:?}: {error}");
+    }
+}
+
+#[test]
+fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
+    let node = json!({"status": {"plan": {"id": "n", "state": "Active", "tasks": [
+        {"id": "n-0", "type": "mark-ready", "state": "Running"}]}}});
+    let verb = Verb::Skip { task: None };
+    let change_of = |kind| change(&verb, kind, &node, now());
+    assert_eq!(
+        change_of(Kind::Node).unwrap().write,
+        Some(Write::Annotation("windlass.dev/skip", "n-0".to_owned()))
+    );
+    assert!(change_of(Kind::Fleet).unwrap_err().contains("cannot be skipped"));
+}
+
+#[test]
+fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
+    let write = || Write::Annotation("windlass.dev/abort", "p1".to_owned());
+    for (annotations, expected) in [(Value::Null, 1), (json!({"a": "b"}), 2)] {
+        let mut object = fleet(&json!({"metadata": {"annotations": annotations}}));
+        let ops = ops(&object, "abort", write(), "alice", Some("disk full"), now());
+        assert_eq!(ops[0], json!({"op": "add", "path": "/metadata/resourceVersion", "value": "7"}));
+        let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
+        json_patch::patch(&mut object, &patch).unwrap();
+        let written = object["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(written.len(), expected + 1, "{written:?}");
+        assert_eq!(written["windlass.dev/abort"], "p1");
+        let asked: Value = serde_json::from_str(written["windlass.dev/asked"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            asked,
+            json!({"verb": "abort", "by": "alice", "why": "disk full", "at": "2030-01-01T12:00:00Z"})
+        );
+    }
+}
+
+fn kept(number: i64, image: &str) -> Kept {
+    let data = json!({"image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+    Kept {
+        name: format!("db-{number}"),
+        number,
+        made_at: Some(now() - chrono::TimeDelta::hours(10 - number)),
+        data: RevisionData::from_value(&data).unwrap(),
+    }
+}
+
+fn three() -> Vec<Kept> {
+    vec![kept(1, "db:0"), kept(2, "db:1"), kept(3, "db:2")]
+}
+
+fn image_set(change: &Change) -> String {
+    match &change.write {
+        Some(Write::Field("/spec/template/spec", spec)) => {
+            assert_eq!(spec["ports"], json!([{"port": 1}]), "what applies at once stays");
+            spec["image"].as_str().unwrap().to_owned()
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() {
+    // The second revision was aborted: what came before it is what ran last.
+    let ended = |number: i64, image: &str, outcome: &str| json!({"targetHash": kept(number, image).data.rollout_hash(""), "outcome": outcome});
+    let history =
+        json!([ended(1, "db:0", "Complete"), ended(2, "db:1", "Aborted"), ended(3, "db:2", "Complete")]);
+    let at = |current: &str| fleet(&json!({"status": {"currentRevision": current, "history": history}}));
+    let table = [
+        ("db-2", None, "db:1"),
+        ("db-3", None, "db:0"),
+        ("db-2", Some("1"), "db:0"),
+        ("db-3", Some("db-1"), "db:0"),
+        ("db-2", Some("3"), "None"),
+    ];
+    for (current, to, expected) in table {
+        let change = rollback(&at(current), &three(), to).unwrap();
+        assert_eq!(image_set(&change), expected, "{current} {to:?}");
+    }
+    let refused = [
+        (at("db-2"), three(), Some("9"), "see windlass history"),
+        (at(""), three(), None, "nothing has completed yet"),
+        (at("db-3"), vec![kept(3, "db:2")], None, "name one with --to"),
+    ];
+    for (fleet, kept, to, expected) in refused {
+        let error = rollback(&fleet, &kept, to).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn the_history_names_each_revision_and_what_it_changed() {
+    let fleet = fleet(&json!({"status": {
+        "currentRevision": "db-2", "updateRevision": "db-3",
+        "history": [{"planID": "p0", "recipe": "InPlace", "targetHash": "v1:abcdef", "outcome": "Aborted",
+            "reason": "AbortRequested", "message": "abort by alice: disk full", "finishedAt": "2030-01-01T11:00:00Z"}],
+    }}));
+    let shown = table(&fleet, &three(), now());
+    let expected = "\
+REVISION   NAME   STATUS           AGE   IMAGE   CHANGE
+3          db-3   wanted           7h    db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
+2          db-2   last completed   8h    db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
+1          db-1                    9h    db:0    the oldest that is kept
+
+PLAN   RECIPE    TARGET   OUTCOME   ENDED     WHY
+p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: disk full
+";
+    assert_eq!(shown, expected, "{shown}");
+}

@@ -1,0 +1,102 @@
+//! The verbs on the command line, as a user types them.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::kit::{World, condition, fleet};
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+async fn windlass(world: &World, words: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", world.cp.kubeconfig());
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+async fn does(world: &World, words: &[&str], said: &str) {
+    let ran = windlass(world, words).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}: {}", ran.out);
+    assert!(ran.out.contains(said), "{words:?}: {}", ran.out);
+}
+
+async fn fails(world: &World, words: &[&str], code: i32, said: &str) {
+    let ran = windlass(world, words).await;
+    assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{words:?}: {}", ran.err);
+    assert!(ran.err.contains(said), "{words:?}: {}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_verb_does_what_its_annotation_or_field_does_once_and_tells_who_asked() {
+    let world = World::new("commands").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let db = "nd/db";
+
+    does(&world, &["pause", db, "--dry-run"], "paused (dry run)").await;
+    assert!(world.db().await["spec"]["paused"].as_bool() != Some(true));
+    does(&world, &["pause", db, "--reason", "lunch"], "nodedeployment.windlass.dev/db paused").await;
+    does(&world, &["pause", db], "unchanged: it is paused").await;
+    world.until_db("it is paused", |db| db["status"]["phase"] == "Paused").await;
+    let note = world.until_event("db", "PauseRequested").await;
+    assert!(note.contains("asked for pause") && note.ends_with(": lunch"), "{note}");
+    does(&world, &["resume", db], "resumed").await;
+
+    let before = world.pod_uids().await;
+    does(&world, &["restart", db], "restarted").await;
+    world
+        .until_db("the restart is obeyed", |db| {
+            db["status"]["history"].as_array().is_some_and(|h| !h.is_empty())
+        })
+        .await;
+    assert!(world.pod_uids().await.iter().all(|uid| !before.contains(uid)), "each pod was replaced");
+
+    fails(&world, &["abort", db], 1, "there is nothing to abort").await;
+    world.set_image("db:2-nope").await;
+    world.until_db("a node is held", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
+    does(&world, &["abort", db, "--reason", "no such image"], "asked to abort plan").await;
+    world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
+    does(&world, &["abort", db], "is aborted").await;
+
+    does(&world, &["retry", db], "asked to retry plan").await;
+    world.until_db("it is tried again", |db| db["status"]["plan"]["state"] == "Active").await;
+
+    let ran = windlass(&world, &["history", db]).await;
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(lines[1].contains("wanted") && lines[1].contains("db:2-nope"), "{}", ran.out);
+    assert!(lines[2].contains("last completed") && lines[2].contains("db:1"), "{}", ran.out);
+    assert!(ran.out.contains("Aborted"), "{}", ran.out);
+    does(&world, &["rollback", db], "rolled back to revision 1 (db:1)").await;
+    does(&world, &["rollback", db, "--to", "1"], "unchanged").await;
+    world.until_applied().await;
+    assert_eq!(world.images().await, ["db:1", "db:1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_written() {
+    let world = World::new("cannot").await;
+    let db = world.settled_fleet(fleet(1, "db:1")).await;
+    for (words, code, said) in [
+        (vec!["retry", "nd/db"], 1, "there is nothing to retry"),
+        (vec!["promote", "nd/db"], 1, "no entrants wait"),
+        (vec!["skip", "sn/db-0"], 1, "there is nothing to skip"),
+        (vec!["skip", "sn/db-0", "--task", "x"], 1, "see status.plan.tasks"),
+        (vec!["pause", "sn/db-0"], 1, "spec.suspend"),
+        (vec!["rollback", "nd/db", "--to", "7"], 1, "see windlass history"),
+        (vec!["rollback", "sn/db-0"], 1, "nd/NAME"),
+        (vec!["pause", "nd/other"], 1, "name another with --namespace"),
+        (vec!["pause", "db"], 2, "write nd/db or sn/db"),
+        (vec!["pause"], 2, "KIND/NAME"),
+    ] {
+        fails(&world, &words, code, said).await;
+    }
+    let after: Value = world.db().await;
+    assert_eq!(after["metadata"]["resourceVersion"], db["metadata"]["resourceVersion"]);
+    assert_eq!(after["metadata"]["annotations"], json!(null));
+}
