@@ -111,10 +111,8 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
     ops.extend(ownership_ops(fleet, &node.meta));
     let Ok(live) = &node.spec else { return ops };
     let wanted = &fleet.spec.template.spec;
-    let retention = match fleet.keeps_claims(&node.meta.name) {
-        true => ClaimRetention::Retain,
-        false => wanted.volume_claim_retention,
-    };
+    let kept = fleet.keeps_claims(&node.meta.name);
+    let retention = if kept { ClaimRetention::Retain } else { wanted.volume_claim_retention };
     let watched = live.sidecar.is_some() && fleet.is_awaited(&node.meta.name);
     ops.extend(spec_ops(live, wanted));
     if live.volume_claim_retention != retention {

@@ -111,7 +111,15 @@ impl Tell {
                 self.fleet_without(&namespace, &node, label(LABEL_DEPLOYMENT));
                 self.node(&namespace, node);
             }
-            Kind::PersistentVolumeClaim => self.node(&namespace, label(LABEL_NODE).unwrap_or_default()),
+            Kind::PersistentVolumeClaim => {
+                let node = label(LABEL_NODE).unwrap_or_default();
+                // A set of nodes is removed only once its claims are not owned by them any more.
+                let of_node = self.view.nodes.get(&Key::new(&namespace, &node));
+                if let Some(fleet) = of_node.and_then(|n| n.meta.label(LABEL_DEPLOYMENT).map(str::to_owned)) {
+                    self.fleet(&namespace, fleet);
+                }
+                self.node(&namespace, node);
+            }
             Kind::ControllerRevision => match fleet() {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
