@@ -15,35 +15,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use futures::{FutureExt, StreamExt, stream};
 use kube::Client;
-use kube::api::DynamicObject;
-use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::reflector::{ObjectRef, store::Writer};
 use thiserror::Error;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
-use tracing::{debug, info, warn};
+use tracing::{Instrument, info, info_span, warn};
 
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::watch::Scope;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::metrics::Metrics;
-use crate::controller::{Context, Next, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
+use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 
 use lease::{Candidate, Election, Fence};
+use queue::take_turns;
 
 pub mod lease;
+mod queue;
 mod triggers;
 
 /// How many objects are reconciled at the same time, unless told otherwise.
 pub const DEFAULT_CONCURRENCY: u16 = 32;
-/// How long after a conflict an object is looked at again, if its change has not been seen by then.
+/// How long after a conflict an object is looked at again, if its change has not been seen by then; doubled with
+/// each one in a row, so many times.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+const CONFLICT_DOUBLINGS: u32 = 6;
 /// How long events that wait to be sent are still sent when the operator stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -204,12 +205,14 @@ impl Operator {
         // A replica that stands by is well.
         self.health.ready.store(true, Ordering::Relaxed);
         tokio::select! {
+            biased;
             () = candidate.lead() => {}
             () = shutdown.clone() => return Ok(()),
         }
         let fence = candidate.fence();
         // The lists come after the lease: what the leader before us wrote is in them.
         let result = tokio::select! {
+            biased;
             () = self.act(&registry, &sidecars, &fence, shutdown) => Ok(()),
             () = candidate.hold() => Err(OperatorError::LostLease(name)),
         };
@@ -279,16 +282,9 @@ impl Operator {
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
         let context = Arc::new(context);
-        let fleets = Lane::new(Kind::NodeDeployment);
-        let nodes = Lane::new(Kind::StatefulNode);
-        triggers::start(
-            &self.client,
-            scope,
-            &context.view,
-            (fleets.names, fleets.tell),
-            (nodes.names, nodes.tell),
-            helpers,
-        );
+        let (tell_fleets, fleets) = unbounded_channel();
+        let (tell_nodes, nodes) = unbounded_channel();
+        triggers::start(&self.client, scope, &context.view, tell_fleets, tell_nodes, helpers);
         let (health, concurrency) = (self.health.clone(), self.concurrency);
         let scope = format!("{scope:?}");
         async move {
@@ -298,6 +294,7 @@ impl Operator {
                 }
             };
             tokio::select! {
+                biased;
                 () = listed => {}
                 () = shutdown.clone() => return,
             }
@@ -306,43 +303,16 @@ impl Operator {
                 health.ready.store(true, Ordering::Relaxed);
             }
             info!(scope, "the caches are filled; reconciling begins");
-            let fleets = control(
-                Kind::NodeDeployment,
-                fleets.reader,
-                fleets.told,
-                &context,
-                &health,
-                concurrency,
-                shutdown.clone(),
-            );
-            let nodes = control(
-                Kind::StatefulNode,
-                nodes.reader,
-                nodes.told,
-                &context,
-                &health,
-                concurrency,
-                shutdown,
-            );
+            let look = |kind| {
+                let reconciler =
+                    Arc::new(Reconciler { kind, context: context.clone(), health: health.clone() });
+                move |key| reconciler.clone().look(key)
+            };
+            let fleets = take_turns(fleets, concurrency, look(Kind::NodeDeployment), shutdown.clone());
+            let nodes = take_turns(nodes, concurrency, look(Kind::StatefulNode), shutdown);
             tokio::join!(fleets, nodes);
         }
         .boxed()
-    }
-}
-
-/// What leads to a controller: the names of its objects, and the objects that something happened to.
-struct Lane {
-    names: Writer<DynamicObject>,
-    reader: kube::runtime::reflector::Store<DynamicObject>,
-    tell: mpsc::UnboundedSender<Key>,
-    told: mpsc::UnboundedReceiver<Key>,
-}
-
-impl Lane {
-    fn new(kind: Kind) -> Self {
-        let names = Writer::new(kind.resource());
-        let (tell, told) = mpsc::unbounded_channel();
-        Self { reader: names.as_reader(), names, tell, told }
     }
 }
 
@@ -352,78 +322,56 @@ struct Reconciler {
     health: Health,
 }
 
-async fn control(
-    kind: Kind,
-    reader: kube::runtime::reflector::Store<DynamicObject>,
-    told: mpsc::UnboundedReceiver<Key>,
-    context: &Arc<Context>,
-    health: &Health,
-    concurrency: u16,
-    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
-) {
-    let resource = kind.resource();
-    let told = stream::unfold(told, |mut told| async { told.recv().await.map(|key| (key, told)) });
-    let references = {
-        let resource = resource.clone();
-        told.map(move |key| ObjectRef::new_with(&key.name, resource.clone()).within(&key.namespace))
-    };
-    let reconciler = Arc::new(Reconciler { kind, context: context.clone(), health: health.clone() });
-    Controller::for_stream_with(stream::pending(), reader, resource)
-        .with_config(Config::default().concurrency(concurrency))
-        .reconcile_on(references)
-        .graceful_shutdown_on(shutdown)
-        .run(reconcile, on_error, reconciler)
-        .for_each(|result| async move {
-            if let Err(error) = result {
-                // An object that went between its trigger and its turn.
-                debug!(%error, "a reconcile did not take place");
-            }
-        })
-        .await;
-}
-
-async fn reconcile(
-    object: Arc<DynamicObject>,
-    reconciler: Arc<Reconciler>,
-) -> Result<Action, ReconcileError> {
-    let key = key_of(&object);
-    let began = monotonic();
-    let result = match reconciler.kind {
-        Kind::NodeDeployment => reconcile_fleet(&reconciler.context, &key).await,
-        _ => reconcile_node(&reconciler.context, &key).await,
-    };
-    let outcome = match &result {
-        Ok(_) => "done",
-        Err(error) if error.is_conflict() => "conflict",
-        Err(error) => error.step(),
-    };
-    reconciler.health.metrics.reconciled(reconciler.kind.name(), outcome, monotonic().duration_since(began));
-    result.map(|next: Next| {
-        reconciler.context.memory.failures.take(&failure_key(reconciler.kind, &key));
-        Action::requeue(next.delay(&key.name))
-    })
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "kube's controller hands them over by value")]
-fn on_error(object: Arc<DynamicObject>, error: &ReconcileError, reconciler: Arc<Reconciler>) -> Action {
-    if error.is_conflict() {
-        return Action::requeue(AFTER_CONFLICT);
+impl Reconciler {
+    /// Looks at an object, and answers how long after it is to be looked at again; none: it is gone.
+    async fn look(self: Arc<Self>, key: Key) -> Option<Duration> {
+        let view = &self.context.view;
+        let is_there = match self.kind {
+            Kind::NodeDeployment => view.fleets.get(&key).is_some(),
+            _ => view.nodes.get(&key).is_some(),
+        };
+        if !is_there {
+            return None;
+        }
+        let span = info_span!("reconciling", kind = self.kind.name(), %key);
+        Some(self.reconcile(&key).instrument(span).await)
     }
-    let key = key_of(&object);
-    let failures = &reconciler.context.memory.failures;
-    let id = failure_key(reconciler.kind, &key);
-    let count = failures.get(&id).unwrap_or_default().saturating_add(1);
-    failures.put(id.clone(), count);
-    warn!(kind = reconciler.kind.name(), %key, %error, count, "a reconcile failed and is tried again");
-    let wait = backoff(&id, count);
-    Action::requeue(error.retry_after().map_or(wait, |asked| asked.max(wait)))
-}
 
-fn failure_key(kind: Kind, key: &Key) -> String {
-    format!("{} {key}", kind.name())
-}
+    async fn reconcile(&self, key: &Key) -> Duration {
+        let began = monotonic();
+        let result = match self.kind {
+            Kind::NodeDeployment => reconcile_fleet(&self.context, key).await,
+            _ => reconcile_node(&self.context, key).await,
+        };
+        let outcome = match &result {
+            Ok(_) => "done",
+            Err(error) if error.is_conflict() => "conflict",
+            Err(error) => error.step(),
+        };
+        self.health.metrics.reconciled(self.kind.name(), outcome, monotonic().duration_since(began));
+        match result {
+            Ok(next) => {
+                self.context.memory.failures.take(&self.failure_key(key));
+                next.delay(&key.name)
+            }
+            Err(error) => self.after_error(key, &error),
+        }
+    }
 
-fn key_of(object: &DynamicObject) -> Key {
-    let meta = &object.metadata;
-    Key::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+    fn after_error(&self, key: &Key, error: &ReconcileError) -> Duration {
+        let failures = &self.context.memory.failures;
+        let id = self.failure_key(key);
+        let count = failures.get(&id).unwrap_or_default().saturating_add(1);
+        failures.put(id.clone(), count);
+        if error.is_conflict() {
+            return AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS));
+        }
+        warn!(kind = self.kind.name(), %key, %error, count, "a reconcile failed and is tried again");
+        let wait = backoff(&id, count);
+        error.retry_after().map_or(wait, |asked| asked.max(wait))
+    }
+
+    fn failure_key(&self, key: &Key) -> String {
+        format!("{} {key}", self.kind.name())
+    }
 }

@@ -2,15 +2,15 @@
 
 use std::future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject},
+    api::DynamicObject,
     runtime::{
         WatchStreamExt,
-        reflector::{ObjectRef, store::Writer},
+        utils::Backoff,
         watcher::{self, Event},
     },
 };
@@ -21,6 +21,7 @@ use super::{
     Cache, Key, Kind, View,
     observed::{Meta, Observed},
 };
+use crate::engine::backoff;
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -51,24 +52,16 @@ pub fn watch<T: Observed>(
     kind: Kind,
     view: Arc<View>,
     cache: fn(&View) -> &Cache<T>,
-    mut names: Option<Writer<DynamicObject>>,
 ) -> BoxStream<'static, Meta> {
     let mut config = watcher::Config::default();
     if let Some(selector) = selector {
         config = config.labels(selector);
     }
     watcher::watcher(api, config)
-        .default_backoff()
+        .backoff(Attempts { id: format!("watch of {}", kind.name()), count: 0 })
         .filter_map(move |event| {
             let taken = match event {
-                Ok(event) => {
-                    // What the controller could not look up when we wrote it has to be told again.
-                    let is_known = names.as_ref().is_none_or(|names| has(names, &kind.resource(), &event));
-                    if let Some(names) = names.as_mut() {
-                        names.apply_watcher_event(&named(&event));
-                    }
-                    take(cache(&view), event, is_known)
-                }
+                Ok(event) => take(cache(&view), event),
                 Err(error) => {
                     warn!(kind = kind.name(), %error, "a watch failed and is tried again");
                     Vec::new()
@@ -80,19 +73,12 @@ pub fn watch<T: Observed>(
         .boxed()
 }
 
-fn has(names: &Writer<DynamicObject>, resource: &ApiResource, event: &Event<DynamicObject>) -> bool {
-    let Event::Apply(object) = event else { return true };
-    let meta = &object.metadata;
-    let name = ObjectRef::new_with(meta.name.as_deref().unwrap_or_default(), resource.clone());
-    names.as_reader().get(&name.within(meta.namespace.as_deref().unwrap_or_default())).is_some()
-}
-
-fn take<T: Observed>(cache: &Cache<T>, event: Event<DynamicObject>, is_known: bool) -> Vec<Meta> {
+fn take<T: Observed>(cache: &Cache<T>, event: Event<DynamicObject>) -> Vec<Meta> {
     match event {
         Event::Apply(object) => {
             let seen = T::read(&json(&object));
             let meta = seen.meta().clone();
-            if cache.observe(seen) || !is_known { vec![meta] } else { Vec::new() }
+            if cache.observe(seen) { vec![meta] } else { Vec::new() }
         }
         Event::InitApply(object) => {
             let seen = T::read(&json(&object));
@@ -117,24 +103,28 @@ fn named_only(key: Key) -> Meta {
     Meta { namespace: key.namespace, name: key.name, ..Meta::default() }
 }
 
-/// The event with nothing of the object but its name: all that kube-rs' controller needs.
-fn named(event: &Event<DynamicObject>) -> Event<DynamicObject> {
-    let bare = |object: &DynamicObject| {
-        let mut bare = object.clone();
-        bare.data = Value::Null;
-        bare.metadata = ObjectMeta {
-            name: object.metadata.name.clone(),
-            namespace: object.metadata.namespace.clone(),
-            ..ObjectMeta::default()
-        };
-        bare
-    };
-    match event {
-        Event::Apply(object) => Event::Apply(bare(object)),
-        Event::InitApply(object) => Event::InitApply(bare(object)),
-        Event::Delete(object) => Event::Delete(bare(object)),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
+/// The longest wait before a watch is tried again.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The waits between attempts: longer each time, and spread by what is watched rather than by chance, so that a
+/// run can be replayed.
+struct Attempts {
+    id: String,
+    count: u32,
+}
+
+impl Iterator for Attempts {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.count = self.count.saturating_add(1);
+        Some(backoff(&self.id, self.count).min(WAIT_MAX))
+    }
+}
+
+impl Backoff for Attempts {
+    fn reset(&mut self) {
+        self.count = 0;
     }
 }
 

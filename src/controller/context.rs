@@ -46,6 +46,7 @@ impl Context {
         let answer = if has_sidecar { SidecarAnswer::NotAsked } else { SidecarAnswer::NotConfigured };
         NodeScope {
             key: key.clone(),
+            decided_on: (node.meta.uid.clone(), node.meta.generation),
             view: self.view.clone(),
             cluster: self.cluster.clone(),
             memory: self.memory.clone(),
@@ -53,6 +54,7 @@ impl Context {
             sidecars: self.sidecars.clone(),
             now,
             answer: Arc::new(std::sync::Mutex::new(answer)),
+            said: Arc::new(std::sync::Mutex::new(node.status.sidecar.clone())),
         }
     }
 
@@ -72,6 +74,7 @@ impl Context {
             invalid: None,
             now,
             known: Arc::default(),
+            told: Arc::default(),
         };
         Some(scope.obeying_from_the_start())
     }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream::BoxStream};
 use kube::Client;
-use kube::api::DynamicObject;
-use kube::runtime::reflector::store::Writer;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -15,46 +13,32 @@ use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Scope, watch};
 use crate::cluster::{Key, Kind, View};
 
-type Lane = (Writer<DynamicObject>, UnboundedSender<Key>);
-
 /// Starts a watch of each kind.
 pub fn start(
     client: &Client,
     scope: &Scope,
     view: &Arc<View>,
-    fleets: Lane,
-    nodes: Lane,
+    fleets: UnboundedSender<Key>,
+    nodes: UnboundedSender<Key>,
     helpers: &mut JoinSet<()>,
 ) {
     let managed = format!("{LABEL_MANAGED_BY}={MANAGER}");
     let of_fleets = format!("{LABEL_DEPLOYMENT},!{LABEL_NODE}");
-    let (fleet_names, fleets) = fleets;
-    let (node_names, nodes) = nodes;
     let tell = Tell { view: view.clone(), fleets, nodes };
     let api = |kind| scope.api(client, kind);
     let v = || view.clone();
     let streams: [(Kind, BoxStream<'static, Meta>); 7] = [
         (
             Kind::NodeDeployment,
-            watch(
-                api(Kind::NodeDeployment),
-                None,
-                Kind::NodeDeployment,
-                v(),
-                |v| &v.fleets,
-                Some(fleet_names),
-            ),
+            watch(api(Kind::NodeDeployment), None, Kind::NodeDeployment, v(), |v| &v.fleets),
         ),
-        (
-            Kind::StatefulNode,
-            watch(api(Kind::StatefulNode), None, Kind::StatefulNode, v(), |v| &v.nodes, Some(node_names)),
-        ),
+        (Kind::StatefulNode, watch(api(Kind::StatefulNode), None, Kind::StatefulNode, v(), |v| &v.nodes)),
         (
             Kind::StatefulSet,
-            watch(api(Kind::StatefulSet), Some(&managed), Kind::StatefulSet, v(), |v| &v.sets, None),
+            watch(api(Kind::StatefulSet), Some(&managed), Kind::StatefulSet, v(), |v| &v.sets),
         ),
-        (Kind::Service, watch(api(Kind::Service), Some(&managed), Kind::Service, v(), |v| &v.services, None)),
-        (Kind::Pod, watch(api(Kind::Pod), Some(LABEL_NODE), Kind::Pod, v(), |v| &v.pods, None)),
+        (Kind::Service, watch(api(Kind::Service), Some(&managed), Kind::Service, v(), |v| &v.services)),
+        (Kind::Pod, watch(api(Kind::Pod), Some(LABEL_NODE), Kind::Pod, v(), |v| &v.pods)),
         (
             Kind::PersistentVolumeClaim,
             watch(
@@ -63,19 +47,13 @@ pub fn start(
                 Kind::PersistentVolumeClaim,
                 v(),
                 |v| &v.claims,
-                None,
             ),
         ),
         (
             Kind::ControllerRevision,
-            watch(
-                api(Kind::ControllerRevision),
-                Some(&of_fleets),
-                Kind::ControllerRevision,
-                v(),
-                |v| &v.revisions,
-                None,
-            ),
+            watch(api(Kind::ControllerRevision), Some(&of_fleets), Kind::ControllerRevision, v(), |v| {
+                &v.revisions
+            }),
         ),
     ];
     let (news, mut told) = unbounded_channel();
@@ -119,16 +97,29 @@ impl Tell {
                 }
                 self.node(&namespace, name);
             }
-            Kind::StatefulSet => self.node(&namespace, name),
+            Kind::StatefulSet => {
+                self.fleet_without(&namespace, &name, label(LABEL_DEPLOYMENT));
+                self.node(&namespace, name);
+            }
             Kind::Service => {
                 self.fleet(&namespace, name.clone());
                 self.node(&namespace, name);
             }
             Kind::Pod => {
                 let node = label(LABEL_NODE).or_else(|| name.strip_suffix("-0").map(str::to_owned));
-                self.node(&namespace, node.unwrap_or_default());
+                let node = node.unwrap_or_default();
+                self.fleet_without(&namespace, &node, label(LABEL_DEPLOYMENT));
+                self.node(&namespace, node);
             }
-            Kind::PersistentVolumeClaim => self.node(&namespace, label(LABEL_NODE).unwrap_or_default()),
+            Kind::PersistentVolumeClaim => {
+                let node = label(LABEL_NODE).unwrap_or_default();
+                // A set of nodes is removed only once its claims are not owned by them any more.
+                let of_node = self.view.nodes.get(&Key::new(&namespace, &node));
+                if let Some(fleet) = of_node.and_then(|n| n.meta.label(LABEL_DEPLOYMENT).map(str::to_owned)) {
+                    self.fleet(&namespace, fleet);
+                }
+                self.node(&namespace, node);
+            }
             Kind::ControllerRevision => match fleet() {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
@@ -142,6 +133,13 @@ impl Tell {
         if self.view.fleets.get(&key).is_some() {
             // The receiver is gone only when the operator stops.
             let _ = self.fleets.send(key);
+        }
+    }
+
+    /// What is left of a node that is gone concerns its fleet: it may wait for the last of it to go.
+    fn fleet_without(&self, namespace: &str, node: &str, fleet: Option<String>) {
+        if let Some(fleet) = fleet.filter(|_| self.view.nodes.get(&Key::new(namespace, node)).is_none()) {
+            self.fleet(namespace, fleet);
         }
     }
 

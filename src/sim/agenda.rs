@@ -69,7 +69,7 @@ impl Pace {
 }
 
 /// The list of jobs by due time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     pub pace: Pace,
     random: Random,

@@ -117,6 +117,23 @@ impl Options {
     }
 }
 
+/// A cluster at a moment, without its clients: many can be started from it.
+pub struct Image {
+    world: World,
+    elapsed: std::time::Duration,
+    now: DateTime<Utc>,
+    latency: Option<Latency>,
+    random: Random,
+}
+
+impl Image {
+    /// The time of day at which it was made.
+    #[must_use]
+    pub fn now(&self) -> DateTime<Utc> {
+        self.now
+    }
+}
+
 /// A simulated cluster. Its controllers run as one task, which ends with it.
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -134,7 +151,7 @@ impl Cluster {
     pub fn start(options: Options) -> Self {
         let mut seeds = Random::new(options.seed);
         let world = World::new(seeds.next_u64(), options.clock.clone(), options.pace, options.history);
-        let shared = Shared::new(world, Box::new(NoFaults));
+        let shared = Shared::new(world, std::time::Duration::ZERO, Box::new(NoFaults));
         {
             let mut world = shared.lock();
             for name in ["default", "kube-system"] {
@@ -158,6 +175,37 @@ impl Cluster {
             latency: options.latency,
             random: Arc::new(Mutex::new(Random::new(seeds.next_u64()))),
             clock: options.clock,
+        }
+    }
+
+    /// What the cluster is now: a start for others, once it has come to rest. What is under way is not in it.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        let mut world = self.shared.lock().clone();
+        world.store = world.store.unwatched();
+        Image {
+            world,
+            elapsed: self.shared.elapsed(),
+            now: self.clock.now(),
+            latency: self.latency,
+            random: self.random.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Starts a cluster that goes on from an image, at the time of day at which that was made.
+    #[must_use]
+    pub fn resume(image: &Image) -> Self {
+        let mut world = image.world.clone();
+        let clock: SharedClock = ClusterClock::starting_at(image.now);
+        world.clock = clock.clone();
+        let shared = Shared::new(world, image.elapsed, Box::new(NoFaults));
+        Self {
+            controllers: tokio::spawn(controllers::run(shared.clone())),
+            shared,
+            counters: Arc::default(),
+            latency: image.latency,
+            random: Arc::new(Mutex::new(image.random.clone())),
+            clock,
         }
     }
 

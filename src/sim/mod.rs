@@ -28,7 +28,7 @@ mod world;
 
 pub use agenda::Pace;
 pub use audit::AuditEntry;
-pub use cluster::{Cluster, ClusterClock, Options, Step};
+pub use cluster::{Cluster, ClusterClock, Image, Options, Step};
 pub use faults::{After, Before, EventInfo, Failure, FaultPlan, NoFaults, RequestInfo, WatchFate};
 pub use random::Random;
 pub use refusal::Refusal;

@@ -17,15 +17,18 @@ pub(crate) struct Shared {
     /// Tells the controllers that there may be something to do.
     pub stir: Notify,
     pub started: Instant,
+    /// How long the cluster had existed by then: in the one that it is a copy of.
+    before: Duration,
 }
 
 impl Shared {
-    pub(crate) fn new(world: World, faults: Box<dyn FaultPlan>) -> Arc<Self> {
+    pub(crate) fn new(world: World, before: Duration, faults: Box<dyn FaultPlan>) -> Arc<Self> {
         Arc::new(Self {
             world: Mutex::new(world),
             faults: Mutex::new(faults),
             stir: Notify::new(),
             started: monotonic(),
+            before,
         })
     }
 
@@ -38,6 +41,11 @@ impl Shared {
 
     /// How long the cluster has existed, on tokio's clock.
     pub(crate) fn elapsed(&self) -> Duration {
-        monotonic().duration_since(self.started)
+        self.before + monotonic().duration_since(self.started)
+    }
+
+    /// When it will have existed for so many milliseconds, on tokio's clock.
+    pub(crate) fn at_ms(&self, milliseconds: u64) -> Instant {
+        self.started + Duration::from_millis(milliseconds).saturating_sub(self.before)
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct Change {
 pub(crate) type Place = (Shelf, Key);
 
 /// The objects and their history.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     version: u64,
     shelves: BTreeMap<Shelf, BTreeMap<Key, Arc<Object>>>,
@@ -229,6 +229,12 @@ impl Store {
         if let Some((_, slot)) = self.watchers.get_mut(&id) {
             *slot = Some(waker.clone());
         }
+    }
+
+    /// The same without the watches, for another cluster.
+    pub(crate) fn unwatched(mut self) -> Self {
+        self.watchers.clear();
+        self
     }
 
     /// Wakes every watch, whatever it watches.

@@ -16,6 +16,7 @@ use super::store::{Change, Key, Object, Store};
 use crate::clock::SharedClock;
 
 /// Everything there is in a cluster.
+#[derive(Clone)]
 pub(crate) struct World {
     pub kinds: Kinds,
     pub store: Store,

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
-use crate::api::{StatefulNodeSpec, TemplateMeta};
+use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
@@ -24,6 +24,8 @@ use crate::sidecar::SidecarClient;
 pub struct NodeScope {
     /// The node.
     pub key: Key,
+    /// The UID and generation of the node that this reconcile decided on: its tasks act on no other.
+    pub decided_on: (String, i64),
     /// What is known of the cluster.
     pub view: Arc<View>,
     /// The port to change it.
@@ -38,6 +40,8 @@ pub struct NodeScope {
     pub now: DateTime<Utc>,
     /// What the sidecar answered in this reconcile.
     pub answer: Arc<Mutex<SidecarAnswer>>,
+    /// What it said while somebody waits for that.
+    pub said: Arc<Mutex<Option<SidecarStatus>>>,
 }
 
 /// A node and what its spec renders to.
@@ -68,9 +72,22 @@ impl NodeScope {
         self.view.nodes.get(&self.key)
     }
 
-    /// The node, or an error for a task: it went while the task ran.
+    /// The node, or an error for a task: since this reconcile began it went, or its spec became another one.
+    /// The plan is not made for that, and its tasks must not carry it out.
     pub fn require(&self) -> Result<Arc<ObservedNode>, TaskError> {
-        self.node().ok_or_else(|| TaskError::transient(format!("StatefulNode {} is gone", self.key)))
+        let gone = || TaskError::transient(format!("StatefulNode {} is gone", self.key));
+        let node = self.node().ok_or_else(gone)?;
+        let (uid, generation) = &self.decided_on;
+        if node.meta.uid != *uid {
+            return Err(gone());
+        }
+        if node.meta.generation != *generation {
+            return Err(TaskError::transient(format!(
+                "the spec of StatefulNode {} has just changed",
+                self.key
+            )));
+        }
+        Ok(node)
     }
 
     /// Its StatefulSet, whosever it is.
@@ -199,7 +216,7 @@ impl NodeScope {
             name: meta.name.clone(),
             namespace: meta.namespace.clone(),
             uid: meta.uid.clone(),
-            deployment: meta.label(LABEL_DEPLOYMENT).map(str::to_owned),
+            deployment: deployment_of(meta),
             set: meta.label(LABEL_SET).map(str::to_owned),
             metadata: render::applied_metadata(&meta.labels, &meta.annotations),
         }
@@ -232,6 +249,13 @@ impl NodeScope {
             owner
         }))
     }
+}
+
+/// The fleet of a node. Its label may have been taken off by hand; a pod made meanwhile would lack it for as long
+/// as it lives, and with it its place behind the fleet's Service.
+fn deployment_of(node: &Meta) -> Option<String> {
+    let owner = node.controller().filter(|owner| owner.kind == Kind::NodeDeployment.name());
+    owner.map(|owner| owner.name.clone()).or_else(|| node.label(LABEL_DEPLOYMENT).map(str::to_owned))
 }
 
 /// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.

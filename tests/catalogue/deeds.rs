@@ -27,6 +27,10 @@ pub enum Deed {
     DeleteService,
     StripChild,
     StripSet,
+    /// A set is not marked as ours any more: it leaves what is watched.
+    DisownSet,
+    StripPod,
+    DisownService,
     EditChild,
     EditSet,
     EditStrategy,
@@ -46,7 +50,7 @@ pub enum Deed {
 }
 
 /// How long a person takes between two steps.
-const BREATH: Duration = Duration::from_secs(60);
+const BREATH: Duration = Duration::from_mins(1);
 
 impl Deed {
     /// Every deed, by the name of its fault.
@@ -63,6 +67,9 @@ impl Deed {
             ("F11-delete-service", DeleteService),
             ("F11-strip-child", StripChild),
             ("F11-strip-set", StripSet),
+            ("F11-disown-set", DisownSet),
+            ("F11-strip-pod", StripPod),
+            ("F11-disown-service", DisownService),
             ("F11-edit-child", EditChild),
             ("F11-edit-set", EditSet),
             ("F11-edit-strategy", EditStrategy),
@@ -87,7 +94,8 @@ impl Deed {
         use Deed::*;
         let fleet_only = matches!(
             self,
-            StripChild
+            DeleteChild
+                | StripChild
                 | EditChild
                 | Pause
                 | Abort
@@ -152,6 +160,16 @@ impl Deed {
                 let strip = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
                 world.patch("apps/v1", "StatefulSet", node, &strip).await;
             }
+            Self::DisownSet => {
+                world.patch("apps/v1", "StatefulSet", node, &unmarked()).await;
+            }
+            Self::DisownService => {
+                world.patch("v1", "Service", node, &unmarked()).await;
+            }
+            Self::StripPod => {
+                let strip = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
+                world.patch("v1", "Pod", &pod, &strip).await;
+            }
             Self::EditChild => {
                 let edit = json!({"spec": {"image": "db:9"}});
                 world.patch("windlass.dev/v1alpha1", "StatefulNode", node, &edit).await;
@@ -193,6 +211,10 @@ impl Deed {
             Self::OneFewerAndBack => scale(world, scenario.nodes - 1).await,
         }
     }
+}
+
+fn unmarked() -> Value {
+    json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})
 }
 
 async fn scale(world: &World, to: i64) {

@@ -34,6 +34,9 @@ pub enum Fault {
     Coalesce(Duration),
     /// The operator is paused in the middle of a write, which lands this much later; another took over.
     OldLeader(Duration),
+    /// There are two replicas and a Lease. The one that leads hears nothing more from the middle of a write on, which
+    /// lands this much later; a minute after that it hears everything again.
+    LostLease(Duration),
     /// The operator's clock jumps by so many seconds.
     Jump(i64),
     /// The operator's clock stands still for so many seconds.
@@ -119,6 +122,8 @@ pub fn table() -> Vec<Entry> {
         Entry::new("F6-503-minute", Writes, Fault::AnswerFor(Failure::Unavailable, s(60))),
         Entry::new("F8-soon", Writes, Fault::OldLeader(s(2))),
         Entry::new("F8-late", Writes, Fault::OldLeader(s(40))),
+        Entry::new("F8-lease-soon", Writes, Fault::LostLease(s(2))),
+        Entry::new("F8-lease-late", Writes, Fault::LostLease(s(25))),
         Entry::new("F9-forward", Writes, Fault::Jump(300)),
         Entry::new("F9-back", Writes, Fault::Jump(-3600)),
         Entry::new("F9-still", Writes, Fault::Still(120)),

@@ -1,7 +1,7 @@
 //! Counts what the operator asks, and strikes at the points that were named. What cannot be done from within
 //! a request is told to the run that plays the scenario.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,10 @@ use crate::faults::{self, Entry, Fault, Over};
 use crate::point::Point;
 
 /// For ever, as far as a run goes.
-const NEVER: Duration = Duration::from_secs(400 * 24 * 3600);
+const NEVER: Duration = Duration::from_hours(400 * 24);
+
+/// How long a leader hears nothing: longer than its lease lasts.
+const DEAF: Duration = Duration::from_mins(1);
 
 /// What the run has to do about a strike.
 #[derive(Clone, Debug)]
@@ -54,6 +57,8 @@ struct State {
     pending: Vec<Pending>,
     /// User agents of operators that are dead, or paused.
     mute: BTreeSet<String>,
+    /// Operators that hear nothing, and until when.
+    deaf: BTreeMap<String, Instant>,
     lag_until: Option<Instant>,
     /// Events that were held back, by watch and version, and whether 410 follows.
     held: BTreeSet<(u64, u64)>,
@@ -78,6 +83,7 @@ impl Injector {
             counts: Counts::default(),
             pending: pending.collect(),
             mute: BTreeSet::new(),
+            deaf: BTreeMap::new(),
             lag_until: None,
             held: BTreeSet::new(),
             signals,
@@ -93,16 +99,12 @@ impl Injector {
         self.with(|s| s.armed = true);
     }
 
-    /// No request of this caller gets through any more.
-    pub fn mute(&self, agent: &str) {
-        self.with(|s| drop(s.mute.insert(agent.to_owned())));
-    }
-
     /// Whether every fault has struck and is over.
     pub fn is_over(&self) -> bool {
         let now = monotonic();
         self.with(|s| {
             s.lag_until.is_none_or(|until| until <= now)
+                && s.deaf.values().all(|until| *until <= now)
                 && s.pending.iter().all(|p| p.fired && p.object.as_ref().is_none_or(|(_, t)| *t <= now))
         })
     }
@@ -148,6 +150,10 @@ impl State {
                 drop(self.signals.send(Signal::TakeOver(time)));
                 Before::Delay(time)
             }
+            Fault::LostLease(time) => {
+                self.deaf.insert(agent, monotonic() + DEAF);
+                Before::Delay(time)
+            }
             Fault::Jump(seconds) => {
                 drop(self.signals.send(Signal::Jump(seconds)));
                 Before::Pass
@@ -173,6 +179,13 @@ impl FaultPlan for Injector {
             }
             if s.mute.contains(&request.user_agent) {
                 return Before::Delay(NEVER);
+            }
+            if let Some(until) = s.deaf.get(&request.user_agent).filter(|until| monotonic() < **until) {
+                return Before::Delay(*until - monotonic());
+            }
+            // A replica that leads says so all the time: that is not what is counted, nor struck.
+            if request.resource.starts_with("leases") {
+                return Before::Pass;
             }
             let writes = request.write_number > 0;
             s.counts.calls += 1;
@@ -241,6 +254,9 @@ impl FaultPlan for Injector {
                 return WatchFate::Show;
             }
             let now = monotonic();
+            if let Some(until) = s.deaf.get(&watch.user_agent).filter(|until| now < **until) {
+                return WatchFate::Later(*until - now);
+            }
             let id = (watch.number, event.version);
             if s.held.remove(&id) {
                 let silent = s.pending.iter().any(|p| matches!(p.entry.fault, Fault::Coalesce(_)));

@@ -30,7 +30,7 @@ pub fn start_over(nodes: i64) {
 
         let entries = world.cluster.audit().len();
         let second = world.start_operator();
-        sleep(Duration::from_secs(30 * 60)).await;
+        sleep(Duration::from_mins(30)).await;
         let audit = world.cluster.audit();
         let writes: Vec<_> = audit[entries..].iter().filter(|e| e.is_write()).collect();
         assert!(writes.is_empty(), "{} writes at start-up: {:?}", writes.len(), writes.first());
@@ -40,7 +40,7 @@ pub fn start_over(nodes: i64) {
 
         // Every node is named in vain: what is listed of them is bounded.
         world.patch_object(&scenario.image("db:2-nope")).await;
-        sleep(Duration::from_secs(20 * 60)).await;
+        sleep(Duration::from_mins(20)).await;
         let fleet = world.object().unwrap();
         assert_eq!(oracles::condition(&fleet, "Stalled").0, "True", "{:#}", fleet["status"]["conditions"]);
         assert!(size(&fleet) < FLEET_BYTES, "the fleet has {} bytes", size(&fleet));

@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 3] = [
+const KEPT: [(&str, &str); 8] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -13,6 +13,20 @@ const KEPT: [(&str, &str); 3] = [
     (
         "in-place/repair/3 F10-unready 2 seed=1",
         "nor did one that lost a node, and whose node did not come back",
+    ),
+    (
+        "wave-of-2/image/5 F9-back 20 seed=1",
+        "with the operator's clock behind, a Ready node was not available although minReadySeconds is 0",
+    ),
+    (
+        "in-place/image/7 F5-minute 44 seed=1",
+        "an object whose every write conflicts was tried ten times a second",
+    ),
+    ("in-place/create/7 F7-third 1 seed=1", "a node's plan wrote the template of a spec that came after it"),
+    ("in-place/template/7 F11-delete-child 37 seed=1", "a plan went on over another node of the same name"),
+    (
+        "in-place/repair/1 F11-strip-child 6 seed=1",
+        "a pod made while its node's label was stripped lacked the fleet's label for ever",
     ),
 ];
 

@@ -27,7 +27,7 @@ pub enum Manner {
     Mute,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     manner: Manner,
     /// The hosts that were marked ready.
@@ -57,6 +57,11 @@ impl Sidecars {
             state.manner = manner;
             state.claimed.clear();
         });
+    }
+
+    /// Others that know what these know now.
+    pub fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.with(|state| state.clone()))))
     }
 
     /// How the kubelet asks them.

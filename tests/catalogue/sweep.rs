@@ -1,7 +1,6 @@
 //! Every fault at every point of every scenario, on all cores, and the table of what was run.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -64,20 +63,29 @@ fn nodes(scenario: &Scenario, entry: &Entry) -> Vec<Point> {
 
 /// A line of the table.
 #[derive(Default)]
-struct Row {
-    points: u32,
-    failures: u32,
-    seconds: f64,
+pub struct Row {
+    pub points: u32,
+    pub failures: u32,
+    pub seconds: f64,
+}
+
+impl Row {
+    pub fn add(&mut self, other: &Self) {
+        self.points += other.points;
+        self.failures += other.failures;
+        self.seconds += other.seconds;
+    }
 }
 
 /// What a sweep came to.
 pub struct Outcome {
-    rows: BTreeMap<(String, String), Row>,
+    pub rows: BTreeMap<(String, String), Row>,
     /// Each failed point with what was wrong.
     pub failed: Vec<(Point, Vec<String>)>,
     pub points: usize,
     pub all: usize,
     pub seconds: f64,
+    pub threads: usize,
 }
 
 /// What of the catalogue is run.
@@ -135,7 +143,7 @@ pub fn run(choice: &Choice) -> Outcome {
     let (rows, failed): (BTreeMap<(String, String), Row>, _) =
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
-    Outcome { rows, failed, points, all, seconds: began.elapsed().as_secs_f64() }
+    Outcome { rows, failed, points, all, seconds: began.elapsed().as_secs_f64(), threads: choice.threads }
 }
 
 /// Draws scenarios, pairs of faults and points by seed until the time is over.
@@ -161,7 +169,7 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
     let (rows, failed): (BTreeMap<(String, String), Row>, _) =
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
-    Outcome { rows, failed, points, all: points, seconds: began.elapsed().as_secs_f64() }
+    Outcome { rows, failed, points, all: points, seconds: began.elapsed().as_secs_f64(), threads }
 }
 
 /// Two faults that do not both set the end.
@@ -205,41 +213,5 @@ fn record(point: &Point, baselines: &Baselines, found: &Found) {
     if !report.failures.is_empty() {
         row.failures += 1;
         found.1.push((point.clone(), report.failures));
-    }
-}
-
-impl Outcome {
-    /// The table, in Markdown.
-    pub fn table(&self) -> String {
-        let mut text =
-            String::from("| scenario | fault | points | failures | seconds |\n|---|---|---|---|---|\n");
-        for ((scenario, family), row) in &self.rows {
-            let _ = writeln!(
-                text,
-                "| {scenario} | {family} | {} | {} | {:.1} |",
-                row.points, row.failures, row.seconds
-            );
-        }
-        let _ = writeln!(
-            text,
-            "| all | all | {} of {} | {} | {:.1} |",
-            self.points,
-            self.all,
-            self.failed.len(),
-            self.seconds
-        );
-        text
-    }
-
-    /// The failures, each with the command that replays it; the first of each kind in full.
-    pub fn complaint(&self) -> String {
-        let mut text = String::new();
-        for (point, failures) in self.failed.iter().take(60) {
-            let _ = writeln!(text, "{}", point.command());
-            for failure in failures.iter().take(4) {
-                let _ = writeln!(text, "    {failure}");
-            }
-        }
-        text
     }
 }

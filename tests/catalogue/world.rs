@@ -13,9 +13,10 @@ use kube::api::{
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use windlass::operator::{Health, Operator};
+use windlass::operator::lease::Election;
+use windlass::operator::{Health, Operator, OperatorError};
 use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
-use windlass::sim::{Cluster, ClusterClock, Options};
+use windlass::sim::{AuditEntry, Cluster, ClusterClock, Image, Options};
 
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;
@@ -36,6 +37,15 @@ pub struct World {
     pub sidecars: Sidecars,
     person: kube::Client,
     kubelet: JoinHandle<()>,
+    operators: u32,
+    /// Whether a Lease says who acts.
+    pub elected: bool,
+}
+
+/// What a scenario's change is made to, as it came up without any fault: the same for every point.
+pub struct Standing {
+    image: Image,
+    sidecars: Sidecars,
     operators: u32,
 }
 
@@ -84,7 +94,25 @@ impl World {
         cluster.install(machine).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.install(namespace).unwrap();
-        let sidecars = Sidecars::default();
+        Self::around(scenario, cluster, clock, Sidecars::default())
+    }
+
+    /// What all came to, to go on from.
+    pub fn standing(&self) -> Standing {
+        let image = self.cluster.image();
+        Standing { image, sidecars: self.sidecars.copy(), operators: self.operators }
+    }
+
+    /// Goes on from there: nothing but the operator and the kubelet are new.
+    pub fn resume(scenario: Scenario, standing: &Standing) -> Self {
+        let clock = ClusterClock::starting_at(standing.image.now());
+        let cluster = Cluster::resume(&standing.image);
+        let mut world = Self::around(scenario, cluster, clock, standing.sidecars.copy());
+        world.operators = standing.operators;
+        world
+    }
+
+    fn around(scenario: Scenario, cluster: Cluster, clock: Arc<ClusterClock>, sidecars: Sidecars) -> Self {
         let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock())
             .probe(sidecars.probe())
             .probe_interval(Duration::from_secs(1));
@@ -92,23 +120,64 @@ impl World {
             kubelet.run().await;
         });
         let person = cluster.client("person", NAMESPACE);
-        Self { scenario, cluster, clock, sidecars, person, kubelet, operators: 0 }
+        Self { scenario, cluster, clock, sidecars, person, kubelet, operators: 0, elected: false }
     }
 
     /// Starts an operator.
     pub fn start_operator(&mut self) -> Running {
-        self.operators += 1;
-        let agent = format!("windlass/{}", self.operators);
-        let network = Network(self.cluster.client(&agent, NAMESPACE));
-        let operator = Operator::new(kube::Client::new(network, NAMESPACE))
-            .clock(self.clock.clone())
-            .sidecars(Arc::new(self.sidecars.clone()));
+        let (operator, agent) = self.operator();
         let health = operator.health();
         let task = tokio::spawn(async move {
             let ended = operator.run(std::future::pending()).await;
             panic!("the operator ended by itself: {ended:?}");
         });
         Running { agent, health, task }
+    }
+
+    /// Starts a replica that acts while it holds the Lease, and starts anew when it has lost it, as the kubelet
+    /// would see to.
+    pub fn start_replica(&mut self) -> Running {
+        let (first, agent) = self.operator();
+        let health = first.health();
+        let (again, _) = self.operator_of(&agent);
+        let election = Election {
+            namespace: NAMESPACE.to_owned(),
+            name: "windlass".to_owned(),
+            identity: agent.clone(),
+        };
+        let task = tokio::spawn(async move {
+            for operator in [first, again] {
+                match operator.elect(election.clone()).run(std::future::pending()).await {
+                    Err(OperatorError::LostLease(_)) => {}
+                    ended => panic!("the operator ended by itself: {ended:?}"),
+                }
+            }
+            panic!("the operator lost its lease twice");
+        });
+        Running { agent, health, task }
+    }
+
+    fn operator(&mut self) -> (Operator, String) {
+        self.operators += 1;
+        self.operator_of(&format!("windlass/{}", self.operators))
+    }
+
+    fn operator_of(&self, agent: &str) -> (Operator, String) {
+        let network = Network(self.cluster.client(agent, NAMESPACE));
+        let operator = Operator::new(kube::Client::new(network, NAMESPACE))
+            .clock(self.clock.clone())
+            .sidecars(Arc::new(self.sidecars.clone()));
+        (operator, agent.to_owned())
+    }
+
+    /// What the store has come to, the Lease aside: another number if anything changed.
+    pub fn version(&self) -> u64 {
+        if !self.elected {
+            return self.cluster.version();
+        }
+        let of_lease =
+            |e: &&AuditEntry| e.is_write() && e.resource.starts_with("leases") && e.wrote.0 < e.wrote.1;
+        self.cluster.version() - self.cluster.audit().iter().filter(of_lease).count() as u64
     }
 
     fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {

@@ -79,6 +79,11 @@ impl Embedded {
         Ok(())
     }
 
+    /// Forgets the requests that the cluster noted: nobody asks for them, and there is no end to them.
+    pub fn forget(&self) {
+        self.cluster.clear_audit();
+    }
+
     /// Lets the cluster's clock show what the wall's does, from now on at its pace: `kubectl describe` reckons ages by
     /// the latter. It never goes back.
     pub fn catch_up(&self) {

@@ -13,6 +13,7 @@ mod text;
 mod tree;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -25,6 +26,9 @@ use story::{Ended, Story};
 const FLEET: &str = "db";
 /// The fastest that time may run: the whole story in less than what the machine needs to compute it.
 const FASTEST: f64 = 1000.0;
+
+/// How often a cluster that stays up forgets the requests that it noted.
+const FORGET_EVERY: Duration = Duration::from_mins(1);
 
 /// What `windlass demo` is told.
 #[derive(Debug, Args)]
@@ -112,7 +116,10 @@ async fn embedded(arguments: DemoArgs) -> Result<(), Ended> {
         story.stage.catch_up();
         tokio::spawn(pace::keep(1.0));
         story.invite();
-        std::future::pending::<()>().await;
+        loop {
+            story.stage.forget();
+            tokio::time::sleep(FORGET_EVERY).await;
+        }
     }
     Ok(())
 }

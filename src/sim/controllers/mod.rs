@@ -9,7 +9,6 @@ mod scheduler;
 mod stateful_set;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::agenda::Job;
 use super::kinds::Kind;
@@ -42,7 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 async fn until(shared: &Shared, due_ms: Option<u64>) {
     match due_ms {
-        Some(due) => tokio::time::sleep_until(shared.started + Duration::from_millis(due)).await,
+        Some(due) => tokio::time::sleep_until(shared.at_ms(due)).await,
         None => std::future::pending().await,
     }
 }

@@ -33,6 +33,8 @@ struct Watcher {
     /// Nodes that somebody else has touched since their last grant.
     disturbed: BTreeSet<String>,
     alone: bool,
+    /// The wave, as the fleet last had it.
+    allowed: i64,
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
     tampered: bool,
     found: Vec<String>,
@@ -94,7 +96,10 @@ impl Watcher {
         let Some((kind, name)) = place(step) else { return };
         let stored = &mut self.stored;
         match (kind, step.after) {
-            ("NodeDeployment", after) => stored.fleet = after.map(state::fleet),
+            ("NodeDeployment", after) => {
+                stored.fleet = after.map(state::fleet);
+                self.allowed = stored.fleet.as_ref().map_or(self.allowed, |fleet| fleet.max_unavailable);
+            }
             ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
             ("StatefulNode", None) => drop(stored.nodes.remove(&name)),
             ("StatefulSet", Some(after)) => drop(stored.sets.insert(name, state::set(after))),
@@ -195,7 +200,10 @@ impl Watcher {
         let serves = now.ready && !now.is_in_flight();
         if serves {
             self.free.remove(name);
-            if before.behind || before.plan.is_rolling() {
+            let pod = self.stored.pods.get(&format!("{name}-0"));
+            let is_up =
+                pod.is_some_and(|pod| pod.ready && !pod.leaving) && self.stored.sets.contains_key(name);
+            if is_up && (before.behind || before.plan.is_rolling()) {
                 self.disturbed.remove(name);
             }
         }
@@ -207,7 +215,8 @@ impl Watcher {
         } else if !before.is_in_flight() {
             self.free.remove(name);
         }
-        let fleet = self.stored.fleet.clone().unwrap_or_default();
+        // What was on its way when the fleet went is nobody's mistake.
+        let Some(fleet) = self.stored.fleet.clone() else { return };
         let of_plan = fleet.plan.state == "Active" && grant_id.starts_with(&fleet.plan.id);
         let pinned = fleet.outcome == "Aborted";
         if actor == Actor::Operator && !self.tampered && !of_plan && !pinned {
@@ -270,7 +279,7 @@ impl Watcher {
             return;
         }
         self.taken.insert(name.to_owned());
-        let allowed = self.stored.fleet.as_ref().map_or(1, |f| f.max_unavailable);
+        let allowed = self.allowed;
         if self.taken.len() as i64 > allowed {
             let taken: Vec<&String> = self.taken.iter().collect();
             self.fail(format!("oracle 4: Windlass took down {taken:?} at once, and may take {allowed}"));
@@ -278,7 +287,7 @@ impl Watcher {
     }
 }
 
-fn place<'a>(step: Step<'a>) -> Option<(&'a str, String)> {
+fn place(step: Step<'_>) -> Option<(&str, String)> {
     let object = step.after.or(step.before)?;
     let name = object["metadata"]["name"].as_str()?.to_owned();
     Some((object["kind"].as_str()?, name))

@@ -1,6 +1,7 @@
 //! What the operator wrote: how often, how fast, and whether each write names what it was decided on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use windlass::sim::AuditEntry;
 
@@ -79,7 +80,7 @@ pub fn trace(world: &World) -> Vec<String> {
         let dry = if e.dry_run { " (dry run)" } else { "" };
         format!(
             "{:>12.3}s {:<11} {:<16} {}{} {} -> {} @{}{dry}",
-            e.at_micros as f64 / 1e6,
+            Duration::from_micros(e.at_micros).as_secs_f64(),
             e.user_agent,
             e.verb,
             e.resource,

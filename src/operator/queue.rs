@@ -1,0 +1,222 @@
+//! Whose turn it is: which objects are to be looked at, and when. An object is looked at by one at a time, the
+//! earliest due first, and of two that are due at once the one that was listed first. Nothing here is left to
+//! chance (kube-rs' own controller polls in the order of a random hash), so that a run can be replayed.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::clock::monotonic;
+use crate::cluster::Key;
+
+/// The objects that wait for their turn.
+#[derive(Debug, Default)]
+struct Queue {
+    order: BTreeMap<(Instant, u64), Key>,
+    waiting: BTreeMap<Key, (Instant, u64)>,
+    /// Those that are being looked at, and when each is due again if that is known.
+    taken: BTreeMap<Key, Option<Instant>>,
+    /// How many were ever listed: it tells apart what is due at the same time.
+    listed: u64,
+}
+
+impl Queue {
+    /// Lists an object; no later than it already was to be looked at.
+    fn add(&mut self, key: Key, at: Instant) {
+        if let Some(again) = self.taken.get_mut(&key) {
+            *again = Some(again.map_or(at, |known| known.min(at)));
+            return;
+        }
+        if let Some(known) = self.waiting.get(&key) {
+            if known.0 <= at {
+                return;
+            }
+            self.order.remove(known);
+        }
+        self.listed += 1;
+        self.order.insert((at, self.listed), key.clone());
+        self.waiting.insert(key, (at, self.listed));
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.order.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes the first object that is due.
+    fn take(&mut self, now: Instant) -> Option<Key> {
+        let entry = self.order.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let key = entry.remove();
+        self.waiting.remove(&key);
+        self.taken.insert(key.clone(), None);
+        Some(key)
+    }
+
+    /// An object was looked at; what was asked of it meanwhile is listed.
+    fn done(&mut self, key: Key) {
+        if let Some(Some(at)) = self.taken.remove(&key) {
+            self.add(key, at);
+        }
+    }
+}
+
+/// Looks at each object that is told of, at most `concurrency` of them at the same time, until `shutdown`
+/// resolves; what is being looked at then is finished first. `look` answers how long after it the object is to
+/// be looked at again; none: not before it is told of.
+pub async fn take_turns<F>(
+    mut told: UnboundedReceiver<Key>,
+    concurrency: u16,
+    look: impl Fn(Key) -> F,
+    shutdown: impl Future<Output = ()>,
+) where
+    F: Future<Output = Option<Duration>> + Send + 'static,
+{
+    let mut queue = Queue::default();
+    let mut running = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        while running.len() < usize::from(concurrency)
+            && let Some(key) = queue.take(monotonic())
+        {
+            let looked = look(key.clone());
+            running.spawn(async move { (key, looked.await) });
+        }
+        let is_full = running.len() >= usize::from(concurrency);
+        let due = queue.next_due().filter(|_| !is_full);
+        // In this order always: tokio's own choice would be random.
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(ended) = running.join_next() => end(&mut queue, ended),
+            key = told.recv() => {
+                let Some(key) = key else { break };
+                queue.add(key, monotonic());
+                while let Ok(key) = told.try_recv() {
+                    queue.add(key, monotonic());
+                }
+            }
+            () = until(due) => {}
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        end(&mut queue, ended);
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn end(queue: &mut Queue, ended: Result<(Key, Option<Duration>), JoinError>) {
+    match ended {
+        Ok((key, again)) => {
+            if let Some(after) = again {
+                queue.add(key.clone(), monotonic() + after);
+            }
+            queue.done(key);
+        }
+        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+        Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("shop", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_at_once_is_taken_in_the_order_in_which_it_was_listed() {
+        let mut queue = Queue::default();
+        let now = monotonic();
+        for name in ["c", "a", "b", "a"] {
+            queue.add(key(name), now);
+        }
+        queue.add(key("first"), now - Duration::from_secs(1));
+        let taken: Vec<Key> = std::iter::from_fn(|| queue.take(now)).collect();
+        assert_eq!(taken, [key("first"), key("c"), key("a"), key("b")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_of_two_times_counts() {
+        let mut queue = Queue::default();
+        let (now, second) = (monotonic(), Duration::from_secs(1));
+        queue.add(key("a"), now + second);
+        queue.add(key("a"), now + second * 2);
+        assert_eq!(queue.next_due(), Some(now + second));
+        queue.add(key("a"), now);
+        assert_eq!((queue.take(now), queue.take(now + second * 9)), (Some(key("a")), None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_looked_at_once_at_a_time_and_again_if_it_was_told_of_meanwhile() {
+        let mut queue = Queue::default();
+        let now = monotonic();
+        queue.add(key("a"), now);
+        assert_eq!(queue.take(now), Some(key("a")));
+        queue.add(key("a"), now);
+        assert_eq!(queue.take(now), None);
+        queue.done(key("a"));
+        assert_eq!(queue.take(now), Some(key("a")));
+        queue.done(key("a"));
+        assert_eq!((queue.next_due(), queue.taken.len()), (None, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_are_looked_at_than_may_be_and_a_shutdown_lets_them_finish() {
+        let (tell, told) = unbounded_channel();
+        for index in 0..5 {
+            tell.send(key(&index.to_string())).unwrap();
+        }
+        let log: Arc<Mutex<(i32, i32, i32)>> = Arc::default();
+        let look = |_| {
+            let log = log.clone();
+            async move {
+                {
+                    let mut log = log.lock().unwrap();
+                    log.0 += 1;
+                    log.1 = log.1.max(log.0);
+                }
+                sleep(Duration::from_secs(10)).await;
+                let mut log = log.lock().unwrap();
+                (log.0, log.2) = (log.0 - 1, log.2 + 1);
+                None
+            }
+        };
+        take_turns(told, 2, look, sleep(Duration::from_secs(15))).await;
+        assert_eq!(*log.lock().unwrap(), (0, 2, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_asks_to_be_looked_at_again_is_and_what_does_not_is_forgotten() {
+        let (tell, told) = unbounded_channel();
+        tell.send(key("a")).unwrap();
+        let began = monotonic();
+        let times: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let look = |_| {
+            let times = times.clone();
+            async move {
+                let mut times = times.lock().unwrap();
+                times.push(monotonic().duration_since(began).as_secs());
+                (times.len() < 3).then_some(Duration::from_mins(1))
+            }
+        };
+        take_turns(told, 1, look, sleep(Duration::from_hours(1))).await;
+        assert_eq!(*times.lock().unwrap(), [0, 60, 120]);
+    }
+}

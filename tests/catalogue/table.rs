@@ -1,0 +1,74 @@
+//! What a sweep came to, as a table and as the page that `docs/` keeps.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::scenario::Scenario;
+use crate::sweep::{Outcome, Row};
+
+const PAGE: &str = include_str!("page.md");
+
+impl Outcome {
+    /// The table, in Markdown: a line for each fault and kind of scenario.
+    pub fn table(&self) -> String {
+        let head = ["scenarios", "fault", "points run", "failures", "seconds of CPU"];
+        let mut text = format!("| {} |\n|---|---|---|---|---|\n", head.join(" | "));
+        for ((scenario, family), row) in &self.rows {
+            line(&mut text, scenario, family, row);
+        }
+        let mut sum = Row::default();
+        let mut families: BTreeMap<&str, Row> = BTreeMap::new();
+        for ((_, family), row) in &self.rows {
+            families.entry(family).or_default().add(row);
+            sum.add(row);
+        }
+        for (family, row) in &families {
+            line(&mut text, "all", family, row);
+        }
+        line(&mut text, "all", "all", &sum);
+        text
+    }
+
+    /// The page: what the catalogue is, what was run, and how to run it again.
+    pub fn page(&self) -> String {
+        let scenarios = Scenario::all();
+        let names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
+        let how = if cfg!(debug_assertions) { "not optimised" } else { "optimised (`--release`)" };
+        let summary = format!(
+            "{} of {} points in {} scenarios, {} failures, {:.0} s on {} threads: {:.0} points a second. \
+             The program was {how}.",
+            self.points,
+            self.all,
+            names.len(),
+            self.failed.len(),
+            self.seconds,
+            self.threads,
+            f64::from(self.points as u32) / self.seconds,
+        );
+        PAGE.replace("{summary}", &summary)
+            .replace("{scenarios}", &names.join("`, `"))
+            .replace("{table}", self.table().trim_end())
+    }
+
+    /// The failures, each with the command that replays it.
+    fn complaint(&self) -> String {
+        let mut text = String::new();
+        for (point, failures) in self.failed.iter().take(60) {
+            let _ = writeln!(text, "{}", point.command());
+            for failure in failures.iter().take(4) {
+                let _ = writeln!(text, "    {failure}");
+            }
+        }
+        text
+    }
+
+    pub fn assert_none_failed(&self) {
+        let (failed, points) = (self.failed.len(), self.points);
+        assert!(failed == 0, "{failed} of {points} fail:\n{}", self.complaint());
+    }
+}
+
+fn line(text: &mut String, scenario: &str, family: &str, row: &Row) {
+    let Row { points, failures, seconds } = row;
+    let _ = writeln!(text, "| {scenario} | {family} | {points} | {failures} | {seconds:.1} |");
+}
