@@ -213,10 +213,10 @@ mod tests {
             async move {
                 let mut times = times.lock().unwrap();
                 times.push(monotonic().duration_since(began).as_secs());
-                (times.len() < 3).then_some(Duration::from_secs(60))
+                (times.len() < 3).then_some(Duration::from_mins(1))
             }
         };
-        take_turns(told, 1, look, sleep(Duration::from_secs(3600))).await;
+        take_turns(told, 1, look, sleep(Duration::from_hours(1))).await;
         assert_eq!(*times.lock().unwrap(), [0, 60, 120]);
     }
 }

@@ -14,6 +14,13 @@ const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-'
 pub(crate) fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     let metadata = &object["metadata"];
     let mut causes = Vec::new();
+    if let Some(prefix) = metadata["generateName"].as_str().filter(|prefix| !prefix.is_empty()) {
+        // What is appended makes a dash at the end good, and nothing else.
+        let whole = prefix.strip_suffix('-').map_or(prefix.to_owned(), |start| format!("{start}a"));
+        let why = name_error(kind, &whole);
+        causes
+            .extend(why.map(|why| Cause::invalid("metadata.generateName", &metadata["generateName"], &why)));
+    }
     match metadata["name"].as_str().unwrap_or_default() {
         "" => causes.push(Cause::required("metadata.name", "name or generateName is required")),
         name => causes.extend(

@@ -71,6 +71,17 @@ fn quality_class(spec: &Value) -> &'static str {
 
 pub(super) fn validate(pod: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = validate_spec(&pod["spec"], "spec", &[]);
+    // A template may say what a pod may not.
+    for field in ["containers", "initContainers"] {
+        for (index, container) in pod["spec"][field].as_array().into_iter().flatten().enumerate() {
+            let image = container["image"].as_str().unwrap_or_default();
+            if image.trim() != image {
+                let at = format!("spec.{field}[{index}].image");
+                let why = "must not have leading or trailing whitespace";
+                causes.push(Cause::invalid(at, &container["image"], why));
+            }
+        }
+    }
     if let Some(old) = old
         && causes.is_empty()
         && munged(&pod["spec"], &old["spec"]) != old["spec"]

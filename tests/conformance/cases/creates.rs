@@ -12,6 +12,7 @@ fn map(name: &str) -> Value {
 cases![
     a_second_object_of_the_same_name_is_refused,
     a_generated_name_has_five_more_characters,
+    what_a_name_is_generated_from_has_to_be_a_name_itself,
     a_version_may_not_be_set_on_a_new_object,
     a_dry_run_stores_nothing_and_answers_with_a_whole_object,
     what_a_dry_run_refuses_is_what_the_real_write_refuses,
@@ -46,6 +47,16 @@ async fn a_generated_name_has_five_more_characters(w: &Ctx) {
     w.note("length", name.len());
     w.note("prefix", &name[..4]);
     w.note("generateName", made["metadata"]["generateName"].clone());
+}
+
+async fn what_a_name_is_generated_from_has_to_be_a_name_itself(w: &Ctx) {
+    for (what, prefix) in [("dot", "gen."), ("capital", "Gen-"), ("dashes", "gen--")] {
+        let mut body = map("");
+        body["metadata"] = json!({"generateName": prefix});
+        let answer = w.post(&w.at("configmaps?dryRun=All"), body).await;
+        let cause = &answer.body["details"]["causes"][0];
+        w.note(what, json!([answer.code, cause["field"], cause["message"]]));
+    }
 }
 
 async fn a_version_may_not_be_set_on_a_new_object(w: &Ctx) {

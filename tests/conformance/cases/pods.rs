@@ -16,6 +16,7 @@ cases![
     requests_default_to_limits_in_a_pod,
     a_pods_spec_is_filled_in,
     a_pod_needs_a_container_with_a_name_and_an_image,
+    a_blank_image_is_good_in_a_template_and_not_in_a_pod,
     a_mount_needs_its_volume,
     duplicate_containers_are_refused_and_duplicate_variables_taken,
     a_headless_service_keeps_none_and_gets_defaults,
@@ -153,6 +154,18 @@ async fn a_pod_needs_a_container_with_a_name_and_an_image(w: &Ctx) {
         "bad name",
         &w.post(&w.at("pods"), pod("p", json!({"containers": [{"name": "A", "image": "x"}]}))).await,
     );
+}
+
+async fn a_blank_image_is_good_in_a_template_and_not_in_a_pod(w: &Ctx) {
+    let containers = json!([{"name": "c", "image": " "}]);
+    let blank = pod("p", json!({"containers": containers}));
+    let answer = w.post(&w.at("pods?dryRun=All"), blank.clone()).await;
+    let cause = &answer.body["details"]["causes"][0];
+    w.note("pod", json!([answer.code, cause["field"], cause["message"]]));
+    let set = json!({"metadata": {"name": "s"}, "spec": {
+        "serviceName": "s", "selector": {"matchLabels": {"app": "p"}},
+        "template": {"metadata": blank["metadata"], "spec": {"containers": containers}}}});
+    w.note("set", w.post(&w.at("apps:statefulsets?dryRun=All"), set).await.code);
 }
 
 async fn a_mount_needs_its_volume(w: &Ctx) {
