@@ -13,5 +13,7 @@ mod faults;
 mod operator;
 #[path = "simulated/pace.rs"]
 mod pace;
+#[path = "simulated/sets/mod.rs"]
+mod sets;
 #[path = "simulated/stage.rs"]
 mod stage;

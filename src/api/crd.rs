@@ -22,7 +22,6 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             suspend.default = None;
         }
         attach(schema, "", rules::NODE_DEPLOYMENT);
-        attach(schema, "", not_yet::NODE_DEPLOYMENT);
         attach(schema, "spec.template.spec", rules::NODE_SPEC);
         attach(schema, "spec.template.spec", not_yet::NODE_SPEC);
     }

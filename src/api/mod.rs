@@ -16,12 +16,15 @@ pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
 pub use node_deployment::{
     BlueGreenStrategy, DeletionPolicy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
-    NodeTemplate, NodeTemplateSpec, OnStall, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,
+    NodeTemplate, NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta,
+    UpdateStrategy,
 };
 pub use plan_field::RawPlan;
 pub use stateful_node::{
-    ClaimRetention, Port, Sidecar, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
+    ClaimRetention, Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus,
+    StatefulSetRef,
 };
 pub use status::{
-    Asked, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, Rollout, Stage, Unconverged,
+    Asked, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, RetiringSet, Rollout, Stage,
+    Unconverged,
 };

@@ -39,13 +39,33 @@ pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
 /// The name of the container that Windlass adds for a node's sidecar; no container of a pod template may have it.
 pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
 
+/// The longest name of a StatefulNode: a StatefulSet of a longer name gets no pod.
+pub const MAX_NODE_NAME: usize = 52;
+
 /// The set of nodes that a fleet begins with.
 pub const FIRST_SET: &str = "first";
 
-/// The name of the node with this ordinal in the first set of a fleet.
+/// The name of the node with this ordinal in a set of a fleet.
 #[must_use]
-pub fn node_name(deployment: &str, ordinal: i32) -> String {
-    format!("{deployment}-{ordinal}")
+pub fn node_name(deployment: &str, set: &str, ordinal: i32) -> String {
+    match set {
+        "" | FIRST_SET => format!("{deployment}-{ordinal}"),
+        set => format!("{deployment}-{set}-{ordinal}"),
+    }
+}
+
+/// The set and the ordinal in a node's name, where it has the form that this fleet gives. A name never changes, so
+/// it says more surely than a label to which set a node belongs.
+#[must_use]
+pub fn place_of<'a>(deployment: &str, node: &'a str) -> Option<(&'a str, i32)> {
+    let rest = node.strip_prefix(deployment)?.strip_prefix('-')?;
+    let (set, digits) = rest.rsplit_once('-').unwrap_or((FIRST_SET, rest));
+    let canonical = digits == "0" || !digits.starts_with('0');
+    let is_ordinal = canonical && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_ordinal || (set == FIRST_SET && rest.starts_with(FIRST_SET)) {
+        return None;
+    }
+    Some((set, digits.parse().ok()?))
 }
 
 /// The name of a node's only pod.

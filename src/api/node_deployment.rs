@@ -56,11 +56,11 @@ pub struct NodeDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceSpec>,
     /// Names the identity of a set of nodes by hand: at most 63 of `[A-Za-z0-9._-]`, alphanumeric at both ends.
-    /// Not with InPlace. Not available in this version.
+    /// Not with InPlace.
     #[serde(default, rename = "unsafeCustomBuildID", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: String,
-    /// The rollout hash to promote (see `status.requestedRolloutHash`). Not available in this version.
+    /// The rollout hash to promote (see `status.requestedRolloutHash`) without waiting for anything but running nodes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub force_promote: String,
@@ -115,7 +115,6 @@ impl TemplateMeta {
 pub struct UpdateStrategy {
     /// InPlace: nodes are updated where they are, in waves. BlueGreen: new nodes are made beside the old ones
     /// and take over. HardFork: the old nodes halt at a height before the new ones take over.
-    /// Only InPlace is available in this version.
     // A string, not an enum: an object stored with an empty type has to stay readable.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["InPlace", "BlueGreen", "HardFork"]))]
@@ -162,6 +161,21 @@ pub enum StrategyType {
     /// The old nodes are halted at a height before the new ones take over.
     HardFork,
 }
+
+/// When new nodes take over from old ones.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Promotion {
+    /// As soon as they are ready.
+    #[default]
+    WhenReady,
+    /// When a person says so.
+    Manual,
+    /// At once: the old nodes go first.
+    Immediately,
+}
+
+/// The default of `blueGreen.retireDelaySeconds`.
+pub const DEFAULT_RETIRE_DELAY_SECONDS: i64 = 30;
 
 /// Settings of InPlace.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -244,6 +258,29 @@ impl NodeDeploymentSpec {
             None => 1,
         };
         wanted.max(1)
+    }
+
+    /// How long incumbents live after promotion, in seconds.
+    #[must_use]
+    pub fn retire_delay_seconds(&self) -> i64 {
+        let asked = self.update_strategy.blue_green.as_ref().and_then(|s| s.retire_delay_seconds);
+        asked.unwrap_or(DEFAULT_RETIRE_DELAY_SECONDS).max(0)
+    }
+
+    /// When new nodes take over; a word that this version does not know is the default.
+    #[must_use]
+    pub fn promotion(&self) -> Promotion {
+        match self.update_strategy.blue_green.as_ref().map(|s| s.promotion.as_str()) {
+            Some("Manual") => Promotion::Manual,
+            Some("Immediately") => Promotion::Immediately,
+            _ => Promotion::WhenReady,
+        }
+    }
+
+    /// The height at which old nodes halt; 0 where none is given.
+    #[must_use]
+    pub fn halt_height(&self) -> i64 {
+        self.update_strategy.hard_fork.as_ref().map_or(0, |s| s.halt_height.max(0))
     }
 
     /// Ordinals below this keep the current revision.

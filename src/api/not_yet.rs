@@ -3,30 +3,6 @@
 
 use super::rules::{Reason, Rule};
 
-/// Rules of a NodeDeployment.
-pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
-    Rule::new(
-        "spec.updateStrategy.type",
-        "self != 'BlueGreen'",
-        "updateStrategy.type BlueGreen is not available in this version: use InPlace",
-    )
-    .class(Reason::Forbidden),
-    Rule::new(
-        "spec.updateStrategy.type",
-        "self != 'HardFork'",
-        "updateStrategy.type HardFork is not available in this version: use InPlace",
-    )
-    .class(Reason::Forbidden),
-    Rule::new("spec.forcePromote", "self == ''", "forcePromote is not available in this version: remove it")
-        .class(Reason::Forbidden),
-    Rule::new(
-        "spec.unsafeCustomBuildID",
-        "self == ''",
-        "unsafeCustomBuildID is not available in this version: remove it",
-    )
-    .class(Reason::Forbidden),
-];
-
 /// Rules of a node's spec.
 pub(super) const NODE_SPEC: &[Rule] = &[Rule::new(
     "sidecar.tokenSecret",

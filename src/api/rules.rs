@@ -167,6 +167,27 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     .class(Reason::Forbidden),
     Rule::new(
         "spec.template.spec",
+        "!has(self.haltHeight)",
+        "haltHeight is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec",
+    )
+    .on("haltHeight")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.template.spec",
+        "!has(self.haltTaskID)",
+        "haltTaskID is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec",
+    )
+    .on("haltTaskID")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.template.spec",
+        "!has(self.watchSidecar)",
+        "watchSidecar is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec",
+    )
+    .on("watchSidecar")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.template.spec",
         "!has(self.suspend)",
         "suspend cannot be set for a whole NodeDeployment: remove it from template.spec, and set replicas to 0 or \
          suspend single StatefulNodes",

@@ -84,6 +84,25 @@ pub struct StatefulNodeSpec {
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "grantID")]
     #[schemars(length(max = 128))]
     pub grant_id: String,
+    /// Written by the owning NodeDeployment: the height at which the sidecar is asked to halt the node; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0))]
+    pub halt_height: i64,
+    /// Written by the owning NodeDeployment: the ID under which the sidecar is asked to halt the node.
+    #[serde(default, skip_serializing_if = "String::is_empty", rename = "haltTaskID")]
+    #[schemars(length(max = 128))]
+    pub halt_task_id: String,
+    /// Written by the owning NodeDeployment: whether `status.sidecar` is kept up to date.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch_sidecar: bool,
+}
+
+impl StatefulNodeSpec {
+    /// Whether the sidecar is to be asked again and again: somebody waits for what it says.
+    #[must_use]
+    pub fn asks_sidecar(&self) -> bool {
+        self.sidecar.is_some() && (self.watch_sidecar || self.halt_height > 0)
+    }
 }
 
 /// The process next to the main container, injected as a native sidecar.
@@ -185,6 +204,9 @@ pub struct StatefulNodeStatus {
     /// Why the node does not serve, in the kubelet's or scheduler's words; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// What the node's sidecar last said, while the fleet's rollout waits for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<SidecarStatus>,
     /// What is being done, or was last done, to this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
@@ -194,6 +216,28 @@ pub struct StatefulNodeStatus {
     /// The conditions `Ready`, `NodeUpdateInProgress`, `SidecarReady`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// What a node's sidecar last said.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SidecarStatus {
+    /// The pod that said it.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
+    /// Whether the application has caught up with its peers.
+    pub caught_up: bool,
+    /// The application's height; absent where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub height: Option<i64>,
+    /// Whether the application has halted at the height it was asked to.
+    pub halted: bool,
+    /// The task under which it was asked to.
+    #[serde(rename = "haltTaskID", skip_serializing_if = "String::is_empty")]
+    pub halt_task_id: String,
+    /// Why it cannot halt, in the sidecar's words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// The StatefulSet of a node.

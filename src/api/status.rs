@@ -58,6 +58,12 @@ pub struct NodeDeploymentStatus {
     /// Set while a fleet that was scaled to 0 fills again: its nodes are created at what is wanted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_to_zero: bool,
+    /// The `unsafeCustomBuildID` under which the active set was made; absent where it was generated.
+    #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]
+    pub active_build_id: String,
+    /// Sets of nodes that neither serve nor enter, and since when; at most 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retiring: Vec<RetiringSet>,
     /// The active rollout; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
@@ -114,6 +120,35 @@ pub struct Rejected {
     pub outcome: String,
 }
 
+/// A set of nodes that neither serves nor enters.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetiringSet {
+    /// The set: the value of the label `windlass.dev/set`.
+    pub set: String,
+    /// The rollout hash that it last completed, or was made for.
+    #[serde(default)]
+    pub hash: String,
+    /// The `unsafeCustomBuildID` under which it was made; absent where it was generated.
+    #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
+    pub build_id: String,
+    /// Since when; its nodes are removed after `retireDelaySeconds`, or at once where it never served.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: DateTime<Utc>,
+    /// Whether it never served: its nodes are removed at once, and its volume claims stay whatever
+    /// `volumeClaimRetention` says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpromoted: bool,
+}
+
+impl RetiringSet {
+    /// Whether its volume claims stay whatever the policy says: it never served, or nobody knows whether it did.
+    #[must_use]
+    pub fn keeps_claims(&self) -> bool {
+        self.unpromoted || self.hash.is_empty()
+    }
+}
+
 /// The active rollout.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -151,6 +186,18 @@ pub struct Rollout {
     /// The set that is to serve (BlueGreen, HardFork).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entrant_set: String,
+    /// The `unsafeCustomBuildID` of the target (BlueGreen, HardFork).
+    #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
+    pub build_id: String,
+    /// The rollout hash that had last completed when it began.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from_hash: String,
+    /// The height at which the incumbents halt; set with the stage Promoting (HardFork).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub halt_height: i64,
+    /// The lowest height that an incumbent was seen at (HardFork).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub height: i64,
     /// How many nodes are where.
     #[serde(default)]
     pub nodes: NodeCounts,
@@ -261,6 +308,8 @@ pub struct HistoryEntry {
 
 /// How many ended plans an object remembers.
 pub const HISTORY_LIMIT: usize = 10;
+/// How many sets may wait for their removal; beyond it the oldest go at once.
+pub const RETIRING_LIMIT: usize = 20;
 /// How many unconverged nodes a rollout names.
 pub const UNCONVERGED_LIMIT: usize = 20;
 

@@ -16,6 +16,11 @@ use serde_json::{Value, json};
 use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told};
 use crate::api::names::MANAGER;
 
+/// How many entries of a list are asked for at a time.
+const PAGE: u32 = 1_000;
+/// How many pages a list may have.
+const MAX_PAGES: usize = 1_000;
+
 /// How long a request may take before it counts as lost.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -156,6 +161,27 @@ impl Cluster for KubeCluster {
         let api = self.api(kind, namespace);
         let found = within(&described, api.get_opt(name)).await?;
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+    }
+
+    async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError> {
+        let described = format!("the list of {} in {namespace}", kind.name());
+        let api = self.api(kind, namespace);
+        let mut names = Vec::new();
+        let mut from = None;
+        for _ in 0..MAX_PAGES {
+            let page = ListParams { limit: Some(PAGE), continue_token: from.take(), ..ListParams::default() };
+            let list = within(&described, api.list_metadata(&page)).await?;
+            names.extend(list.items.into_iter().filter_map(|object| object.metadata.name));
+            from = list.metadata.continue_.filter(|token| !token.is_empty());
+            if from.is_none() {
+                return Ok(names);
+            }
+        }
+        Err(ClusterError::Transient {
+            object: described,
+            message: format!("it has over {} entries", MAX_PAGES * PAGE as usize),
+            retry_after: None,
+        })
     }
 }
 

@@ -99,8 +99,8 @@ pub struct NoPod {
 pub struct Memory {
     /// By a StatefulSet's UID: what its template was found to be.
     pub templates: Remembered<String, CheckedTemplate>,
-    /// By a node's UID: the generation, and the rollout hash of the revision that its spec then held.
-    pub held: Remembered<String, (i64, String)>,
+    /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
+    pub held: Remembered<(String, String), (i64, String)>,
     /// By a node's UID: the resourceVersion, and whether a plan that rolls it was active then.
     pub rolling: Remembered<String, (String, bool)>,
     /// By a node's UID: what its spec was last found to render to.

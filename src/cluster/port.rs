@@ -148,4 +148,7 @@ pub trait Cluster: Send + Sync {
 
     /// Reads an object from the API server itself, for names whose owner is not known from a watch.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;
+
+    /// The names of all objects of a kind in a namespace, from the API server itself: those that no watch shows too.
+    async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError>;
 }

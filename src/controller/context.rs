@@ -54,6 +54,7 @@ impl Context {
             sidecars: self.sidecars.clone(),
             now,
             answer: Arc::new(std::sync::Mutex::new(answer)),
+            said: Arc::new(std::sync::Mutex::new(node.status.sidecar.clone())),
         }
     }
 
@@ -73,6 +74,7 @@ impl Context {
             invalid: None,
             now,
             known: Arc::default(),
+            told: Arc::default(),
         };
         Some(scope.obeying_from_the_start())
     }

@@ -1,6 +1,6 @@
 //! The orchestrator: one fleet's reconcile.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -8,34 +8,34 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
-use crate::api::NodeDeploymentStatus;
 use crate::api::conditions::{self, Truth};
 use crate::api::names::ANNOTATION_SKIP;
+use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
-use crate::engine::{self, Advance, Plan, PlanSeed, PlanState};
-use crate::planner::fleet::decide::Start;
+use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::fleet::status::{
-    Ending, RefreshInput, begin, complete, end, generated_build_id, is_stalled, refresh, reject, scope_of,
-    short, stall_deadline,
+    Ending, RefreshInput, end, generated_build_id, is_stalled, refresh, reject, scope_of, short,
+    stall_deadline,
 };
-use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide, progress};
+use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, sets};
 use crate::tasks::FleetScope;
+use crate::tasks::fleet_nodes::Told;
 use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Why an active plan without its rollout cannot be carried out.
 const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
-/// The recipe of a rollout in place.
-const IN_PLACE: &str = "InPlace";
+/// The tasks of a fleet that a person may skip.
+const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
 
 /// One look at a fleet: what is, what should be, what is done about it.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
     let Some(fleet) = cx.view.fleets.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
     match cx.fleet_scope(&fleet, now) {
-        Some(scope) => Reconcile { cx, scope, now, revision: String::new() }.run().await,
+        Some(scope) => Reconcile { cx, scope, now, revision: String::new(), skipped: false }.run().await,
         None => unreadable_spec(cx, &fleet, now).await,
     }
 }
@@ -68,12 +68,17 @@ async fn unreadable_spec(
     Ok(next)
 }
 
-struct Reconcile<'a> {
-    cx: &'a Context,
-    scope: FleetScope,
-    now: DateTime<Utc>,
+/// What is told in an event: its reason, what tells it from others, and a sentence.
+pub(super) type News = (Tone, &'static str, String, String);
+
+pub(super) struct Reconcile<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) scope: FleetScope,
+    pub(super) now: DateTime<Utc>,
     /// The ControllerRevision of what is wanted.
     revision: String,
+    /// Whether a task of the plan was skipped in this reconcile.
+    skipped: bool,
 }
 
 impl Reconcile<'_> {
@@ -93,14 +98,23 @@ impl Reconcile<'_> {
             Ok(plan) => plan,
             Err(failed) => return self.end_unreadable(&facts, *failed).await,
         };
-        self.refuse_what_cannot_be_done(plan.as_ref());
+        let mut plan = plan;
+        self.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
+        self.refuse_what_cannot_be_done(&facts);
 
         // Plan.
         let scope = scope_of(&before);
         let stalled = is_stalled(&before, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &scope, stalled);
         if decision != FleetDecision::Keep {
-            return self.change_plan(&facts, plan, decision).await;
+            let entrant = match self.name_for(&facts, &decision).await? {
+                Ok(entrant) => entrant,
+                Err(sentence) => {
+                    self.scope.invalid = Some(sentence);
+                    return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
+                }
+            };
+            return self.change_plan(&facts, plan, decision, &entrant).await;
         }
 
         // Execute.
@@ -121,11 +135,12 @@ impl Reconcile<'_> {
         if let Err(error) = fleet_children::apply_at_once(&self.scope).await {
             self.note(&mut trouble, error);
         }
-        if let Err(error) = fleet_children::scale_down(self.cx, &self.scope, &self.scope.facts()).await {
+        if let Err(error) = fleet_children::remove(&self.scope, &self.scope.facts(), active).await {
             self.note(&mut trouble, error);
         }
         let facts = self.scope.facts();
-        let created = fleet_children::create_missing(self.cx, &self.scope, &facts, active.then_some(&scope));
+        let of_nodes = (active && facts.set_rollout.is_none()).then_some(&scope);
+        let created = fleet_children::create_missing(&self.scope, &facts, of_nodes);
         if let Err(error) = created.await {
             self.note(&mut trouble, error);
         }
@@ -137,7 +152,9 @@ impl Reconcile<'_> {
                 self.note(&mut trouble, error);
             }
         }
-        let next = self.carry_on(plan).await?;
+        let next = self.carry_on(plan).await;
+        self.tell_of_nodes();
+        let next = next?;
         trouble.map_or(Ok(next), Err)
     }
 
@@ -170,12 +187,28 @@ impl Reconcile<'_> {
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
-        let strategy = self.scope.spec.update_strategy.type_.as_str();
-        if !matches!(strategy, "" | IN_PLACE) {
-            self.scope.invalid = Some(format!(
-                "updateStrategy.type: {strategy} is not available in this version of Windlass; use {IN_PLACE}"
-            ));
+        // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
+        if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
             return Ok(());
+        }
+        let strategy = &self.scope.spec.update_strategy;
+        match strategy.strategy() {
+            None => {
+                self.scope.invalid = Some(format!(
+                    "updateStrategy.type: {} is not known to this version of Windlass; use InPlace, BlueGreen or \
+                     HardFork",
+                    strategy.type_
+                ));
+                return Ok(());
+            }
+            Some(StrategyType::HardFork) if self.scope.spec.halt_height() == 0 => {
+                self.scope.invalid = Some(
+                    "updateStrategy.hardFork.haltHeight: HardFork needs the height at which the old nodes halt"
+                        .to_owned(),
+                );
+                return Ok(());
+            }
+            Some(_) => {}
         }
         match fleet_objects::ensure_revision(&self.scope).await? {
             Ok(revision) => self.revision = revision,
@@ -201,25 +234,50 @@ impl Reconcile<'_> {
         let mut status = (*self.scope.fleet.status).clone();
         end(&mut status, &plan, Ending::Failed, "Unreadable", self.now);
         reject(&mut status, facts, &plan.id, Ending::Failed);
+        sets::status::give_up(&mut status, facts, self.now);
         status.rollout = None;
         let next = self.write(status, Some(&plan), Urgency::Now).await?;
         self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
         Ok(next)
     }
 
-    fn refuse_what_cannot_be_done(&self, plan: Option<&Plan>) {
+    /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
+    fn skip(&self, plan: &mut Plan) -> bool {
+        let Some(task_id) = self.scope.fleet.meta.annotation(ANNOTATION_SKIP) else { return false };
+        if !plan.is_active() {
+            return false;
+        }
+        let named = plan.tasks.iter().find(|t| t.id == task_id);
+        if named.is_some_and(|t| t.state == TaskState::Skipped) {
+            return false;
+        }
+        let what = named.map_or("no task of its plan", |t| t.type_.as_str());
+        let note = if SKIPPABLE.contains(&what) {
+            match engine::skip(plan, task_id, &self.cx.registry, self.now) {
+                Ok(()) => return true,
+                Err(refused) => refused.to_string(),
+            }
+        } else {
+            format!(
+                "{task_id} ({what}) is not skipped: of a fleet's tasks only {} may be; a node's mark-ready may, named \
+                 on the node",
+                SKIPPABLE.join(" and ")
+            )
+        };
+        self.tell(Tone::Warning, "SkipRefused", task_id, &note);
+        false
+    }
+
+    fn refuse_what_cannot_be_done(&self, facts: &FleetFacts) {
         let meta = &self.scope.fleet.meta;
-        let named = meta.annotation(ANNOTATION_SKIP);
-        if let (Some(task_id), Some(plan)) = (named, plan.filter(|p| p.is_active())) {
-            let what = plan
-                .tasks
-                .iter()
-                .find(|t| t.id == task_id)
-                .map_or("no task of its plan", |t| t.type_.as_str());
+        let (asked, spent) = (&self.scope.spec.force_promote, &self.scope.fleet.status.spent_force_promote);
+        let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+        if !asked.is_empty() && *asked != facts.requested && asked != spent && !promoting {
             let note = format!(
-                "{task_id} ({what}) is not skipped: of a rollout in place no task may be; a node's mark-ready may, named on the node"
+                "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
+                facts.requested
             );
-            self.tell(Tone::Warning, "SkipRefused", task_id, &note);
+            self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
@@ -230,109 +288,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// Ends and starts plans, in one write, and does nothing else.
-    async fn change_plan(
-        &self,
-        facts: &FleetFacts,
-        plan: Option<Plan>,
-        decision: FleetDecision,
-    ) -> Result<Next, ReconcileError> {
-        let mut status = (*self.scope.fleet.status).clone();
-        // What was wanted before is observed for the last time under the hashes of now.
-        status.requested_rollout_hash.clone_from(&facts.requested);
-        let (current, ending, start) = match (decision, plan) {
-            (FleetDecision::Start(start), plan) => (plan, None, Some(start)),
-            (FleetDecision::Supersede(start), Some(plan)) => {
-                (Some(plan), Some((Ending::Superseded, "NewTarget")), Some(start))
-            }
-            (FleetDecision::RollBack(start), Some(plan)) => {
-                (Some(plan), Some((Ending::RolledBack, "Stalled")), Some(start))
-            }
-            (FleetDecision::Abort, Some(plan)) => {
-                (Some(plan), Some((Ending::Aborted, "AbortRequested")), None)
-            }
-            (FleetDecision::ScaledToZero, Some(plan)) => {
-                (Some(plan), Some((Ending::Superseded, "ScaledToZero")), None)
-            }
-            (_, plan) => (plan, None, None),
-        };
-        let mut shown = current.clone();
-        let mut told: Vec<(Tone, &str, String, String)> = Vec::new();
-        if let (Some(mut old), Some((ending, reason))) = (current.clone(), ending) {
-            match ending {
-                Ending::Aborted => engine::abort(&mut old, self.now),
-                _ => engine::supersede(&mut old, self.now),
-            };
-            end(&mut status, &old, ending, reason, self.now);
-            told.extend(Self::ended(&mut status, facts, &old, ending, start.as_ref()));
-            shown = Some(old);
-        }
-        if let Some(start) = &start {
-            let before = current.as_ref().map(|p| p.id.clone()).unwrap_or_default();
-            let plan = self.plan_for(start, &before)?;
-            begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
-            if ending.is_none() {
-                let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
-                told.push((Tone::Normal, "RolloutStarted", plan.id.clone(), note));
-            }
-            shown = Some(plan);
-        } else {
-            status.rollout = None;
-        }
-        let next = self.write(status, shown.as_ref(), Urgency::Now).await?;
-        for (tone, reason, cause, note) in told {
-            self.tell(tone, reason, &cause, &note);
-        }
-        Ok(next)
-    }
-
-    fn ended(
-        status: &mut NodeDeploymentStatus,
-        facts: &FleetFacts,
-        old: &Plan,
-        ending: Ending,
-        start: Option<&Start>,
-    ) -> Option<(Tone, &'static str, String, String)> {
-        match (ending, start) {
-            (Ending::Superseded, Some(start)) => {
-                let (from, to) = (short(&old.target_hash), short(&start.target));
-                let note =
-                    format!("the rollout to {from} is superseded by one to {to} ({})", start.cause.as_str());
-                Some((Tone::Normal, "RolloutSuperseded", old.id.clone(), note))
-            }
-            (Ending::Aborted, _) => {
-                reject(status, facts, &old.id, Ending::Aborted);
-                let note = format!(
-                    "the rollout to {} was aborted; nodes stay at what they run",
-                    short(&old.target_hash)
-                );
-                Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
-            }
-            (Ending::RolledBack, Some(start)) => {
-                reject(status, facts, &old.id, Ending::RolledBack);
-                let note = format!(
-                    "the rollout to {} stalled and is rolled back to {}",
-                    short(&old.target_hash),
-                    short(&start.target)
-                );
-                Some((Tone::Warning, "RolledBack", old.id.clone(), note))
-            }
-            _ => None,
-        }
-    }
-
-    fn plan_for(&self, start: &Start, before: &str) -> Result<Plan, ReconcileError> {
-        let recipe = self.cx.registry.recipe(IN_PLACE).map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        Ok(recipe.plan(PlanSeed {
-            uid: &self.scope.fleet.meta.uid,
-            target_hash: &start.target,
-            now: self.now,
-            attempt: 0,
-            disambiguator: before,
-        }))
-    }
-
-    fn revision_of(&self, hash: &str) -> String {
+    pub(super) fn revision_of(&self, hash: &str) -> String {
         self.scope.revisions().remove(hash).map(|r| r.meta.name.clone()).unwrap_or_default()
     }
 
@@ -341,7 +297,7 @@ impl Reconcile<'_> {
         let mut status = (*self.scope.fleet.status).clone();
         let scope = scope_of(&status);
         let facts = self.scope.facts();
-        let mut told: Vec<(Tone, &str, String, String)> = Vec::new();
+        let mut told: Vec<News> = Vec::new();
         let mut shown = plan.clone();
         let (mut urgency, mut recheck) = (Urgency::Progress(""), None);
         match (&advance, plan) {
@@ -349,31 +305,27 @@ impl Reconcile<'_> {
                 recheck = *recheck_after;
                 if plan.is_active() {
                     status.plan = Some(crate::api::RawPlan::of(&plan));
+                    told.extend(self.move_on(&mut status, &facts, &plan));
+                }
+                if self.skipped {
+                    urgency = Urgency::Now;
                 }
             }
             (Advance::Checkpoint, Some(plan)) => {
                 status.plan = Some(crate::api::RawPlan::of(&plan));
                 urgency = Urgency::Now;
+                told.extend(self.move_on(&mut status, &facts, &plan));
             }
             (Advance::Ended, Some(plan)) => {
                 urgency = Urgency::Now;
-                told.push(self.plan_ended(&mut status, &facts, &plan, &scope));
+                told.extend(self.plan_ended(&mut status, &facts, &plan, &scope));
             }
             (Advance::Invalidated { reason, message }, Some(old)) => {
                 urgency = Urgency::Now;
-                end(&mut status, &old, Ending::Superseded, reason, self.now);
-                let start =
-                    Start { scope: scope.clone(), target: old.target_hash.clone(), cause: Cause::ChildDrift };
-                let next = self.plan_for(&start, &old.id)?;
-                let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
-                begin(&mut status, &facts, &start, &next, &self.revision_of(&start.target), self.now);
-                if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
-                    rollout.cause = cause;
-                }
                 let to = short(&old.target_hash);
                 let note = format!("the plan to {to} is superseded by a new one to {to}: {message}");
                 told.push((Tone::Normal, "RolloutSuperseded", old.id.clone(), note));
-                shown = Some(next);
+                shown = Some(self.begin_again(&mut status, &facts, &scope, &old, reason)?);
             }
             (_, None) => {}
         }
@@ -389,30 +341,7 @@ impl Reconcile<'_> {
         Ok(self.wake(next.within_some(recheck), &facts))
     }
 
-    fn plan_ended(
-        &self,
-        status: &mut NodeDeploymentStatus,
-        facts: &FleetFacts,
-        plan: &Plan,
-        scope: &Scope,
-    ) -> (Tone, &'static str, String, String) {
-        if plan.state == PlanState::Complete {
-            end(status, plan, Ending::Complete, "", self.now);
-            complete(status, scope);
-            let note = format!(
-                "the rollout to {} is complete on {} nodes",
-                short(&plan.target_hash),
-                facts.replicas
-            );
-            return (Tone::Normal, "RolloutComplete", plan.id.clone(), note);
-        }
-        end(status, plan, Ending::Failed, &plan.failure, self.now);
-        reject(status, facts, &plan.id, Ending::Failed);
-        status.rollout = None;
-        (Tone::Warning, "RolloutFailed", plan.id.clone(), plan.failure.clone())
-    }
-
-    async fn write(
+    pub(super) async fn write(
         &self,
         mut status: NodeDeploymentStatus,
         plan: Option<&Plan>,
@@ -420,7 +349,8 @@ impl Reconcile<'_> {
     ) -> Result<Next, ReconcileError> {
         let meta = &self.scope.fleet.meta;
         // The facts are those of the status that is about to be written: what it newly obeys counts.
-        let mut facts = (*self.scope.facts()).clone();
+        let mut facts = self.scope.facts().activated(&status.active_set);
+        facts.set_rollout = SetRollout::of(&status);
         facts.last_completed.clone_from(&status.last_completed_rollout_hash);
         facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
         let spec = &self.scope.spec;
@@ -430,7 +360,15 @@ impl Reconcile<'_> {
         } else {
             ""
         };
-        let build_id = generated_build_id(image, &facts.requested);
+        let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+        let build_id = match facts.build_id.as_str() {
+            "" if promoting && !status.build_id.is_empty() => status.build_id.clone(),
+            "" => generated_build_id(image, &facts.requested),
+            own => own.to_owned(),
+        };
+        if status.spent_force_promote != spec.force_promote {
+            status.spent_force_promote.clear();
+        }
         let input = RefreshInput {
             name: &meta.name,
             generation: meta.generation,
@@ -448,6 +386,8 @@ impl Reconcile<'_> {
             conditions::find(&status.conditions, type_).map(|c| (c.status.clone(), c.reason.clone()))
         };
         let is_news = news.iter().any(|type_| says(before, type_) != says(&status, type_));
+        let stage = |status: &NodeDeploymentStatus| status.rollout.as_ref().map(|r| r.stage);
+        let is_news = is_news || stage(before) != stage(&status);
         let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
         if let Some(sentence) = &facts.invalid {
@@ -479,7 +419,10 @@ impl Reconcile<'_> {
             .map(|since| since + min_ready)
             .min();
         let overdue = progress::overdue_at(facts, self.now);
+        let removals = status.retiring.iter().map(|set| facts.removal_of(set));
+        let removal = removals.filter(|at| *at > self.now).min();
         let next = next.at(deadline, self.now).at(available, self.now).at(overdue, self.now);
+        let next = next.at(removal, self.now);
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let in_doubt = self.scope.children().iter().any(in_doubt);
         if in_doubt || facts.invalid.is_some() || !facts.conflicts.is_empty() {
@@ -489,7 +432,14 @@ impl Reconcile<'_> {
         }
     }
 
-    fn tell(&self, tone: Tone, reason: &str, cause: &str, note: &str) {
+    fn tell_of_nodes(&self) {
+        let told = std::mem::take(&mut *self.scope.told.lock().unwrap_or_else(PoisonError::into_inner));
+        for Told { reason, cause, note } in told {
+            self.tell(Tone::Normal, reason, &cause, &note);
+        }
+    }
+
+    pub(super) fn tell(&self, tone: Tone, reason: &str, cause: &str, note: &str) {
         self.cx.events.send(Kind::NodeDeployment, &self.scope.fleet.meta, tone, reason, cause, note);
     }
 }

@@ -1,143 +1,58 @@
 //! A fleet's nodes beside its plan: creating, removing, and what applies to them at once.
 
-use std::collections::BTreeMap;
-
 use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
-use super::fleet_objects::owns_by_reference;
-use super::{Context, ReconcileError, events::Tone};
-use crate::api::names::{
-    ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET,
-    MANAGER, node_name,
-};
-use crate::api::{StatefulNodeSpec, TemplateMeta};
+use super::ReconcileError;
+use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
+use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
-use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
+use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope};
 use crate::render;
 use crate::tasks::FleetScope;
+use crate::tasks::fleet_nodes::AT_ONCE;
 use crate::tasks::fleet_scope::owner_reference;
 use crate::tasks::node_scope::{metadata_change, metadata_ops};
 
-/// How many children are created, changed or removed at the same time.
-const AT_ONCE: usize = 16;
-
-/// Removes nodes beyond `replicas`, from the highest ordinal.
-pub async fn scale_down(cx: &Context, fleet: &FleetScope, facts: &FleetFacts) -> Result<(), ReconcileError> {
-    let surplus = facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
+/// Removes nodes beyond `replicas`, from the highest ordinal, in every set; and sets whose time has come.
+pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Result<(), ReconcileError> {
+    let others = facts.sets.values().flat_map(|set| set.children.iter().rev());
+    let surplus = facts.children.iter().rev().chain(others).filter(|c| c.surplus && !c.terminating);
+    let surplus = surplus.filter(|c| !fleet.keeps_claims(&c.name));
+    let why = format!("replicas is {}", facts.replicas);
+    let why = why.as_str();
     stream::iter(surplus.map(Ok::<_, ReconcileError>))
         .try_for_each_concurrent(AT_ONCE, |child| async move {
-            let Some(node) = fleet.view.nodes.get(&Key::new(&fleet.fleet.meta.namespace, &child.name)) else {
-                return Ok(());
-            };
-            let target = Target::of(Kind::StatefulNode, &node.meta);
-            match fleet.cluster.delete(target).await {
-                Ok(()) | Err(ClusterError::Conflict { .. }) => {}
-                Err(error) => return Err(ReconcileError::Children(error)),
-            }
-            let note = format!("deleted node {}: replicas is {}", child.name, facts.replicas);
-            let meta = &fleet.fleet.meta;
-            cx.events.send(Kind::NodeDeployment, meta, Tone::Normal, "NodeDeleted", &node.meta.uid, &note);
-            Ok(())
+            fleet.delete_node(&child.name, why).await.map_err(ReconcileError::Children)
         })
-        .await
+        .await?;
+    for (set, known) in &facts.sets {
+        let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
+            continue;
+        };
+        // While paused nothing of a rollout is done; entrants that were given up are no part of one any more.
+        if facts.paused && (active || !retiring.unpromoted) {
+            continue;
+        }
+        let why = if retiring.unpromoted { "its set is not promoted" } else { "another set has taken over" };
+        fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
+    }
+    Ok(())
 }
 
-/// Creates the nodes that are wanted and do not exist, each at the revision that the wave allows.
+/// Creates the nodes of the active set that are wanted and do not exist, each at the revision that the wave allows.
 pub async fn create_missing(
-    cx: &Context,
     fleet: &FleetScope,
     facts: &FleetFacts,
     scope: Option<&Scope>,
 ) -> Result<(), ReconcileError> {
-    let mut facts = facts.clone();
-    let mut manifests = Vec::new();
-    for ordinal in facts.missing() {
-        let revision = creation_revision(&facts, ordinal, scope).to_owned();
-        let restart = facts.restarted_at.clone();
-        let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
-        let Some(spec) = fleet.node_spec(&revision) else { continue };
-        let name = node_name(&fleet.fleet.meta.name, ordinal);
-        manifests.push((name.clone(), manifest(fleet, &name, spec, &rendering.hash, &restart)));
-        // Counted before the next one is decided on.
-        facts.children.push(ChildFacts {
-            name,
-            ordinal,
-            held: revision,
-            granted: rendering.hash,
-            restart,
-            behind: true,
-            ..ChildFacts::default()
-        });
+    if facts.active_set_goes() {
+        return Ok(());
     }
-    stream::iter(manifests.into_iter().map(Ok::<_, ReconcileError>))
-        .try_for_each_concurrent(AT_ONCE, |(name, manifest)| async move {
-            let created = match fleet.cluster.create(Kind::StatefulNode, manifest).await {
-                Ok(created) => created,
-                // The watch will show whose it is.
-                Err(ClusterError::AlreadyExists { .. }) => return Ok(()),
-                Err(error) => return Err(ReconcileError::Children(error)),
-            };
-            let uid = created["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            let meta = &fleet.fleet.meta;
-            let note = format!("created node {name}");
-            cx.events.send(Kind::NodeDeployment, meta, Tone::Normal, "NodeCreated", &uid, &note);
-            Ok(())
-        })
-        .await
-}
-
-fn manifest(
-    fleet: &FleetScope,
-    name: &str,
-    mut spec: StatefulNodeSpec,
-    hash: &str,
-    restart: &str,
-) -> serde_json::Value {
-    hash.clone_into(&mut spec.granted_hash);
-    let mut own = own_metadata(fleet, name);
-    if !restart.is_empty() {
-        own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), restart.to_owned());
-    }
-    let metadata = render::metadata::new_child_metadata(&fleet.spec.template.metadata, &own);
-    let owners =
-        if owns_by_reference(fleet) { json!([owner_reference(&fleet.fleet.meta)]) } else { json!([]) };
-    json!({
-        "apiVersion": Kind::StatefulNode.api_version(),
-        "kind": Kind::StatefulNode.name(),
-        "metadata": {
-            "name": name,
-            "namespace": fleet.fleet.meta.namespace,
-            "labels": metadata.labels,
-            "annotations": metadata.annotations,
-            "ownerReferences": owners,
-        },
-        "spec": spec,
-    })
-}
-
-fn own_metadata(fleet: &FleetScope, node: &str) -> TemplateMeta {
-    let meta = &fleet.fleet.meta;
-    let set = match fleet.fleet.status.active_set.as_str() {
-        "" => crate::api::names::FIRST_SET,
-        set => set,
-    };
-    let text = str::to_owned;
-    let mut annotations = BTreeMap::new();
-    if !owns_by_reference(fleet) {
-        annotations.insert(text(ANNOTATION_OWNER_UID), meta.uid.clone());
-    }
-    TemplateMeta {
-        labels: BTreeMap::from([
-            (text(LABEL_DEPLOYMENT), meta.name.clone()),
-            (text(LABEL_NODE), text(node)),
-            (text(LABEL_SET), text(set)),
-            (text(LABEL_MANAGED_BY), text(MANAGER)),
-        ]),
-        annotations,
-    }
+    let revision_for = |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, scope).to_owned();
+    fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 
 /// The operations that make a child's owner what the deletion policy says.
@@ -146,7 +61,7 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
     let uid = &fleet.fleet.meta.uid;
     let held_at = child.owners.iter().position(|o| o.uid == *uid);
     let mut ops = Vec::new();
-    match (owns_by_reference(fleet), held_at) {
+    match (fleet.owns_by_reference(), held_at) {
         (true, None) if child.owners.is_empty() => {
             ops.push(PatchOp::set("/metadata/ownerReferences", json!([owner_reference(&fleet.fleet.meta)])));
         }
@@ -158,9 +73,9 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
     }
     let marked = child.annotation(ANNOTATION_OWNER_UID);
     let mut change = render::MetadataChange::default();
-    if owns_by_reference(fleet) && marked.is_some() {
+    if fleet.owns_by_reference() && marked.is_some() {
         change.annotations.insert(ANNOTATION_OWNER_UID.to_owned(), None);
-    } else if !owns_by_reference(fleet) && marked != Some(uid) {
+    } else if !fleet.owns_by_reference() && marked != Some(uid) {
         change.annotations.insert(ANNOTATION_OWNER_UID.to_owned(), Some(uid.clone()));
     }
     ops.extend(metadata_ops(child, &change));
@@ -188,15 +103,37 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
 }
 
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
-    let own = own_metadata(fleet, &node.meta.name);
+    let own = fleet.own_metadata(&node.meta.name);
     // The owner annotation is set with the owner, below.
     let own = TemplateMeta { labels: own.labels, ..TemplateMeta::default() };
     let wanted = &fleet.spec.template.metadata;
     let mut ops = metadata_ops(&node.meta, &metadata_change(&node.meta, wanted, &own));
     ops.extend(ownership_ops(fleet, &node.meta));
     let Ok(live) = &node.spec else { return ops };
-    ops.extend(spec_ops(live, &fleet.spec.template.spec));
+    let wanted = &fleet.spec.template.spec;
+    let kept = fleet.keeps_claims(&node.meta.name);
+    let retention = if kept { ClaimRetention::Retain } else { wanted.volume_claim_retention };
+    let watched = live.sidecar.is_some() && fleet.is_awaited(&node.meta.name);
+    ops.extend(spec_ops(live, wanted));
+    if live.volume_claim_retention != retention {
+        ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(retention)));
+    }
+    if live.watch_sidecar != watched {
+        ops.push(PatchOp::set("/spec/watchSidecar", json!(watched)));
+    }
+    ops.extend(unhalt_ops(fleet, node, live));
     ops
+}
+
+/// The operations that take back the wish to halt from a node that is to serve.
+fn unhalt_ops(fleet: &FleetScope, node: &ObservedNode, live: &StatefulNodeSpec) -> Vec<PatchOp> {
+    let name = &node.meta.name;
+    let set = place_of(&fleet.fleet.meta.name, name).map(|(set, _)| set.to_owned()).unwrap_or_default();
+    let serves = fleet.is_awaited(name) || set == fleet.active_set();
+    if live.halt_height == 0 || !serves || fleet.is_halting(name) {
+        return Vec::new();
+    }
+    vec![PatchOp::set("/spec/haltHeight", json!(0)), PatchOp::set("/spec/haltTaskID", json!(""))]
 }
 
 /// The operations that bring the fields that apply at once from one spec to another.
@@ -210,17 +147,18 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
         suspend: _,
         granted_hash: _,
         grant_id: _,
+        halt_height: _,
+        halt_task_id: _,
+        // It depends on the node's set: above.
+        volume_claim_retention: _,
+        watch_sidecar: _,
         // At once.
-        volume_claim_retention,
         ports,
         service_annotations,
         sidecar,
         progress_deadline_seconds,
     } = wanted;
     let mut ops = Vec::new();
-    if live.volume_claim_retention != *volume_claim_retention {
-        ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(volume_claim_retention)));
-    }
     if live.ports != *ports {
         ops.push(PatchOp::set("/spec/ports", json!(ports)));
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use crate::api::{DeletionPolicy, StatefulNodeSpec, TemplateMeta};
+use crate::api::names::LABEL_SET;
+use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::render::{self, FleetIdentity, NodeIdentity};
@@ -100,7 +101,7 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, Reconc
     let hash = revision::pod_template_hash(&template);
     let meta = &fleet.fleet.meta;
     let identity = NodeIdentity {
-        name: crate::api::names::node_name(&meta.name, 0),
+        name: crate::api::names::node_name(&meta.name, crate::api::names::FIRST_SET, 0),
         namespace: meta.namespace.clone(),
         uid: meta.uid.clone(),
         deployment: Some(meta.name.clone()),
@@ -143,7 +144,8 @@ pub async fn prune_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
     if let Some(rollout) = &status.rollout {
         referenced.insert(rollout.target_revision.clone());
     }
-    let hashes = facts.children.iter().map(|c| c.held.as_str());
+    let others = facts.sets.values().flat_map(|set| &set.children);
+    let hashes = facts.children.iter().chain(others).map(|c| c.held.as_str());
     let hashes = hashes.chain([facts.requested.as_str(), facts.last_completed.as_str()]);
     referenced.extend(hashes.map(|hash| revision_name(&meta.name, &meta.uid, hash)));
     for name in revision::to_prune(&stored, &referenced, fleet.spec.revision_history_limit) {
@@ -180,11 +182,11 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
         return Ok(None);
     };
-    let set = match fleet.fleet.status.active_set.as_str() {
-        "" => crate::api::names::FIRST_SET,
-        set => set,
-    };
-    let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, set);
+    // Between the write that moves traffic and the one that says so the Service is ahead of the status.
+    let moved = known.as_ref().and_then(|s| s.spec["selector"][LABEL_SET].as_str());
+    let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
+    let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.active_set());
+    let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
     if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));
     }
@@ -242,10 +244,4 @@ pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
     }
     memory.foreign.take(&uid.to_owned());
     None
-}
-
-/// Whether children carry an owner reference to the fleet.
-#[must_use]
-pub fn owns_by_reference(fleet: &FleetScope) -> bool {
-    fleet.spec.deletion_policy == DeletionPolicy::Delete
 }

@@ -18,6 +18,7 @@ use crate::planner::node::decide::{RETRY_SECONDS_MAX, is_rolling, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 use crate::tasks::node_scope::{effective_restart, parse_time};
+use crate::tasks::watch_sidecar::watch;
 use crate::tasks::{NodeScope, mark};
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
@@ -98,11 +99,12 @@ impl Reconcile<'_> {
         } else {
             node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
         };
+        let asked = watch(&self.scope, &self.node).await;
         // What applies at once has nothing to do with the plan, and does not hold it up.
         if let Ok(Some(sentence)) = &applied {
             *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence.clone());
         }
-        let next = self.execute(plan, skipped).await?.within_some(ask_again);
+        let next = self.execute(plan, skipped).await?.within_some(ask_again).within_some(asked);
         applied.map(|refused| if refused.is_some() { next.within(LOOK_AGAIN) } else { next })
     }
 
@@ -342,7 +344,8 @@ impl Reconcile<'_> {
             restarted_at: &effective_restart(&self.node),
             now: self.now,
         };
-        status(&facts, &input)
+        let said = self.scope.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StatefulNodeStatus { sidecar: said, ..status(&facts, &input) }
     }
 
     async fn persist(

@@ -12,7 +12,10 @@ use super::plan::TaskRecord;
 use super::recipe::{Recipe, RecipeError};
 use super::task::Task;
 
-const BUILTIN: [&str; 4] = [
+const BUILTIN: [&str; 7] = [
+    include_str!("../../plans/blue-green.yaml"),
+    include_str!("../../plans/blue-green-immediate.yaml"),
+    include_str!("../../plans/hard-fork.yaml"),
     include_str!("../../plans/in-place.yaml"),
     include_str!("../../plans/mark-ready.yaml"),
     include_str!("../../plans/node-update.yaml"),

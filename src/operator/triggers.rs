@@ -97,16 +97,29 @@ impl Tell {
                 }
                 self.node(&namespace, name);
             }
-            Kind::StatefulSet => self.node(&namespace, name),
+            Kind::StatefulSet => {
+                self.fleet_without(&namespace, &name, label(LABEL_DEPLOYMENT));
+                self.node(&namespace, name);
+            }
             Kind::Service => {
                 self.fleet(&namespace, name.clone());
                 self.node(&namespace, name);
             }
             Kind::Pod => {
                 let node = label(LABEL_NODE).or_else(|| name.strip_suffix("-0").map(str::to_owned));
-                self.node(&namespace, node.unwrap_or_default());
+                let node = node.unwrap_or_default();
+                self.fleet_without(&namespace, &node, label(LABEL_DEPLOYMENT));
+                self.node(&namespace, node);
             }
-            Kind::PersistentVolumeClaim => self.node(&namespace, label(LABEL_NODE).unwrap_or_default()),
+            Kind::PersistentVolumeClaim => {
+                let node = label(LABEL_NODE).unwrap_or_default();
+                // A set of nodes is removed only once its claims are not owned by them any more.
+                let of_node = self.view.nodes.get(&Key::new(&namespace, &node));
+                if let Some(fleet) = of_node.and_then(|n| n.meta.label(LABEL_DEPLOYMENT).map(str::to_owned)) {
+                    self.fleet(&namespace, fleet);
+                }
+                self.node(&namespace, node);
+            }
             Kind::ControllerRevision => match fleet() {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
@@ -120,6 +133,13 @@ impl Tell {
         if self.view.fleets.get(&key).is_some() {
             // The receiver is gone only when the operator stops.
             let _ = self.fleets.send(key);
+        }
+    }
+
+    /// What is left of a node that is gone concerns its fleet: it may wait for the last of it to go.
+    fn fleet_without(&self, namespace: &str, node: &str, fleet: Option<String>) {
+        if let Some(fleet) = fleet.filter(|_| self.view.nodes.get(&Key::new(namespace, node)).is_none()) {
+            self.fleet(namespace, fleet);
         }
     }
 

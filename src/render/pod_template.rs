@@ -77,6 +77,9 @@ pub fn pod_template(
         progress_deadline_seconds: _,
         granted_hash: _,
         grant_id: _,
+        halt_height: _,
+        halt_task_id: _,
+        watch_sidecar: _,
     } = spec;
     check_shape(pod_template)?;
     let mut template = pod_template.clone();

@@ -34,6 +34,9 @@ pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: 
         progress_deadline_seconds: _,
         granted_hash: _,
         grant_id: _,
+        halt_height: _,
+        halt_task_id: _,
+        watch_sidecar: _,
     } = spec;
     let TemplateMeta { labels, annotations } =
         new_child_metadata(&identity.metadata, &stateful_set_own_metadata(identity, hash));

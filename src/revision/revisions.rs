@@ -66,6 +66,9 @@ impl RevisionData {
             suspend: _,
             granted_hash: _,
             grant_id: _,
+            halt_height: _,
+            halt_task_id: _,
+            watch_sidecar: _,
         } = spec;
         Self {
             image: image.clone(),
@@ -97,6 +100,9 @@ impl RevisionData {
             suspend: _,
             granted_hash: _,
             grant_id: _,
+            halt_height: _,
+            halt_task_id: _,
+            watch_sidecar: _,
         } = at_once.clone();
         let (url, token_secret) = live_sidecar
             .map(|Sidecar { image: _, port: _, resources: _, url, token_secret }| (url, token_secret))
@@ -120,6 +126,9 @@ impl RevisionData {
             suspend: false,
             granted_hash: String::new(),
             grant_id: String::new(),
+            halt_height: 0,
+            halt_task_id: String::new(),
+            watch_sidecar: false,
         }
     }
 

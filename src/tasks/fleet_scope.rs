@@ -1,24 +1,21 @@
 //! What the tasks of a fleet are handed: how it is observed, and how its nodes are written.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
-use super::node_scope::{effective_restart, later, metadata_ops, parse_time};
-use crate::api::conditions::{self, READY, SIDECAR_READY};
-use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, node_name,
-};
-use crate::api::{NodeDeploymentSpec, RawPlan, StatefulNodeSpec};
-use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode, ObservedRevision};
+use super::fleet_facts::restart_request;
+use super::fleet_nodes::Told;
+use super::node_scope::{effective_restart, later, metadata_ops};
+use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
+use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
+use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, ClusterError, Kind, Memory, Part, PatchOp, Target, View};
-use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, Grant, Rendering, Scope};
-use crate::planner::node::decide::is_rolling;
-use crate::render::{self, MetadataChange, RenderOptions};
-use crate::revision::{self, RevisionData};
+use crate::planner::fleet::{FleetFacts, Grant, Scope};
+use crate::render::{MetadataChange, RenderOptions};
+use crate::revision::RevisionData;
 
 /// How many grants are written at the same time.
 const GRANTS_AT_ONCE: usize = 16;
@@ -48,6 +45,8 @@ pub struct FleetScope {
     pub now: DateTime<Utc>,
     /// What was known when somebody last asked in this reconcile.
     pub known: Arc<Mutex<Option<KnownFacts>>>,
+    /// What was done to nodes in this reconcile, to be told of in events.
+    pub told: Arc<Mutex<Vec<Told>>>,
 }
 
 /// Facts, and at which state of what is known they were put together: the changes of nodes and of revisions so
@@ -68,37 +67,6 @@ impl FleetScope {
             self.restarted_at = asked;
         }
         self
-    }
-
-    /// The rollout hash of what the spec wants.
-    #[must_use]
-    pub fn requested(&self) -> String {
-        let uid = &self.fleet.meta.uid;
-        let generation = self.fleet.meta.generation;
-        if let Some((_, hash)) = self.memory.held.get(uid).filter(|(g, _)| *g == generation) {
-            return hash;
-        }
-        let hash = revision::rollout_hash(&self.spec.template.spec, &self.spec.unsafe_custom_build_id);
-        self.memory.held.put(uid.clone(), (generation, hash.clone()));
-        hash
-    }
-
-    /// The revisions of this fleet that are kept and can be read, by rollout hash.
-    #[must_use]
-    pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
-        let uid = &self.fleet.meta.uid;
-        let kept = self.view.revisions.list(&self.fleet.meta.namespace, |r| r.meta.is_controlled_by(uid));
-        kept.into_iter().filter_map(|revision| Some((self.rollout_hash_of(&revision)?, revision))).collect()
-    }
-
-    fn rollout_hash_of(&self, revision: &ObservedRevision) -> Option<String> {
-        if let Some((_, hash)) = self.memory.held.get(&revision.meta.uid) {
-            return Some(hash);
-        }
-        let data = RevisionData::from_value(&revision.data).ok()?;
-        let hash = data.rollout_hash(&self.spec.unsafe_custom_build_id);
-        self.memory.held.put(revision.meta.uid.clone(), (0, hash.clone()));
-        Some(hash)
     }
 
     /// Whether a node, or the fleet's Service, belongs to this fleet.
@@ -128,148 +96,6 @@ impl FleetScope {
         }
     }
 
-    fn look(&self) -> FleetFacts {
-        let (spec, meta, status) = (&self.spec, &self.fleet.meta, &self.fleet.status);
-        let requested = self.requested();
-        let revisions = self.revisions();
-        let mut children: Vec<ChildFacts> = self.children().iter().filter_map(|n| self.child(n)).collect();
-        children.sort_by_key(|c| c.ordinal);
-        let mut restarts: BTreeSet<&str> = children.iter().map(|c| c.restart.as_str()).collect();
-        restarts.insert(&self.restarted_at);
-        let mut renderings = BTreeMap::new();
-        for (hash, revision) in &revisions {
-            for restart in &restarts {
-                if let Some(rendering) = self.rendering(hash, revision, restart) {
-                    renderings.insert((hash.clone(), (*restart).to_owned()), rendering);
-                }
-            }
-        }
-        let annotation = |key| meta.annotation(key).unwrap_or_default().to_owned();
-        FleetFacts {
-            replicas: spec.replicas,
-            max_unavailable: spec.max_unavailable(),
-            partition: spec.partition(),
-            paused: spec.paused,
-            on_stall: spec.update_strategy.on_stall,
-            deadline_seconds: spec.update_strategy.progress_deadline_seconds,
-            terminating: meta.terminating,
-            rejected: status.rejected.clone().filter(|r| r.hash == requested),
-            requested,
-            last_completed: status.last_completed_rollout_hash.clone(),
-            restarted_at: self.restarted_at.clone(),
-            restart_request: restart_request(meta, &self.restarted_at),
-            scaled_to_zero: status.scaled_to_zero,
-            abort: annotation(ANNOTATION_ABORT),
-            retry: annotation(ANNOTATION_RETRY),
-            invalid: self.invalid.clone(),
-            conflicts: self.conflicts(),
-            children,
-            renderings,
-        }
-    }
-
-    fn rendering(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<Rendering> {
-        let key = (hash.to_owned(), restart.to_owned());
-        if let Some((hash, image)) = self.memory.renderings.get(&key) {
-            return Some(Rendering { hash, image });
-        }
-        let spec = RevisionData::from_value(&revision.data).ok()?.apply_to(&self.spec.template.spec);
-        let restart = (!restart.is_empty()).then_some(restart);
-        let template = render::pod_template(&spec, restart, &self.options).ok()?;
-        let rendering = Rendering {
-            hash: revision::pod_template_hash(&template),
-            image: revision::main_image(&spec).unwrap_or_default().to_owned(),
-        };
-        self.memory.renderings.put(key, (rendering.hash.clone(), rendering.image.clone()));
-        Some(rendering)
-    }
-
-    fn child(&self, node: &ObservedNode) -> Option<ChildFacts> {
-        let meta = &node.meta;
-        let ordinal = ordinal_of(&self.fleet.meta.name, &meta.name)?;
-        let status = &node.status;
-        let spec = node.spec.as_ref();
-        let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
-        let ready_since = ready.map(|c| c.last_transition_time);
-        // No wait is no wait, whatever our clock says of the time at which the node became Ready.
-        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
-        let long_enough = least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now);
-        let own_restart = effective_restart(node);
-        let unreachable =
-            conditions::find(&status.conditions, SIDECAR_READY).is_some_and(|c| c.reason == "Unreachable");
-        Some(ChildFacts {
-            name: meta.name.clone(),
-            ordinal,
-            surplus: ordinal >= self.spec.replicas,
-            terminating: meta.terminating,
-            behind: status.observed_generation != meta.generation
-                || self.view.is_in_doubt(Kind::StatefulNode, meta),
-            held: self.held(node),
-            granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
-            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
-            spent_id: status.spent_grant_id.clone(),
-            restart: later(&self.restarted_at, &own_restart).to_owned(),
-            running: status.pod_template_hash.clone(),
-            running_image: status.current_image.clone(),
-            rolling: self.rolling(node),
-            ready: ready.is_some(),
-            ready_since,
-            available: ready.is_some() && long_enough,
-            ever_ready: status.first_ready_at.is_some(),
-            failed: status.phase == "Failed",
-            unreachable,
-            problem: status.problem.clone(),
-        })
-    }
-
-    /// Whether a plan that rolls the node is active. Reading a plan costs more than all else that is read of a
-    /// node, so it is done once for each time that the node changed.
-    fn rolling(&self, node: &ObservedNode) -> bool {
-        let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
-        if let Some((_, rolling)) = self.memory.rolling.get(uid).filter(|(at, _)| at == version) {
-            return rolling;
-        }
-        let rolling = match node.status.plan.as_ref().map(RawPlan::parse) {
-            Some(Ok(plan)) => plan.is_active() && is_rolling(&plan.recipe),
-            // What cannot be read may be anything; its executor fails it at its next reconcile.
-            Some(Err(_)) => true,
-            None => false,
-        };
-        self.memory.rolling.put(uid.clone(), (version.clone(), rolling));
-        rolling
-    }
-
-    fn held(&self, node: &ObservedNode) -> String {
-        let Ok(spec) = &node.spec else { return String::new() };
-        let known = self.memory.held.get(&node.meta.uid).filter(|(g, _)| *g == node.meta.generation);
-        known.map_or_else(
-            || {
-                let hash = revision::rollout_hash(spec, &self.spec.unsafe_custom_build_id);
-                self.memory.held.put(node.meta.uid.clone(), (node.meta.generation, hash.clone()));
-                hash
-            },
-            |(_, hash)| hash,
-        )
-    }
-
-    fn conflicts(&self) -> Vec<Conflict> {
-        let meta = &self.fleet.meta;
-        let taken = |ordinal| {
-            let name = node_name(&meta.name, ordinal);
-            let node = self.view.nodes.get(&crate::cluster::Key::new(&meta.namespace, &name))?;
-            (!self.owns(&node.meta)).then(|| Conflict {
-                message: format!(
-                    "template: StatefulNode {name} {}; Windlass does not touch it: delete it, or give the fleet \
-                     another name",
-                    whose(&node.meta)
-                ),
-                name,
-                ordinal,
-            })
-        };
-        (0..self.spec.replicas).filter_map(taken).collect()
-    }
-
     /// The spec of a node of this fleet at a revision.
     #[must_use]
     pub fn node_spec(&self, revision: &str) -> Option<StatefulNodeSpec> {
@@ -296,7 +122,14 @@ impl FleetScope {
         };
         spec.granted_hash.clone_from(&grant.hash);
         spec.grant_id = format!("{plan_id}-{}", node.meta.generation);
-        spec.suspend = node.spec.as_ref().is_ok_and(|s| s.suspend);
+        // What is said to this node alone stays.
+        if let Ok(live) = &node.spec {
+            spec.suspend = live.suspend;
+            spec.halt_height = live.halt_height;
+            spec.halt_task_id.clone_from(&live.halt_task_id);
+            spec.watch_sidecar = live.watch_sidecar;
+            spec.volume_claim_retention = live.volume_claim_retention;
+        }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let own = effective_restart(&node);
         ops.extend(restart_ops(&node.meta, later(&self.restarted_at, &own)));
@@ -317,32 +150,6 @@ fn restart_ops(meta: &Meta, restart: &str) -> Vec<PatchOp> {
         ..MetadataChange::default()
     };
     metadata_ops(meta, &change)
-}
-
-/// A restart that is asked for and was not yet obeyed.
-fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
-    let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
-    let asked_at = parse_time(asked)?;
-    parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
-}
-
-/// Whose a node is that is not this fleet's, in the words after its name.
-fn whose(meta: &Meta) -> String {
-    if let Some(owner) = meta.controller() {
-        return format!("belongs to {} {} (uid {})", owner.kind, owner.name, owner.uid);
-    }
-    match meta.annotation(ANNOTATION_OWNER_UID) {
-        Some(uid) => format!("was left by a fleet that was deleted (uid {uid})"),
-        None => "exists and belongs to no fleet".to_owned(),
-    }
-}
-
-/// The ordinal in a node's name, where it has the form that this fleet gives.
-#[must_use]
-pub fn ordinal_of(deployment: &str, node: &str) -> Option<i32> {
-    let digits = node.strip_prefix(deployment)?.strip_prefix('-')?;
-    let canonical = digits == "0" || !digits.starts_with('0');
-    (canonical && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
 }
 
 /// The first few of some names, for a sentence.

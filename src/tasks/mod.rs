@@ -3,14 +3,26 @@
 
 mod apply_service;
 mod apply_stateful_set;
+mod await_caught_up;
+mod await_nodes_at_height;
+mod await_nodes_running;
+mod await_promotion;
 mod await_spec_update;
+mod create_entrants;
+mod entrants;
+mod fleet_facts;
+pub mod fleet_nodes;
 pub mod fleet_scope;
 mod mark_ready;
 pub mod node_scope;
 mod observe_image;
 mod replace_pod;
 mod replacement;
+mod retire_incumbents;
+mod submit_halt;
+mod switch_traffic;
 mod update_node_specs;
+pub mod watch_sidecar;
 
 #[cfg(test)]
 mod tests;
@@ -20,13 +32,21 @@ use crate::engine::{Outcome, TaskError};
 
 pub use apply_service::{ApplyService, apply as apply_service};
 pub use apply_stateful_set::ApplyStatefulSet;
+pub use await_caught_up::AwaitCaughtUp;
+pub use await_nodes_at_height::AwaitNodesAtHeight;
+pub use await_nodes_running::AwaitNodesRunning;
+pub use await_promotion::AwaitPromotion;
 pub use await_spec_update::AwaitSpecUpdate;
+pub use create_entrants::CreateEntrants;
 pub use fleet_scope::FleetScope;
 pub use mark_ready::{MarkReady, mark};
 pub use node_scope::NodeScope;
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;
 pub use replacement::Replacement;
+pub use retire_incumbents::RetireIncumbents;
+pub use submit_halt::SubmitHalt;
+pub use switch_traffic::SwitchTraffic;
 pub use update_node_specs::UpdateNodeSpecs;
 
 /// The word in history for a plan whose completed steps no longer hold.

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
-use crate::api::{StatefulNodeSpec, TemplateMeta};
+use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
@@ -40,6 +40,8 @@ pub struct NodeScope {
     pub now: DateTime<Utc>,
     /// What the sidecar answered in this reconcile.
     pub answer: Arc<Mutex<SidecarAnswer>>,
+    /// What it said while somebody waits for that.
+    pub said: Arc<Mutex<Option<SidecarStatus>>>,
 }
 
 /// A node and what its spec renders to.

@@ -29,6 +29,7 @@ mod rollout;
 mod sampler;
 mod samples;
 mod service;
+mod sets;
 mod sidecar;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sidecars;

@@ -42,3 +42,29 @@ async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars_and_for_nothing_
     let service = world.get(&world.api("v1", "Service"), "chain").await;
     assert_eq!(service["spec"]["ports"][0]["port"], 8545, "{service:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_that_makes_sets_comes_up_and_takes_over() {
+    let world = World::new("sample-bg").await;
+    apply(&world, "blue-green.yaml").await;
+    let fleets = world.fleets();
+    world.until(&fleets, "index", "it serves", crate::kit::is_applied).await;
+    let patch = serde_json::json!({"spec": {"template": {"spec": {"image": "registry.example/index:2.0"}}}});
+    world.patch(&fleets, "index", patch).await;
+    let moved = |fleet: &serde_json::Value| fleet["status"]["rollout"]["stage"] == "Retiring";
+    let fleet = world.until(&fleets, "index", "traffic moved", moved).await;
+    assert_eq!(condition(&fleet, "UpToDate"), "True/Applied", "{fleet:#}");
+    let service = world.get(&world.api("v1", "Service"), "index").await;
+    assert_eq!(service["spec"]["selector"]["windlass.dev/set"], fleet["status"]["activeSet"], "{service:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_of_a_hard_fork_is_taken_and_makes_its_nodes() {
+    let world = World::new("sample-fork").await;
+    apply(&world, "hard-fork.yaml").await;
+    // Nobody plays its sidecars here.
+    let asked = |node: &serde_json::Value| condition(node, "SidecarReady") == "Unknown/Unreachable";
+    for node in ["relay-0", "relay-1"] {
+        world.until(&world.nodes(), node, "its sidecar was asked", asked).await;
+    }
+}

@@ -37,6 +37,10 @@ struct Told {
     ready: BTreeSet<String>,
     /// The IDs of the tasks that each pod was given, by its name.
     tasks: BTreeMap<String, Vec<String>>,
+    /// The height that every application is at.
+    height: i64,
+    /// The heights that pods were asked to halt at, by UID and task.
+    halts: BTreeMap<(String, String), i64>,
 }
 
 #[derive(Clone)]
@@ -86,6 +90,16 @@ impl Sidecars {
         self.told.lock().unwrap().modes.insert(pod.to_owned(), mode);
     }
 
+    /// Every application is at this height.
+    pub fn reach(&self, height: i64) {
+        self.told.lock().unwrap().height = height;
+    }
+
+    /// The heights that pods were asked to halt at, one for each pod and task.
+    pub fn halts(&self) -> Vec<i64> {
+        self.told.lock().unwrap().halts.values().copied().collect()
+    }
+
     /// As when the sidecar's container was restarted: it has forgotten that it was marked ready.
     pub fn forget(&self, uid: &str) {
         assert!(self.told.lock().unwrap().ready.remove(uid), "it was not marked ready");
@@ -117,15 +131,32 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, body: By
         (Method::GET, "readyz") => (StatusCode::SERVICE_UNAVAILABLE, String::new()),
         (Method::GET, "v1/status") => {
             let ready = mode == Mode::SaysReady || (marked && mode != Mode::SaysUnready);
-            (
-                StatusCode::OK,
-                json!({"ready": ready, "caughtUp": ready, "height": null, "halted": false}).to_string(),
-            )
+            (StatusCode::OK, {
+                let height = told.height;
+                let mut halts = told.halts.iter().filter(|((of, _), _)| *of == uid).map(|(_, at)| *at);
+                let halted = halts.any(|at| height >= at);
+                let known = (height > 0).then_some(height);
+                json!({"ready": ready, "caughtUp": ready, "height": known, "halted": halted}).to_string()
+            })
+        }
+        (Method::GET, task) if task.starts_with("v1/tasks/") => {
+            let id = task.trim_start_matches("v1/tasks/").to_owned();
+            let Some(at) = told.halts.get(&(uid, id.clone())) else {
+                return (StatusCode::NOT_FOUND, String::new());
+            };
+            let state = if told.height >= *at { "Complete" } else { "Running" };
+            (StatusCode::OK, json!({"id": id, "state": state, "message": ""}).to_string())
         }
         (Method::POST, "v1/tasks") => {
             let task: Value = serde_json::from_slice(&body).unwrap_or_default();
-            assert_eq!(task["type"], "mark-ready");
             let id = task["id"].as_str().unwrap_or_default().to_owned();
+            if task["type"] == "halt-at-height" {
+                let at = task["params"]["height"].as_i64().unwrap();
+                told.halts.insert((uid, id.clone()), at);
+                let answer = json!({"id": id, "state": "Running", "message": ""});
+                return (StatusCode::ACCEPTED, answer.to_string());
+            }
+            assert_eq!(task["type"], "mark-ready");
             told.ready.insert(uid);
             let known = told.tasks.entry(pod.to_owned()).or_default();
             if known.contains(&id) {

@@ -142,7 +142,12 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
             Goal::Own => (Scope::Own, facts.steady_revision().to_owned()),
         };
         let cause = windlass::planner::fleet::Cause::TemplateChanged;
-        let start = windlass::planner::fleet::decide::Start { scope, target, cause };
+        let start = windlass::planner::fleet::decide::Start {
+            scope,
+            target,
+            cause,
+            way: windlass::planner::fleet::Way::InPlace,
+        };
         begin(&mut status, facts, &start, &plan_to(&start.target), "", now());
     }
     status.rejected = rejected(fleet);
@@ -256,6 +261,10 @@ fn change_plan(
             None
         }
         FleetDecision::ScaledToZero | FleetDecision::Keep => None,
+        // The model has one set of nodes.
+        FleetDecision::Withdraw | FleetDecision::TakeBack | FleetDecision::CompleteAndStart(_) => {
+            unreachable!("no rollout makes a set")
+        }
     };
     match &start {
         Some(start) => begin(&mut status, facts, start, &plan_to(&start.target), "", now()),

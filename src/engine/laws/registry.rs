@@ -124,6 +124,10 @@ fn the_recipes_that_come_with_windlass_can_be_read() {
     assert_eq!(
         shapes,
         [
+            "BlueGreen: create-entrants await-nodes-running await-caught-up await-promotion switch-traffic \
+             retire-incumbents",
+            "BlueGreenImmediate: retire-incumbents create-entrants await-nodes-running switch-traffic",
+            "HardFork: create-entrants submit-halt await-nodes-at-height switch-traffic retire-incumbents",
             "InPlace: update-node-specs await-spec-update mark-ready",
             "MarkReady: mark-ready",
             "NodeUpdate: apply-stateful-set apply-service replace-pod observe-image mark-ready",

@@ -1,6 +1,7 @@
 //! Whether a rollout starts, is superseded, is aborted or taken back.
 
 use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::sets::{self, Way};
 use crate::engine::Plan;
 
 /// Why a rollout was started: a reason of the condition RolloutInProgress.
@@ -44,6 +45,8 @@ pub struct Start {
     pub target: String,
     /// Why.
     pub cause: Cause,
+    /// How.
+    pub way: Way,
 }
 
 /// What is to be done about a fleet's plan.
@@ -61,6 +64,12 @@ pub enum FleetDecision {
     RollBack(Start),
     /// End the active plan as Superseded: no node is wanted any more.
     ScaledToZero,
+    /// End the active plan as Superseded, with its entrants: what serves is what is wanted.
+    Withdraw,
+    /// End the active plan as RolledBack, with its entrants, and reject its target.
+    TakeBack,
+    /// End the active plan as Complete, since traffic has moved, and start another in the same write.
+    CompleteAndStart(Start),
 }
 
 /// Decides. `plan` is the persisted plan where it is active, `scope` where it goes, `stalled` whether its
@@ -70,10 +79,11 @@ pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: b
     if facts.terminating {
         return FleetDecision::Keep;
     }
-    match plan.filter(|p| p.is_active()) {
-        Some(plan) => during(facts, plan, scope, stalled),
-        None if facts.replicas == 0 => FleetDecision::Keep,
-        None => idle(facts),
+    match (plan.filter(|p| p.is_active()), &facts.set_rollout) {
+        (Some(plan), Some(rollout)) => sets::decide::during(facts, plan, rollout, stalled),
+        (Some(plan), None) => during(facts, plan, scope, stalled),
+        (None, _) if facts.replicas == 0 => FleetDecision::Keep,
+        (None, _) => idle(facts),
     }
 }
 
@@ -93,11 +103,15 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
         }
     };
     if moved && facts.invalid.is_none() {
-        return FleetDecision::Supersede(to(goal, Cause::Superseded));
+        return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
     }
     if facts.restart_request.is_some() {
-        let start =
-            Start { scope: scope.clone(), target: plan.target_hash.clone(), cause: Cause::RestartRequested };
+        let start = Start {
+            scope: scope.clone(),
+            target: plan.target_hash.clone(),
+            cause: Cause::RestartRequested,
+            way: Way::InPlace,
+        };
         return FleetDecision::Supersede(start);
     }
     if stalled
@@ -107,15 +121,16 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
         && plan.target_hash != facts.last_completed
         && matches!(scope, Scope::Target(_))
     {
-        return FleetDecision::RollBack(to(&facts.last_completed, Cause::Superseded));
+        return FleetDecision::RollBack(to(facts, &facts.last_completed, Cause::Superseded));
     }
     FleetDecision::Keep
 }
 
-fn idle(facts: &FleetFacts) -> FleetDecision {
+/// What is decided where no rollout is active.
+pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.rejected {
         if !facts.retry.is_empty() && facts.retry == rejected.plan_id && facts.invalid.is_none() {
-            return FleetDecision::Start(to(&facts.requested, Cause::RetryRequested));
+            return FleetDecision::Start(to(facts, &facts.requested, Cause::RetryRequested));
         }
         if facts.restart_request.is_some() {
             return own(facts, Cause::RestartRequested);
@@ -133,19 +148,20 @@ fn idle(facts: &FleetFacts) -> FleetDecision {
     let others = || facts.wanted().filter(|c| facts.is_known(&c.held) && c.held != goal);
     // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
     // complete when that is observed.
-    let filling = facts.last_completed.is_empty() || facts.scaled_to_zero;
+    let filling = facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.way(goal).makes_set());
     if goal != facts.last_completed && !filling {
-        return FleetDecision::Start(to(goal, Cause::TemplateChanged));
+        return FleetDecision::Start(to(facts, goal, Cause::TemplateChanged));
     }
     if others().next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
         let edited =
             |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
-        let cause = if others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
-        return FleetDecision::Start(to(goal, cause));
+        let cause =
+            if facts.unrecorded || others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
+        return FleetDecision::Start(to(facts, goal, cause));
     }
     if facts.restart_request.is_some() {
-        return FleetDecision::Start(to(goal, Cause::RestartRequested));
+        return FleetDecision::Start(to(facts, goal, Cause::RestartRequested));
     }
     drift(facts)
 }
@@ -180,10 +196,13 @@ fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
     Some(if was_granted_by_us { Cause::OperatorDrift } else { Cause::ChildDrift })
 }
 
-fn to(target: &str, cause: Cause) -> Start {
-    Start { scope: Scope::Target(target.to_owned()), target: target.to_owned(), cause }
+/// A rollout of every node to a target.
+pub(super) fn to(facts: &FleetFacts, target: &str, cause: Cause) -> Start {
+    let (scope, way) = (Scope::Target(target.to_owned()), facts.way(target));
+    Start { scope, target: target.to_owned(), cause, way }
 }
 
 fn own(facts: &FleetFacts, cause: Cause) -> FleetDecision {
-    FleetDecision::Start(Start { scope: Scope::Own, target: facts.steady_revision().to_owned(), cause })
+    let target = facts.steady_revision().to_owned();
+    FleetDecision::Start(Start { scope: Scope::Own, target, cause, way: Way::InPlace })
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{OnStall, Problem, Rejected};
+use super::sets::{SetFacts, SetRollout, Way};
+use crate::api::{OnStall, Problem, Promotion, Rejected};
 
 /// One existing node of a fleet, as it was observed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -49,6 +50,25 @@ pub struct ChildFacts {
     pub unreachable: bool,
     /// Why it does not serve.
     pub problem: Option<Problem>,
+    /// What its sidecar says; `None` where it has none.
+    pub sidecar: Option<SidecarFacts>,
+}
+
+/// What is known through a node's sidecar, and what it was asked.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SidecarFacts {
+    /// Whether the application has caught up with its peers.
+    pub caught_up: bool,
+    /// The application's height, where it is known.
+    pub height: Option<i64>,
+    /// The task under which the application has halted; empty where it has not.
+    pub halted_for: String,
+    /// The height that the node's spec asks it to halt at; 0 for none.
+    pub halt_height: i64,
+    /// The task under which it asks.
+    pub halt_task: String,
+    /// Why it cannot halt, in the sidecar's words.
+    pub message: String,
 }
 
 impl ChildFacts {
@@ -56,6 +76,13 @@ impl ChildFacts {
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.grant_id == self.spent_id
+    }
+
+    /// Ready, and, where it has a sidecar, caught up by what that says.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && !self.unreachable);
+        self.ready && !self.terminating && said
     }
 
     /// Serving, not in flight, and in need of a new grant.
@@ -120,6 +147,8 @@ pub enum Scope {
 /// Everything that a decision about a fleet rests on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetFacts {
+    /// The set that its nodes belong to: the one that serves.
+    pub set: String,
     /// `spec.replicas`.
     pub replicas: i32,
     /// How many nodes may be disrupted at once.
@@ -144,6 +173,8 @@ pub struct FleetFacts {
     pub restarted_at: String,
     /// A later restart that is asked for.
     pub restart_request: Option<String>,
+    /// Whether nothing was ever recorded of it: its status was lost, or its nodes were there first.
+    pub unrecorded: bool,
     /// Whether a fleet that was scaled to 0 is filling again.
     pub scaled_to_zero: bool,
     /// The value of the abort annotation.
@@ -152,7 +183,25 @@ pub struct FleetFacts {
     pub retry: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
-    /// Its nodes, by ordinal.
+    /// How new nodes take over, where a change makes any.
+    pub strategy: Way,
+    /// When they do.
+    pub promotion: Promotion,
+    /// Whether a person asks for the promotion of what is wanted.
+    pub force_promote: bool,
+    /// `spec.unsafeCustomBuildID` of what is wanted; empty where it is generated.
+    pub build_id: String,
+    /// The one under which the active set was made.
+    pub active_build_id: String,
+    /// How long a set that served lives on, in seconds.
+    pub retire_delay_seconds: i64,
+    /// The height that old nodes are to halt at (HardFork).
+    pub halt_height: i64,
+    /// The rollout that makes a set of nodes, where one is active.
+    pub set_rollout: Option<SetRollout>,
+    /// Every other set of which anything exists.
+    pub sets: BTreeMap<String, SetFacts>,
+    /// The nodes of the active set, by ordinal.
     pub children: Vec<ChildFacts>,
     /// Names of nodes that belong to something else.
     pub conflicts: Vec<Conflict>,
@@ -188,14 +237,17 @@ impl FleetFacts {
     /// Ordinals below this keep the current revision; none do before there is one.
     #[must_use]
     pub fn held_below(&self) -> i32 {
-        if self.last_completed.is_empty() { 0 } else { self.partition }
+        // The same content is another target under another build ID: then there is nothing to hold them at.
+        let other_id = self.build_id != self.active_build_id;
+        if self.last_completed.is_empty() || other_id { 0 } else { self.partition }
     }
 
     /// The revision for nodes that no rollout is about: the wanted one, or, while that is rejected or
     /// cannot be started, the current one.
     #[must_use]
     pub fn steady_revision(&self) -> &str {
-        let unusable = self.rejected.is_some() || !self.is_known(&self.requested);
+        let unusable =
+            self.rejected.is_some() || !self.is_known(&self.requested) || self.is_for_another_set();
         if unusable && !self.last_completed.is_empty() { &self.last_completed } else { &self.requested }
     }
 

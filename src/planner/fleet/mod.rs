@@ -4,6 +4,7 @@ pub mod create;
 pub mod decide;
 pub mod facts;
 pub mod progress;
+pub mod sets;
 pub mod status;
 pub mod wave;
 
@@ -11,5 +12,6 @@ pub mod wave;
 mod tests;
 
 pub use decide::{Cause, FleetDecision, decide};
-pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope};
+pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope, SidecarFacts};
+pub use sets::{SetFacts, SetRollout, Way};
 pub use wave::{Clause, Grant, may_grant, next_grants};

@@ -87,7 +87,7 @@ pub fn missing(
     before: &[Unconverged],
     now: DateTime<Utc>,
 ) -> Vec<Unconverged> {
-    let name = |ordinal| crate::api::names::node_name(deployment, ordinal);
+    let name = |ordinal| crate::api::names::node_name(deployment, &facts.set, ordinal);
     let entry = |ordinal| {
         let name = name(ordinal);
         let known = before.iter().find(|u| u.name == name && u.reason == "Missing");

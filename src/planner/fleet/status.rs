@@ -6,6 +6,7 @@ use super::{
     decide::Start,
     facts::{ChildFacts, FleetFacts, Scope},
     progress,
+    sets::{self, SetRollout, stage},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
@@ -65,7 +66,10 @@ pub fn begin(
         status.restarted_at.clone_from(restart);
     }
     let own = start.scope == Scope::Own;
-    let before = status.rollout.take().filter(|r| r.target_hash == start.target && r.own_revisions == own);
+    let same = |r: &Rollout| {
+        r.target_hash == start.target && r.own_revisions == own && r.strategy == start.way.strategy()
+    };
+    let before = status.rollout.take().filter(same);
     // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
     // was done: its nodes count from nothing.
     let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
@@ -76,7 +80,7 @@ pub fn begin(
         }
     });
     status.rollout = Some(Rollout {
-        strategy: "InPlace".to_owned(),
+        strategy: start.way.strategy().to_owned(),
         target_hash: start.target.clone(),
         target_revision: revision.to_owned(),
         cause: start.cause.as_str().to_owned(),
@@ -87,6 +91,10 @@ pub fn begin(
         stage: Stage::Updating,
         incumbent_set: String::new(),
         entrant_set: String::new(),
+        build_id: String::new(),
+        from_hash: String::new(),
+        halt_height: 0,
+        height: 0,
         nodes: crate::api::NodeCounts::default(),
         unconverged: Vec::new(),
         summary: String::new(),
@@ -106,7 +114,10 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
         HistoryEntry {
             plan_id: plan.id.clone(),
             recipe: plan.recipe.clone(),
-            from_hash: status.last_completed_rollout_hash.clone(),
+            from_hash: match &status.rollout {
+                Some(rollout) if !rollout.from_hash.is_empty() => rollout.from_hash.clone(),
+                _ => status.last_completed_rollout_hash.clone(),
+            },
             target_hash: plan.target_hash.clone(),
             outcome: ending.as_str().to_owned(),
             reason: reason.to_owned(),
@@ -147,11 +158,25 @@ pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTi
 #[must_use]
 pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let rollout = status.rollout.as_ref()?;
-    let stopped = facts.paused || progress::is_held_by_partition(facts, &scope_of(status));
-    if stopped || was_stopped(status) {
+    if is_stopped(status, facts) || was_stopped(status) {
         return None;
     }
-    Some(rollout.last_progress_at + TimeDelta::seconds(facts.deadline_seconds))
+    // Old nodes live on for as long as was asked: that is no standing still.
+    let removal = |r: &crate::api::RetiringSet| (r.set == rollout.incumbent_set).then(|| facts.removal_of(r));
+    let due = status.retiring.iter().find_map(removal).filter(|_| rollout.stage == Stage::Retiring);
+    let since = due.map_or(rollout.last_progress_at, |due| due.max(rollout.last_progress_at));
+    Some(since + TimeDelta::seconds(facts.deadline_seconds))
+}
+
+/// Whether a rollout's clock stands: it waits for a person.
+fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
+    let Some(rollout) = &status.rollout else { return false };
+    let by_person = match rollout.stage {
+        Stage::Updating => progress::is_held_by_partition(facts, &scope_of(status)),
+        Stage::AwaitingPromotion => facts.awaits_person(),
+        _ => facts.replicas == 0,
+    };
+    facts.paused || by_person
 }
 
 /// Whether the clock was stopped when the status was written; it starts anew with the write that says that it
@@ -160,6 +185,7 @@ fn was_stopped(status: &NodeDeploymentStatus) -> bool {
     status.phase == "Paused"
         || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS)
             .is_some_and(|c| c.reason == "PartitionHeld")
+        || conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|c| c.reason == "ReadyToPromote")
 }
 
 /// What [`refresh`] needs beside the facts.
@@ -193,8 +219,10 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         status.rejected = None;
     }
     if status.active_set.is_empty() {
-        FIRST_SET.clone_into(&mut status.active_set);
+        let set = if facts.set.is_empty() { FIRST_SET } else { &facts.set };
+        set.clone_into(&mut status.active_set);
     }
+    sets::status::refresh_retiring(status, facts, now);
     status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
     settle(status, facts);
 
@@ -212,6 +240,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         })
         .count() as i32;
     refresh_rollout(status, facts, &scope, input);
+    sets::status::refresh_rollout(status, facts, now);
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).to_owned();
     refresh_conditions(status, facts, stalled, &scope, input);
@@ -233,6 +262,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     {
         status.last_completed_rollout_hash.clone_from(&facts.requested);
         status.current_revision.clone_from(&status.update_revision);
+        status.active_build_id.clone_from(&facts.build_id);
         status.scaled_to_zero = false;
     }
 }
@@ -244,9 +274,16 @@ fn refresh_rollout(
     input: &RefreshInput<'_>,
 ) {
     let was_stopped = was_stopped(status);
-    let stopped = facts.paused || progress::is_held_by_partition(facts, scope);
+    let stopped = is_stopped(status, facts);
+    let set = SetRollout::of(status);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    let score = progress::score(facts, scope);
+    let score = match &set {
+        Some(set) => stage::score(facts, set),
+        None => progress::score(facts, scope),
+    };
+    // A rollout that makes a set is about the nodes of that set.
+    let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
+    let facts = entrants.as_ref().unwrap_or(facts);
     if rollout.nodes.total != facts.replicas {
         // Of another number of nodes another number can be done; what went away is neither progress nor loss.
         rollout.best = rollout.best.min(score);
@@ -314,7 +351,11 @@ fn refresh_conditions(
     let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
     let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
     let busy = !stands
-        && (status.rollout.is_some() || filling || !all_ready || !facts.children.iter().all(|c| !c.surplus));
+        && (status.rollout.is_some()
+            || filling
+            || !all_ready
+            || !status.retiring.is_empty()
+            || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, "", input.generation, input.now);
 }
@@ -350,11 +391,16 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
 }
 
 fn invalid(facts: &FleetFacts) -> Option<String> {
-    let conflict = || facts.conflicts.first().map(|c| c.message.clone());
+    let entrants = facts.entrants();
+    let conflict = || {
+        let of_entrants = entrants.map(|s| s.conflicts.as_slice()).unwrap_or_default();
+        facts.conflicts.iter().chain(of_entrants).next().map(|c| c.message.clone())
+    };
     // A name of a node's own objects that belongs to something else is seen by the node.
     let of_node = || {
         let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
-        let child = facts.wanted().find(refused)?;
+        let of_entrants = entrants.map(|s| s.children.as_slice()).unwrap_or_default();
+        let child = facts.wanted().chain(of_entrants).find(refused)?;
         child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
     };
     facts.invalid.clone().or_else(conflict).or_else(of_node)
@@ -370,9 +416,18 @@ fn up_to_date(
     if let Some(sentence) = invalid(facts) {
         return verdict(Truth::False, "InvalidSpec", sentence);
     }
-    if let Some(rollout) = &status.rollout {
+    let retiring = status.rollout.as_ref().is_some_and(|r| r.stage == Stage::Retiring);
+    if let Some(rollout) = status.rollout.as_ref().filter(|_| !retiring) {
         if stalled {
             return verdict(Truth::False, "Stalled", why_stalled(rollout));
+        }
+        match rollout.stage {
+            Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
+            Stage::AwaitingPromotion if facts.awaits_person() => {
+                let message = format!("set spec.forcePromote to {} to promote it", rollout.target_hash);
+                return verdict(Truth::Unknown, "ReadyToPromote", message);
+            }
+            _ => {}
         }
         if progress::is_held_by_partition(facts, scope) {
             return verdict(Truth::Unknown, "PartitionHeld", rollout.message.clone());

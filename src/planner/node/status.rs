@@ -71,6 +71,7 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         restarted_at: input.restarted_at.to_owned(),
         first_ready_at,
         problem: problem(facts, input, ready),
+        sidecar: previous.sidecar.clone(),
         plan: input.plan.map(RawPlan::of).or_else(|| input.raw_plan.cloned()),
         history: previous.history.clone(),
         conditions: previous.conditions.clone(),

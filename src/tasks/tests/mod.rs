@@ -8,6 +8,7 @@ mod fleet;
 mod mark_ready;
 mod observe_image;
 mod replace_pod;
+mod sets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -229,6 +230,7 @@ impl Bench {
             options: Arc::new(RenderOptions::default()),
             sidecars: Arc::new(self.sidecars),
             now: now(),
+            said: Arc::default(),
             answer: Arc::new(std::sync::Mutex::new(SidecarAnswer::NotAsked)),
         };
         Ready { scope, recipe: self.recipe }
@@ -294,6 +296,31 @@ fn every_recipe_that_comes_with_windlass_can_be_run_by_the_tasks_that_come_with_
         .map(|r| (r.name.clone(), r.tasks.iter().map(|t| t.type_.as_str()).collect()))
         .collect();
     let expected = [
+        (
+            "BlueGreen",
+            vec![
+                "create-entrants",
+                "await-nodes-running",
+                "await-caught-up",
+                "await-promotion",
+                "switch-traffic",
+                "retire-incumbents",
+            ],
+        ),
+        (
+            "BlueGreenImmediate",
+            vec!["retire-incumbents", "create-entrants", "await-nodes-running", "switch-traffic"],
+        ),
+        (
+            "HardFork",
+            vec![
+                "create-entrants",
+                "submit-halt",
+                "await-nodes-at-height",
+                "switch-traffic",
+                "retire-incumbents",
+            ],
+        ),
         ("InPlace", vec!["update-node-specs", "await-spec-update", "mark-ready"]),
         ("MarkReady", vec!["mark-ready"]),
         (
@@ -306,7 +333,7 @@ fn every_recipe_that_comes_with_windlass_can_be_run_by_the_tasks_that_come_with_
 }
 
 #[test]
-fn of_the_tasks_that_come_with_windlass_only_mark_ready_may_be_skipped_and_none_takes_params() {
+fn of_the_tasks_that_come_with_windlass_only_those_that_wait_may_be_skipped_and_none_takes_unknown_params() {
     let registry = Registry::builtin_recipes().unwrap();
     let mut plans = registry
         .recipes()
@@ -314,6 +341,7 @@ fn of_the_tasks_that_come_with_windlass_only_mark_ready_may_be_skipped_and_none_
     assert!(plans.all(|plan| plan.tasks.iter().all(|record| {
         let task = registry.resolve(record).unwrap();
         let with_params = crate::engine::TaskRecord { params: json!({"x": 1}), ..record.clone() };
-        task.skippable() == (record.type_ == "mark-ready") && registry.resolve(&with_params).is_err()
+        let waits = ["mark-ready", "await-caught-up", "await-nodes-at-height"];
+        task.skippable() == waits.contains(&record.type_.as_str()) && registry.resolve(&with_params).is_err()
     })));
 }

@@ -185,6 +185,24 @@ pub(super) fn fleet_fields() -> Vec<Case> {
             "grantID is written by Windlass",
         ),
         extra(
+            "a halt in a template",
+            "spec.template.spec.haltHeight",
+            7.into(),
+            "haltHeight is written by Windlass",
+        ),
+        extra(
+            "a halt's task in a template",
+            "spec.template.spec.haltTaskID",
+            "1".into(),
+            "haltTaskID is written by Windlass",
+        ),
+        extra(
+            "a wish to watch in a template",
+            "spec.template.spec.watchSidecar",
+            true.into(),
+            "watchSidecar is written by Windlass",
+        ),
+        extra(
             "suspend in a template",
             "spec.template.spec.suspend",
             true.into(),
@@ -202,43 +220,11 @@ pub(super) fn fleet_fields() -> Vec<Case> {
 }
 
 pub(super) fn not_yet() -> Vec<Case> {
-    let with = |path: &str, value: Value| fleet(&[(path, value)]);
-    let type_ = "spec.updateStrategy.type";
-    vec![
-        Case::new(
-            "BlueGreen",
-            with(type_, "BlueGreen".into()),
-            fleet(&[]),
-            type_,
-            "updateStrategy.type BlueGreen is not available in this version",
-        ),
-        Case::new(
-            "HardFork",
-            fleet(&[(type_, "HardFork".into()), ("spec.updateStrategy.hardFork.haltHeight", 7.into())]),
-            fleet(&[]),
-            type_,
-            "updateStrategy.type HardFork is not available in this version",
-        ),
-        Case::new(
-            "a forced promotion",
-            with("spec.forcePromote", "v1:00".into()),
-            with("spec.forcePromote", "".into()),
-            "spec.forcePromote",
-            "forcePromote is not available in this version",
-        ),
-        Case::new(
-            "a build ID",
-            with("spec.unsafeCustomBuildID", "v1".into()),
-            with("spec.unsafeCustomBuildID", "".into()),
-            "spec.unsafeCustomBuildID",
-            "unsafeCustomBuildID is not available in this version",
-        ),
-        Case::new(
-            "a sidecar's token",
-            node(&[("spec.sidecar", json!({"image": "s:1", "tokenSecret": "t"}))]),
-            node(&[("spec.sidecar", json!({"image": "s:1"}))]),
-            "spec.sidecar.tokenSecret",
-            "sidecar authentication is not available in this version",
-        ),
-    ]
+    vec![Case::new(
+        "a sidecar's token",
+        node(&[("spec.sidecar", json!({"image": "s:1", "tokenSecret": "t"}))]),
+        node(&[("spec.sidecar", json!({"image": "s:1"}))]),
+        "spec.sidecar.tokenSecret",
+        "sidecar authentication is not available in this version",
+    )]
 }

@@ -4,6 +4,7 @@
 mod create;
 mod decide;
 mod facts;
+mod sets;
 mod size;
 mod status;
 mod status_conditions;
@@ -14,7 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::decide::Start;
 use super::status::{RefreshInput, begin, refresh};
-use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope};
+use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Way};
 use crate::api::{NodeDeploymentStatus, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
@@ -200,7 +201,7 @@ impl ChildFacts {
 }
 
 fn start(scope: Scope, target: &str, cause: Cause) -> Start {
-    Start { scope, target: target.to_owned(), cause }
+    Start { scope, target: target.to_owned(), cause, way: Way::InPlace }
 }
 
 /// A plan to a revision, as it is when it was just made.

@@ -1,0 +1,272 @@
+//! How a fleet's plans end and begin: each in one write, which does nothing else.
+
+use super::events::Tone;
+use super::fleet::{News, Reconcile};
+use super::save::Urgency;
+use super::{Next, ReconcileError};
+use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
+use crate::cluster::Kind;
+use crate::engine::{self, Plan, PlanSeed, PlanState};
+use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::sets::{naming, stage, status as set_status};
+use crate::planner::fleet::status::{Ending, begin, complete, end, reject, short};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
+
+/// The kinds of objects whose names a set's could meet.
+const KINDS_OF_A_SET: [Kind; 5] =
+    [Kind::StatefulNode, Kind::StatefulSet, Kind::Service, Kind::Pod, Kind::PersistentVolumeClaim];
+
+impl Reconcile<'_> {
+    /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name.
+    pub(super) async fn name_for(
+        &self,
+        facts: &FleetFacts,
+        decision: &FleetDecision,
+    ) -> Result<Result<String, String>, ReconcileError> {
+        let (FleetDecision::Start(start)
+        | FleetDecision::Supersede(start)
+        | FleetDecision::CompleteAndStart(start)) = decision
+        else {
+            return Ok(Ok(String::new()));
+        };
+        if !start.way.makes_set() {
+            return Ok(Ok(String::new()));
+        }
+        if let Some(rollout) = same_set(facts, start) {
+            return Ok(Ok(rollout.entrant.clone()));
+        }
+        if let Some(set) = facts.living_set(self.now) {
+            return Ok(Ok(set.to_owned()));
+        }
+        let meta = &self.scope.fleet.meta;
+        let mut exists = Vec::new();
+        for kind in KINDS_OF_A_SET {
+            let names = self.scope.cluster.names(kind, &meta.namespace).await;
+            exists.extend(names.map_err(ReconcileError::Check)?);
+        }
+        let first_choice = naming::first_choice(&start.target, &facts.build_id);
+        Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &exists))
+    }
+
+    /// Ends and starts plans, in one write, and does nothing else.
+    pub(super) async fn change_plan(
+        &self,
+        facts: &FleetFacts,
+        plan: Option<Plan>,
+        decision: FleetDecision,
+        entrant: &str,
+    ) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        // What was wanted before is observed for the last time under the hashes of now.
+        status.requested_rollout_hash.clone_from(&facts.requested);
+        let (ending, start) = match decision {
+            FleetDecision::Start(start) => (None, Some(start)),
+            FleetDecision::Supersede(start) => (Some((Ending::Superseded, "NewTarget")), Some(start)),
+            FleetDecision::CompleteAndStart(start) => (Some((Ending::Complete, "")), Some(start)),
+            FleetDecision::RollBack(start) => (Some((Ending::RolledBack, "Stalled")), Some(start)),
+            FleetDecision::TakeBack => (Some((Ending::RolledBack, "Stalled")), None),
+            FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
+            FleetDecision::Abort => (Some((Ending::Aborted, "AbortRequested")), None),
+            FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
+            FleetDecision::Keep => (None, None),
+        };
+        let mut shown = plan.clone();
+        let mut told: Vec<News> = Vec::new();
+        if let (Some(mut old), Some((ending, reason))) = (plan.clone(), ending) {
+            match ending {
+                Ending::Aborted => drop(engine::abort(&mut old, self.now)),
+                Ending::Complete => {
+                    old.state = PlanState::Complete;
+                    old.finished_at = Some(self.now);
+                }
+                _ => drop(engine::supersede(&mut old, self.now)),
+            }
+            end(&mut status, &old, ending, reason, self.now);
+            told.extend(ended(&mut status, facts, &old, ending, start.as_ref()));
+            if start.as_ref().is_none_or(|start| same_set(facts, start).is_none()) {
+                set_status::give_up(&mut status, facts, self.now);
+            }
+            shown = Some(old);
+        }
+        if let Some(start) = &start {
+            let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+            let plan = self.plan_for(start, &before)?;
+            begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
+            if start.way.makes_set() {
+                set_status::begin(&mut status, facts, start.way, entrant);
+            }
+            if !matches!(ending, Some((Ending::Superseded | Ending::RolledBack, _))) {
+                let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
+                told.push((Tone::Normal, "RolloutStarted", plan.id.clone(), note));
+            }
+            shown = Some(plan);
+        } else {
+            status.rollout = None;
+        }
+        let next = self.write(status, shown.as_ref(), Urgency::Now).await?;
+        for (tone, reason, cause, note) in told {
+            self.tell(tone, reason, &cause, &note);
+        }
+        Ok(next)
+    }
+
+    /// The plan that a rollout is carried out by.
+    pub(super) fn plan_for(&self, start: &Start, before: &str) -> Result<Plan, ReconcileError> {
+        let recipe = self.cx.registry.recipe(start.way.recipe());
+        let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
+        Ok(recipe.plan(PlanSeed {
+            uid: &self.scope.fleet.meta.uid,
+            target_hash: &start.target,
+            now: self.now,
+            attempt: 0,
+            disambiguator: before,
+        }))
+    }
+
+    /// Ends a plan whose completed steps no longer hold, and begins another to the same target.
+    pub(super) fn begin_again(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        scope: &Scope,
+        old: &Plan,
+        reason: &str,
+    ) -> Result<Plan, ReconcileError> {
+        end(status, old, Ending::Superseded, reason, self.now);
+        let set = SetRollout::of(status);
+        let start = Start {
+            scope: scope.clone(),
+            target: old.target_hash.clone(),
+            cause: Cause::ChildDrift,
+            way: set.as_ref().map_or(Way::InPlace, |set| set.way),
+        };
+        let next = self.plan_for(&start, &old.id)?;
+        let Some(set) = set else {
+            let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
+            begin(status, facts, &start, &next, &self.revision_of(&start.target), self.now);
+            if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
+                rollout.cause = cause;
+            }
+            return Ok(next);
+        };
+        // Its set of nodes stays, and so does that it cannot be taken back where that is so.
+        status.plan = Some(RawPlan::of(&next));
+        if let Some(rollout) = status.rollout.as_mut().filter(|_| set.is_revocable()) {
+            rollout.stage = set.way.first_stage();
+        }
+        Ok(next)
+    }
+
+    /// Takes into the status how far the plan of a rollout that makes a set came. What cannot be undone is only done
+    /// once this says so.
+    pub(super) fn move_on(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        plan: &Plan,
+    ) -> Option<News> {
+        let rollout = SetRollout::of(status)?;
+        if rollout.stage == Stage::Promoting && stage::has_switched(plan) {
+            return Some(self.promoted(status, facts, &rollout, plan));
+        }
+        let next = stage::stage_of(plan, rollout.stage);
+        if next == Stage::Promoting && rollout.is_revocable() {
+            set_status::pass_no_return(status, facts);
+        } else if let Some(rollout) = status.rollout.as_mut() {
+            rollout.stage = next;
+        }
+        None
+    }
+
+    fn promoted(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        rollout: &SetRollout,
+        plan: &Plan,
+    ) -> News {
+        set_status::switched(status, facts, self.now);
+        let (set, before) = (&rollout.entrant, &rollout.incumbent);
+        let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
+        (Tone::Normal, "Promoted", plan.id.clone(), note)
+    }
+
+    /// Takes the end of a plan into the status.
+    pub(super) fn plan_ended(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        plan: &Plan,
+        scope: &Scope,
+    ) -> Vec<News> {
+        if plan.state != PlanState::Complete {
+            end(status, plan, Ending::Failed, &plan.failure, self.now);
+            reject(status, facts, &plan.id, Ending::Failed);
+            set_status::give_up(status, facts, self.now);
+            status.rollout = None;
+            return vec![(Tone::Warning, "RolloutFailed", plan.id.clone(), plan.failure.clone())];
+        }
+        let mut told = Vec::new();
+        end(status, plan, Ending::Complete, "", self.now);
+        if let Some(rollout) = SetRollout::of(status) {
+            if rollout.stage != Stage::Retiring {
+                told.push(self.promoted(status, facts, &rollout, plan));
+            }
+            status.rollout = None;
+        } else {
+            complete(status, scope);
+            if *scope == Scope::Target(facts.requested.clone()) {
+                status.active_build_id.clone_from(&facts.build_id);
+            }
+        }
+        told.push(completed(facts, plan));
+        told
+    }
+}
+
+/// The rollout under way, where a start goes on with the nodes that it made.
+fn same_set<'a>(facts: &'a FleetFacts, start: &Start) -> Option<&'a SetRollout> {
+    let rollout = facts.set_rollout.as_ref().filter(|r| r.is_revocable())?;
+    let same = rollout.target == start.target && rollout.build_id == facts.build_id;
+    (same && start.way.makes_set()).then_some(rollout)
+}
+
+fn completed(facts: &FleetFacts, plan: &Plan) -> News {
+    let note = format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.replicas);
+    (Tone::Normal, "RolloutComplete", plan.id.clone(), note)
+}
+
+fn ended(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    old: &Plan,
+    ending: Ending,
+    start: Option<&Start>,
+) -> Option<News> {
+    let from = short(&old.target_hash);
+    match (ending, start) {
+        (Ending::Superseded, Some(start)) => {
+            let (to, why) = (short(&start.target), start.cause.as_str());
+            let note = format!("the rollout to {from} is superseded by one to {to} ({why})");
+            Some((Tone::Normal, "RolloutSuperseded", old.id.clone(), note))
+        }
+        (Ending::Superseded, None) if facts.set_rollout.is_some() && facts.replicas > 0 => {
+            let to = short(&facts.last_completed);
+            let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
+            Some((Tone::Normal, "RolloutSuperseded", old.id.clone(), note))
+        }
+        (Ending::Complete, _) => Some(completed(facts, old)),
+        (Ending::Aborted, _) => {
+            reject(status, facts, &old.id, Ending::Aborted);
+            let note = format!("the rollout to {from} was aborted; nodes stay at what they run");
+            Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
+        }
+        (Ending::RolledBack, _) => {
+            reject(status, facts, &old.id, Ending::RolledBack);
+            let to = short(&facts.last_completed);
+            let note = format!("the rollout to {from} stalled and is rolled back to {to}");
+            Some((Tone::Warning, "RolledBack", old.id.clone(), note))
+        }
+        _ => None,
+    }
+}

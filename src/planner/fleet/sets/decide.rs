@@ -1,0 +1,52 @@
+//! What becomes of a rollout that makes a set of nodes when something else is wanted: BEHAVIOUR §6.
+
+use super::super::decide::{Cause, FleetDecision, idle, to};
+use super::super::facts::FleetFacts;
+use super::facts::{SetRollout, Way};
+use crate::api::{OnStall, Stage};
+use crate::engine::Plan;
+
+/// Decides about an active rollout that makes a set. `stalled`: whether its clock has run out.
+#[must_use]
+pub fn during(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
+    match rollout.stage {
+        // The target is what was persisted, and everything else waits until traffic has moved.
+        Stage::Promoting => FleetDecision::Keep,
+        Stage::Retiring => retiring(facts),
+        _ => before_promotion(facts, plan, rollout, stalled),
+    }
+}
+
+/// With the switch the promotion is done: what is wanted next need not wait for the old nodes to go.
+fn retiring(facts: &FleetFacts) -> FleetDecision {
+    if facts.replicas == 0 {
+        return FleetDecision::Keep;
+    }
+    match idle(facts) {
+        FleetDecision::Start(start) => FleetDecision::CompleteAndStart(start),
+        _ => FleetDecision::Keep,
+    }
+}
+
+fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
+    if !facts.abort.is_empty() && facts.abort == plan.id {
+        return FleetDecision::Abort;
+    }
+    if facts.replicas == 0 {
+        return FleetDecision::ScaledToZero;
+    }
+    if facts.invalid.is_none() {
+        let goal = facts.goal();
+        let way = facts.way(goal);
+        if way == Way::InPlace && goal == facts.last_completed {
+            return FleetDecision::Withdraw;
+        }
+        if goal != rollout.target || way != rollout.way {
+            return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
+        }
+    }
+    if stalled && facts.on_stall == OnStall::Rollback && facts.rejected.is_none() {
+        return FleetDecision::TakeBack;
+    }
+    FleetDecision::Keep
+}

@@ -1,0 +1,234 @@
+//! What is known of a fleet's sets of nodes.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::super::facts::{ChildFacts, Conflict, FleetFacts, Scope};
+use crate::api::{NodeDeploymentStatus, Promotion, RetiringSet, Stage};
+
+/// How a rollout goes: its recipe.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Way {
+    /// The nodes of the active set are updated where they are.
+    #[default]
+    InPlace,
+    /// A set is made beside the active one, and takes over.
+    BlueGreen,
+    /// The active set goes, then another is made.
+    BlueGreenImmediate,
+    /// A set is made, the active one halts at a height, then the new one takes over.
+    HardFork,
+}
+
+impl Way {
+    /// The recipe's name.
+    #[must_use]
+    pub fn recipe(self) -> &'static str {
+        match self {
+            Self::InPlace => "InPlace",
+            Self::BlueGreen => "BlueGreen",
+            Self::BlueGreenImmediate => "BlueGreenImmediate",
+            Self::HardFork => "HardFork",
+        }
+    }
+
+    /// The strategy's name.
+    #[must_use]
+    pub fn strategy(self) -> &'static str {
+        match self {
+            Self::BlueGreenImmediate => "BlueGreen",
+            other => other.recipe(),
+        }
+    }
+
+    /// Whether it makes a set of nodes.
+    #[must_use]
+    pub fn makes_set(self) -> bool {
+        self != Self::InPlace
+    }
+
+    /// Where a rollout begins that goes this way.
+    #[must_use]
+    pub fn first_stage(self) -> Stage {
+        match self {
+            Self::InPlace => Stage::Updating,
+            Self::BlueGreen | Self::HardFork => Stage::CreatingEntrants,
+            Self::BlueGreenImmediate => Stage::Promoting,
+        }
+    }
+}
+
+/// A set of nodes other than the active one.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SetFacts {
+    /// Its nodes, by ordinal.
+    pub children: Vec<ChildFacts>,
+    /// Names of its nodes that belong to something else.
+    pub conflicts: Vec<Conflict>,
+    /// How many StatefulSets and pods of it are left.
+    pub remains: usize,
+    /// What the status says of it, if it neither serves nor enters.
+    pub retiring: Option<RetiringSet>,
+    /// Whether its nodes have other volume claims than what is wanted asks for.
+    pub claims_differ: bool,
+}
+
+impl SetFacts {
+    /// Whether nothing of it is left but, perhaps, its claims.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.children.is_empty() && self.remains == 0
+    }
+}
+
+/// A rollout that makes a set of nodes, as it was persisted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SetRollout {
+    /// How it goes.
+    pub way: Way,
+    /// Where it is.
+    pub stage: Stage,
+    /// The rollout hash that it goes to.
+    pub target: String,
+    /// The build ID that it goes to; empty where it is generated.
+    pub build_id: String,
+    /// The set that served when it began.
+    pub incumbent: String,
+    /// The set that is to serve.
+    pub entrant: String,
+    /// The height that the incumbents halt at (HardFork).
+    pub halt_height: i64,
+}
+
+impl SetRollout {
+    /// The one that a status tells of, if it does.
+    #[must_use]
+    pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
+        let rollout = status.rollout.as_ref().filter(|r| !r.entrant_set.is_empty())?;
+        let recipe = status.plan.as_ref().and_then(|plan| plan.0["recipe"].as_str());
+        let way = match (rollout.strategy.as_str(), recipe) {
+            ("HardFork", _) => Way::HardFork,
+            (_, Some("BlueGreenImmediate")) => Way::BlueGreenImmediate,
+            _ => Way::BlueGreen,
+        };
+        Some(Self {
+            way,
+            stage: rollout.stage,
+            target: rollout.target_hash.clone(),
+            build_id: rollout.build_id.clone(),
+            incumbent: rollout.incumbent_set.clone(),
+            entrant: rollout.entrant_set.clone(),
+            halt_height: rollout.halt_height,
+        })
+    }
+
+    /// Whether its target may still be given up: nothing that cannot be undone has begun.
+    #[must_use]
+    pub fn is_revocable(&self) -> bool {
+        !matches!(self.stage, Stage::Promoting | Stage::Retiring)
+    }
+}
+
+impl FleetFacts {
+    /// How a rollout to this target goes.
+    #[must_use]
+    pub fn way(&self, target: &str) -> Way {
+        let same_set = !self.build_id.is_empty() && self.build_id == self.active_build_id;
+        // Until something has completed there is nothing to stand beside.
+        if self.last_completed.is_empty() || target == self.last_completed || same_set {
+            return Way::InPlace;
+        }
+        self.strategy
+    }
+
+    /// Whether what is wanted, or under way, is not for the active set.
+    #[must_use]
+    pub fn is_for_another_set(&self) -> bool {
+        let under_way = self.set_rollout.as_ref().is_some_and(|r| r.stage != Stage::Retiring);
+        under_way || self.way(&self.requested).makes_set()
+    }
+
+    /// The nodes that are to take over, until they have.
+    #[must_use]
+    pub fn entrants(&self) -> Option<&SetFacts> {
+        let rollout = self.set_rollout.as_ref().filter(|r| r.entrant != self.set)?;
+        self.sets.get(&rollout.entrant)
+    }
+
+    /// Whether the active set is not to be repaired: it is the one that goes.
+    #[must_use]
+    pub fn active_set_goes(&self) -> bool {
+        let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.way == Way::BlueGreenImmediate;
+        self.set_rollout.as_ref().is_some_and(goes)
+    }
+
+    /// The fleet as it would be if this set were the active one, and nothing else were under way.
+    #[must_use]
+    pub fn as_set(&self, set: &str) -> Self {
+        if set == self.set {
+            return Self { partition: 0, sets: [].into(), ..self.clone() };
+        }
+        let SetFacts { children, conflicts, .. } = self.sets.get(set).cloned().unwrap_or_default();
+        Self { set: set.to_owned(), children, conflicts, partition: 0, sets: [].into(), ..self.clone() }
+    }
+
+    /// The same fleet with this set as the active one, and what was active among the others.
+    #[must_use]
+    pub fn activated(&self, set: &str) -> Self {
+        // A status that was never written names none.
+        if set == self.set || set.is_empty() {
+            return self.clone();
+        }
+        let mut facts = self.as_set(set);
+        facts.partition = self.partition;
+        facts.sets = self.sets.clone();
+        facts.sets.remove(set);
+        let before = SetFacts {
+            children: self.children.clone(),
+            conflicts: self.conflicts.clone(),
+            remains: self.children.len(),
+            ..SetFacts::default()
+        };
+        facts.sets.insert(self.set.clone(), before);
+        facts
+    }
+
+    /// Every node of the entrant set that is wanted exists, and was observed at the target.
+    #[must_use]
+    pub fn entrants_run(&self, rollout: &SetRollout) -> bool {
+        let view = self.as_set(&rollout.entrant);
+        let scope = Scope::Target(rollout.target.clone());
+        view.replicas > 0
+            && view.missing().is_empty()
+            && view.conflicts.is_empty()
+            && view.wanted().all(|c| view.is_updated(c, &scope) && !c.terminating)
+    }
+
+    /// When a set that neither serves nor enters is removed.
+    #[must_use]
+    pub fn removal_of(&self, set: &RetiringSet) -> DateTime<Utc> {
+        let delay = if set.unpromoted { 0 } else { self.retire_delay_seconds };
+        set.since + TimeDelta::seconds(delay)
+    }
+
+    /// The set that takes in what is wanted although it had left service: it still lives there, whole.
+    #[must_use]
+    pub fn living_set(&self, now: DateTime<Utc>) -> Option<&str> {
+        let lives = |facts: &SetFacts| {
+            let Some(set) = &facts.retiring else { return false };
+            let is_it = if self.build_id.is_empty() {
+                set.build_id.is_empty() && set.hash == self.requested
+            } else {
+                set.build_id == self.build_id && !facts.claims_differ
+            };
+            let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
+            is_it && whole && !set.unpromoted && self.removal_of(set) > now
+        };
+        self.sets.iter().find(|(_, facts)| lives(facts)).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether a person is waited for before traffic moves.
+    #[must_use]
+    pub fn awaits_person(&self) -> bool {
+        self.promotion == Promotion::Manual && !self.force_promote
+    }
+}

@@ -1,0 +1,119 @@
+//! What a set is called. Its name is part of the names of its nodes, and of their claims: a name of which anything
+//! still exists would join what was left, so it is not taken again.
+
+use sha2::{Digest, Sha256};
+
+use crate::api::names::{MAX_NODE_NAME, node_name, place_of};
+use crate::revision::hash::hex;
+
+/// How many digits of a hash name a set.
+const DIGITS: usize = 5;
+/// How many names are tried before it is said that none is free.
+const MAX_TRIES: usize = 99;
+
+/// The name that a set of this target gets where it is free.
+#[must_use]
+pub fn first_choice(rollout_hash: &str, build_id: &str) -> String {
+    let digits = if build_id.is_empty() {
+        rollout_hash.split_once(':').map_or(rollout_hash, |(_, digits)| digits).to_owned()
+    } else {
+        hex(&Sha256::digest(build_id))
+    };
+    digits.chars().take(DIGITS).collect()
+}
+
+/// The name for a new set, or a sentence that says why there is none. `exists` are the names of all objects in the
+/// namespace that a set's could meet.
+pub fn choose(
+    deployment: &str,
+    first_choice: &str,
+    replicas: i32,
+    exists: &[String],
+) -> Result<String, String> {
+    let names = (1..=MAX_TRIES).map(|number| match number {
+        1 => first_choice.to_owned(),
+        number => format!("{first_choice}-{number}"),
+    });
+    let free = |set: &String| !exists.iter().any(|name| belongs(deployment, set, name));
+    let Some(set) = names.into_iter().find(free) else {
+        return Err(format!(
+            "no name is free for a new set of nodes: objects named {deployment}-{first_choice} to \
+             {deployment}-{first_choice}-{MAX_TRIES} exist; remove those that are not used"
+        ));
+    };
+    let longest = node_name(deployment, &set, (replicas - 1).max(0));
+    if longest.len() > MAX_NODE_NAME {
+        return Err(format!(
+            "a node of the new set would be named {longest}, which has {} characters, and at most {MAX_NODE_NAME} are \
+             possible: use InPlace, or make a NodeDeployment with a shorter name",
+            longest.len()
+        ));
+    }
+    Ok(set)
+}
+
+/// Whether an object of this name is, or would be met by, one of a set's: a node, its StatefulSet or Service, its
+/// pod, or one of its claims.
+fn belongs(deployment: &str, set: &str, name: &str) -> bool {
+    let is_node = |name: &str| place_of(deployment, name).is_some_and(|(found, _)| found == set);
+    if is_node(name) {
+        return true;
+    }
+    let Some(of_pod) = name.strip_suffix("-0") else { return false };
+    let begin = format!("{deployment}-{set}-");
+    let starts = of_pod.match_indices(&begin).map(|(at, _)| at);
+    starts.filter(|at| *at == 0 || of_pod[..*at].ends_with('-')).any(|at| is_node(&of_pod[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(exists: &[&str]) -> String {
+        let exists: Vec<String> = exists.iter().map(|n| (*n).to_owned()).collect();
+        choose("db", "1a2b3", 3, &exists).unwrap()
+    }
+
+    #[test]
+    fn a_set_is_named_by_its_hash_or_by_the_hash_of_its_build_id() {
+        assert_eq!(first_choice("v1:0123456789", ""), "01234");
+        // printf v2 | sha256sum
+        assert_eq!(first_choice("v1:0123456789", "v2"), "fb04d");
+    }
+
+    #[test]
+    fn a_name_of_which_anything_exists_is_not_taken() {
+        assert_eq!(chosen(&[]), "1a2b3");
+        for met in ["db-1a2b3-0", "db-1a2b3-17", "db-1a2b3-0-0", "data-db-1a2b3-2-0", "my-data-db-1a2b3-2-0"]
+        {
+            assert_eq!(chosen(&[met]), "1a2b3-2", "{met}");
+        }
+        assert_eq!(chosen(&["db-1a2b3-0", "data-db-1a2b3-2-0-0"]), "1a2b3-3");
+    }
+
+    #[test]
+    fn names_that_only_look_alike_are_no_obstacle() {
+        for other in ["db-0", "db-1a2b3", "db-1a2b3-x", "xdb-1a2b3-0", "db-1a2b30-0", "data-db-1a2b3-0", "x"]
+        {
+            assert_eq!(chosen(&[other]), "1a2b3", "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_grows_too_long_is_refused_with_a_sentence() {
+        let name = "a".repeat(39);
+        assert!(choose(&name, "1a2b3", 1000, &[]).is_ok());
+        let taken = (1..12)
+            .map(|n| format!("{name}-1a2b3{}-0", if n == 1 { String::new() } else { format!("-{n}") }));
+        let sentence = choose(&name, "1a2b3", 1001, &taken.collect::<Vec<_>>()).unwrap_err();
+        assert!(sentence.contains("at most 52") && sentence.contains("53 characters"), "{sentence}");
+    }
+
+    #[test]
+    fn when_no_name_is_free_that_is_said() {
+        let taken =
+            (1..=99).map(|n| if n == 1 { "db-1a2b3-0".to_owned() } else { format!("db-1a2b3-{n}-0") });
+        let sentence = choose("db", "1a2b3", 1, &taken.collect::<Vec<_>>()).unwrap_err();
+        assert!(sentence.starts_with("no name is free"), "{sentence}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Where a rollout that makes a set is: its stage, its few words for a table, and how far it is.
+
+use super::super::facts::{FleetFacts, Scope};
+use super::super::progress;
+use super::facts::{SetRollout, Way};
+use crate::api::{Rollout, Stage};
+use crate::engine::Plan;
+
+/// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
+#[must_use]
+pub fn stage_of(plan: &Plan, before: Stage) -> Stage {
+    // What is past undoing stays so, whatever the next step is called.
+    let next = match plan.current_task().map(|task| task.type_.as_str()) {
+        Some("create-entrants") => Stage::CreatingEntrants,
+        Some("await-nodes-running" | "await-caught-up") => Stage::AwaitingEntrants,
+        Some("await-promotion") => Stage::AwaitingPromotion,
+        Some("submit-halt" | "await-nodes-at-height" | "switch-traffic") => Stage::Promoting,
+        _ => before,
+    };
+    match before {
+        Stage::Promoting | Stage::Retiring => before,
+        _ => next,
+    }
+}
+
+/// Whether traffic has been moved by a plan.
+#[must_use]
+pub fn has_switched(plan: &Plan) -> bool {
+    plan.tasks.iter().any(|t| t.type_ == "switch-traffic" && t.state == crate::engine::TaskState::Complete)
+}
+
+/// A number that grows with progress.
+#[must_use]
+pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
+    if rollout.stage == Stage::Retiring {
+        return -left(facts, &rollout.incumbent);
+    }
+    let view = facts.as_set(&rollout.entrant);
+    let caught_up = view.wanted().filter(|c| c.is_caught_up()).count();
+    let halted = facts.children.iter().filter(|c| has_halted(c, rollout)).count();
+    progress::score(&view, &Scope::Target(rollout.target.clone())) + (caught_up + halted) as i32
+}
+
+/// How many nodes of a set are left, and one where only their pods are.
+#[must_use]
+pub fn left(facts: &FleetFacts, set: &str) -> i32 {
+    let Some(set) = facts.sets.get(set) else { return 0 };
+    (set.children.len() as i32).max(i32::from(set.remains > 0))
+}
+
+/// Whether a node has halted at the height of this rollout.
+#[must_use]
+pub fn has_halted(child: &super::super::facts::ChildFacts, rollout: &SetRollout) -> bool {
+    rollout.halt_height > 0
+        && child.sidecar.as_ref().is_some_and(|s| {
+            s.halt_height == rollout.halt_height && !s.halt_task.is_empty() && s.halted_for == s.halt_task
+        })
+}
+
+/// The lowest height that an incumbent is known to be at; 0 where none is known.
+#[must_use]
+pub fn lowest_height(facts: &FleetFacts) -> i64 {
+    let heights = facts.children.iter().filter_map(|c| c.sidecar.as_ref()?.height);
+    heights.min().unwrap_or_default()
+}
+
+/// A few words for a table.
+#[must_use]
+pub fn summary(facts: &FleetFacts, set: &SetRollout, rollout: &Rollout) -> String {
+    let (nodes, entrants) = (rollout.nodes, facts.entrants());
+    let made = entrants.map_or(0, |s| s.children.iter().filter(|c| !c.surplus).count());
+    match set.stage {
+        Stage::Updating => format!("Updating {}/{}", nodes.updated, nodes.total),
+        Stage::CreatingEntrants => format!("Creating {made}/{}", nodes.total),
+        Stage::AwaitingEntrants => format!("Awaiting {}/{}", nodes.ready, nodes.total),
+        Stage::AwaitingPromotion => "Ready to promote".to_owned(),
+        Stage::Promoting if set.way == Way::HardFork => {
+            let halted = facts.children.iter().filter(|c| has_halted(c, set)).count();
+            format!("Halting {halted}/{}", facts.children.len())
+        }
+        Stage::Promoting => format!("Promoting {}/{}", nodes.updated, nodes.total),
+        Stage::Retiring => format!("Retiring, {} left", left(facts, &set.incumbent)),
+    }
+}

@@ -1,0 +1,119 @@
+//! What beginning, promoting and giving up a set of nodes makes of a fleet's status.
+
+use chrono::{DateTime, Utc};
+
+use super::super::facts::FleetFacts;
+use super::facts::{SetRollout, Way};
+use super::stage;
+use crate::api::status::RETIRING_LIMIT;
+use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
+
+/// Makes the rollout that was just begun one that makes a set of this name.
+pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, entrant: &str) {
+    let from = status.last_completed_rollout_hash.clone();
+    let active = facts.set.clone();
+    // A set that lived on and is wanted again is not removed.
+    status.retiring.retain(|set| set.set != entrant);
+    let Some(rollout) = status.rollout.as_mut() else { return };
+    rollout.stage = way.first_stage();
+    rollout.incumbent_set = active;
+    entrant.clone_into(&mut rollout.entrant_set);
+    rollout.build_id.clone_from(&facts.build_id);
+    rollout.from_hash = from;
+    if rollout.stage == Stage::Promoting {
+        pass_no_return(status, facts);
+    }
+}
+
+/// Persists what the promotion rests on from now on, whatever the spec becomes.
+pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+    if facts.force_promote {
+        status.spent_force_promote.clone_from(&facts.requested);
+    }
+    if let Some(rollout) = status.rollout.as_mut() {
+        rollout.stage = Stage::Promoting;
+        if rollout.strategy == Way::HardFork.strategy() {
+            rollout.halt_height = facts.halt_height;
+        }
+    }
+}
+
+/// Traffic has moved: the entrants are the active set, and what was wanted of them is complete.
+pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage != Stage::Retiring) else { return };
+    rollout.stage = Stage::Retiring;
+    rollout.last_progress_at = now;
+    rollout.best = i32::MIN;
+    let (entrant, target) = (rollout.entrant_set.clone(), rollout.target_hash.clone());
+    let (revision, build_id) = (rollout.target_revision.clone(), rollout.build_id.clone());
+    retire(
+        status,
+        RetiringSet {
+            set: facts.set.clone(),
+            hash: facts.last_completed.clone(),
+            build_id: facts.active_build_id.clone(),
+            since: now,
+            unpromoted: false,
+        },
+    );
+    status.active_set = entrant;
+    status.active_build_id = build_id;
+    status.last_completed_rollout_hash = target;
+    status.current_revision = revision;
+    status.scaled_to_zero = false;
+}
+
+/// The rollout is given up before its promotion: its entrants go, and keep their claims.
+pub fn give_up(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    let Some(rollout) = SetRollout::of(status).filter(SetRollout::is_revocable) else { return };
+    if rollout.entrant != facts.set {
+        let SetRollout { entrant, target, build_id, .. } = rollout;
+        retire(status, RetiringSet { set: entrant, hash: target, build_id, since: now, unpromoted: true });
+    }
+}
+
+fn retire(status: &mut NodeDeploymentStatus, set: RetiringSet) {
+    status.retiring.retain(|known| known.set != set.set);
+    status.retiring.push(set);
+}
+
+/// Brings the list of sets that go up to date: what is gone leaves it, what nobody knows of joins it.
+pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    let exists = |set: &str| facts.sets.get(set).is_some_and(|s| !s.is_gone());
+    let entrant = status.rollout.as_ref().map(|r| r.entrant_set.clone()).unwrap_or_default();
+    status.retiring.retain(|set| set.set != facts.set && set.set != entrant && exists(&set.set));
+    let strays: Vec<&String> = facts
+        .sets
+        .iter()
+        .filter(|(name, set)| {
+            **name != entrant && !set.children.is_empty() && !status.retiring.iter().any(|r| r.set == **name)
+        })
+        .map(|(name, _)| name)
+        .collect();
+    for name in strays {
+        // Nothing says when it served, so it may have: its claims stay, and it has its delay.
+        let set = RetiringSet {
+            set: name.clone(),
+            hash: String::new(),
+            build_id: String::new(),
+            since: now,
+            unpromoted: false,
+        };
+        status.retiring.push(set);
+    }
+    status.retiring.truncate(RETIRING_LIMIT);
+}
+
+/// Brings what a rollout that makes a set says of itself up to date, its nodes apart.
+pub fn refresh_rollout(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    let Some(set) = SetRollout::of(status) else { return };
+    let Some(rollout) = status.rollout.as_mut() else { return };
+    if set.halt_height > 0 && set.stage == Stage::Promoting {
+        let height = stage::lowest_height(facts);
+        if height > rollout.height {
+            rollout.height = height;
+            rollout.last_progress_at = now;
+        }
+    }
+    rollout.summary = stage::summary(facts, &set, rollout);
+}

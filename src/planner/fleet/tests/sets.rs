@@ -1,0 +1,349 @@
+//! Rollouts that make a set of nodes: the whole of strategy × stage × what the spec becomes × what a person asks for.
+
+use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
+use super::super::{FleetDecision, decide};
+use super::*;
+use crate::api::{OnStall, Promotion, RetiringSet, Stage};
+
+const WAYS: [Way; 4] = [Way::InPlace, Way::BlueGreen, Way::BlueGreenImmediate, Way::HardFork];
+const MAKERS: [Way; 3] = [Way::BlueGreen, Way::BlueGreenImmediate, Way::HardFork];
+const BEFORE: [Stage; 3] = [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion];
+
+/// What the spec becomes in a rollout from v1 to v2.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Becomes {
+    Same,
+    New,
+    Back,
+}
+
+/// What else is so.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Asked {
+    Nothing,
+    Abort,
+    Retry,
+    Restart,
+    Pause,
+    NoNodes,
+    Refused,
+    StallUnderHold,
+    StallUnderRollback,
+}
+
+const ASKED: [Asked; 9] = [
+    Asked::Nothing,
+    Asked::Abort,
+    Asked::Retry,
+    Asked::Restart,
+    Asked::Pause,
+    Asked::NoNodes,
+    Asked::Refused,
+    Asked::StallUnderHold,
+    Asked::StallUnderRollback,
+];
+
+fn rollout_to_v2(way: Way, stage: Stage) -> SetRollout {
+    SetRollout {
+        way,
+        stage,
+        target: "v2".to_owned(),
+        build_id: String::new(),
+        incumbent: "first".to_owned(),
+        entrant: "v2".to_owned(),
+        halt_height: 0,
+    }
+}
+
+/// A fleet in the middle of a rollout from v1 to v2 that makes a set.
+fn amid(way: Way, stage: Stage) -> FleetFacts {
+    let switched = stage == Stage::Retiring;
+    let entrants: Vec<ChildFacts> = (0..2).map(|n| node(n).granted("v2").converged()).collect();
+    let old = SetFacts { children: fleet(2).children, ..SetFacts::default() };
+    let new = SetFacts { children: entrants.clone(), ..SetFacts::default() };
+    let base = fleet(2).wanting("v2");
+    FleetFacts {
+        strategy: way,
+        set: if switched { "v2" } else { "first" }.to_owned(),
+        last_completed: if switched { "v2" } else { "v1" }.to_owned(),
+        children: if switched { entrants } else { base.children.clone() },
+        sets: [if switched { ("first".to_owned(), old) } else { ("v2".to_owned(), new) }].into(),
+        set_rollout: Some(rollout_to_v2(way, stage)),
+        ..base
+    }
+}
+
+fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
+    let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+    let facts = match becomes {
+        // While promoting the target is read from the status: the planner never sees another.
+        _ if promoting => facts,
+        Becomes::Same => facts,
+        Becomes::New => facts.wanting("v3"),
+        Becomes::Back => facts.wanting("v1"),
+    };
+    match asked {
+        Asked::Nothing | Asked::StallUnderHold => facts,
+        Asked::Abort => FleetFacts { abort: plan_to("v2").id, ..facts },
+        Asked::Retry => FleetFacts { retry: plan_to("v2").id, ..facts },
+        Asked::Restart => FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..facts },
+        Asked::Pause => facts.paused(),
+        Asked::NoNodes => FleetFacts { replicas: 0, ..facts },
+        Asked::Refused => FleetFacts { invalid: Some("template: no".to_owned()), ..facts },
+        Asked::StallUnderRollback => FleetFacts { on_stall: OnStall::Rollback, ..facts },
+    }
+}
+
+fn goes(target: &str, cause: Cause, way: Way) -> Start {
+    Start { scope: to(target), target: target.to_owned(), cause, way }
+}
+
+/// The table of BEHAVIOUR §6, in the words of the planner.
+#[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
+fn expected(way: Way, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
+    let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, way);
+    let restart = goes("v2", Cause::RestartRequested, Way::InPlace);
+    match (stage, becomes, asked) {
+        (Stage::Promoting, _, _) => FleetDecision::Keep,
+        (Stage::Retiring, _, Asked::NoNodes | Asked::Refused) => FleetDecision::Keep,
+        (Stage::Retiring, Becomes::Same, Asked::Restart) => FleetDecision::CompleteAndStart(restart),
+        (Stage::Retiring, Becomes::Same, _) => FleetDecision::Keep,
+        (Stage::Retiring, _, _) => FleetDecision::CompleteAndStart(next),
+        (_, _, Asked::Abort) => FleetDecision::Abort,
+        (_, _, Asked::NoNodes) => FleetDecision::ScaledToZero,
+        (_, _, Asked::Refused) => FleetDecision::Keep,
+        (_, Becomes::New, _) => FleetDecision::Supersede(Start { cause: Cause::Superseded, ..next }),
+        (_, Becomes::Back, _) => FleetDecision::Withdraw,
+        (_, Becomes::Same, Asked::StallUnderRollback) => FleetDecision::TakeBack,
+        (_, Becomes::Same, _) => FleetDecision::Keep,
+    }
+}
+
+#[test]
+fn every_change_of_the_spec_in_every_stage_of_every_strategy_under_every_verb() {
+    let stages = BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]);
+    let mut cells = 0;
+    for stage in stages {
+        for way in MAKERS {
+            for becomes in [Becomes::Same, Becomes::New, Becomes::Back] {
+                for asked in ASKED {
+                    let facts = that(amid(way, stage), becomes, asked);
+                    let stalled = matches!(asked, Asked::StallUnderHold | Asked::StallUnderRollback);
+                    let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), stalled);
+                    let cell = format!("{way:?} {stage:?} {becomes:?} {asked:?}");
+                    assert_eq!(decided, expected(way, stage, becomes, asked), "{cell}");
+                    cells += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cells, 5 * 3 * 3 * 9);
+}
+
+#[test]
+fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
+    for way in WAYS {
+        let rest = || FleetFacts { strategy: way, ..fleet(2) };
+        let decided = |facts: &FleetFacts| decide(facts, None, &Scope::Own, false);
+        assert_eq!(decided(&rest()), FleetDecision::Keep, "{way:?}");
+        let start = FleetDecision::Start(goes("v2", Cause::TemplateChanged, way));
+        assert_eq!(decided(&rest().wanting("v2")), start, "{way:?}");
+        assert_eq!(decided(&rest().wanting("v2").paused()), start, "recorded meanwhile: {way:?}");
+        // Rejected targets are not tried again.
+        for outcome in ["Aborted", "RolledBack", "Failed"] {
+            assert_eq!(
+                decided(&rest().wanting("v2").rejecting(outcome)),
+                FleetDecision::Keep,
+                "{way:?} {outcome}"
+            );
+        }
+        // Until something has completed there is nothing to stand beside.
+        let first = FleetDecision::Start(goes("v2", Cause::TemplateChanged, Way::InPlace));
+        assert_eq!(decided(&rest().wanting("v2").never_completed()), first, "{way:?}");
+    }
+}
+
+#[test]
+fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
+    for stage in BEFORE {
+        for (from, into) in MAKERS.iter().flat_map(|a| WAYS.map(|b| (*a, b))).filter(|(a, b)| a != b) {
+            let facts = FleetFacts { strategy: into, ..amid(from, stage) };
+            let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), false);
+            let start = goes("v2", Cause::Superseded, into);
+            assert_eq!(decided, FleetDecision::Supersede(start), "{from:?} {into:?} {stage:?}");
+        }
+    }
+    for stage in [Stage::Promoting, Stage::Retiring] {
+        for (from, into) in MAKERS.iter().flat_map(|a| WAYS.map(|b| (*a, b))) {
+            let facts = FleetFacts { strategy: into, ..amid(from, stage) };
+            assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
+        }
+    }
+    // One in place is finished as it began.
+    let facts = FleetFacts { strategy: Way::BlueGreen, ..fleet(2).wanting("v2") };
+    assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
+}
+
+#[test]
+fn the_way_of_each_build_id_and_template() {
+    let with = |active: &str, wanted: &str, target: &str| {
+        let facts = FleetFacts {
+            strategy: Way::BlueGreen,
+            active_build_id: active.to_owned(),
+            build_id: wanted.to_owned(),
+            ..fleet(2).wanting(target)
+        };
+        facts.way(target)
+    };
+    assert_eq!(with("", "", "v2"), Way::BlueGreen, "unset, another template");
+    assert_eq!(with("", "one", "v2"), Way::BlueGreen, "set for the first time");
+    assert_eq!(with("one", "one", "v2"), Way::InPlace, "the same ID, another template");
+    assert_eq!(with("one", "one", "v1"), Way::InPlace, "the same ID and template");
+    assert_eq!(with("one", "two", "v2"), Way::BlueGreen, "another ID");
+    assert_eq!(with("one", "", "v2"), Way::BlueGreen, "removed");
+}
+
+#[test]
+fn before_the_switch_the_active_set_is_made_again_at_what_it_runs() {
+    for way in MAKERS {
+        for stage in BEFORE.into_iter().chain([Stage::Promoting]) {
+            let facts = amid(way, stage);
+            assert_eq!(facts.steady_revision(), "v1", "{way:?} {stage:?}");
+            let as_in_place = FleetFacts { strategy: Way::InPlace, ..facts };
+            assert_eq!(as_in_place.steady_revision(), "v1", "whatever the strategy is by now");
+        }
+        assert_eq!(amid(way, Stage::Retiring).steady_revision(), "v2");
+    }
+}
+
+#[test]
+fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
+    let known = |since: i64, unpromoted: bool| RetiringSet {
+        set: "first".to_owned(),
+        hash: "v1".to_owned(),
+        build_id: String::new(),
+        since: later(since),
+        unpromoted,
+    };
+    let with = |retiring: RetiringSet, wanted: &str| {
+        let mut facts = amid(Way::BlueGreen, Stage::Retiring).wanting(wanted);
+        facts.retire_delay_seconds = 30;
+        facts.sets.get_mut("first").unwrap().retiring = Some(retiring);
+        facts
+    };
+    let lives = |facts: &FleetFacts| facts.living_set(now()).map(str::to_owned);
+    assert_eq!(lives(&with(known(-10, false), "v1")).as_deref(), Some("first"));
+    assert_eq!(lives(&with(known(-10, false), "v3")), None, "of another target");
+    assert_eq!(lives(&with(known(-30, false), "v1")), None, "it is being removed");
+    assert_eq!(lives(&with(known(-10, true), "v1")), None, "it was given up");
+    let mut torn = with(known(-10, false), "v1");
+    torn.sets.get_mut("first").unwrap().children[0].terminating = true;
+    assert_eq!(lives(&torn), None, "a node of it is leaving");
+    let mut named = with(known(-10, false), "v1");
+    named.build_id = "one".to_owned();
+    assert_eq!(lives(&named), None, "another build ID");
+    named.sets.get_mut("first").unwrap().retiring.as_mut().unwrap().build_id = "one".to_owned();
+    assert_eq!(lives(&named).as_deref(), Some("first"));
+    named.sets.get_mut("first").unwrap().claims_differ = true;
+    assert_eq!(lives(&named), None, "its volumes are not those that are asked for");
+}
+
+#[test]
+fn what_serves_is_not_promoted_over_nothing() {
+    let facts = amid(Way::BlueGreen, Stage::Promoting);
+    let rollout = facts.set_rollout.clone().unwrap();
+    assert!(facts.entrants_run(&rollout));
+    let with = |change: &dyn Fn(&mut FleetFacts)| {
+        let mut facts = facts.clone();
+        change(&mut facts);
+        facts.entrants_run(&rollout)
+    };
+    assert!(!with(&|f| f.replicas = 0), "no node is wanted");
+    assert!(!with(&|f| f.replicas = 3), "one is missing");
+    assert!(!with(&|f| drop(f.sets.remove("v2"))), "there is no set");
+    let of = |f: &mut FleetFacts, change: &dyn Fn(&mut ChildFacts)| {
+        change(&mut f.sets.get_mut("v2").unwrap().children[1]);
+    };
+    assert!(!with(&|f| of(f, &|c| c.terminating = true)), "one leaves");
+    assert!(!with(&|f| of(f, &|c| c.running = String::new())), "one does not run");
+    assert!(!with(&|f| of(f, &|c| c.running_image = "db:v1".to_owned())), "one runs another image");
+    assert!(!with(&|f| of(f, &|c| c.held = "v1".to_owned())), "one was edited");
+    assert!(with(&|f| of(f, &|c| c.ready = false)), "Ready is waited for elsewhere");
+}
+
+#[test]
+fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
+    let facts = FleetFacts { retire_delay_seconds: 30, ..amid(Way::BlueGreen, Stage::Promoting) };
+    let start = goes("v2", Cause::TemplateChanged, Way::BlueGreen);
+    let mut status = rolling_out(&facts, &start);
+    set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+    assert_eq!(status.rollout.as_ref().unwrap().stage, Stage::CreatingEntrants);
+    set_status::pass_no_return(&mut status, &facts);
+    set_status::switched(&mut status, &facts, now());
+    assert_eq!((status.active_set.as_str(), status.last_completed_rollout_hash.as_str()), ("v2", "v2"));
+    assert_eq!(status.current_revision, "db-revision");
+    let retiring = &status.retiring[0];
+    assert_eq!((retiring.set.as_str(), retiring.hash.as_str(), retiring.unpromoted), ("first", "v1", false));
+    assert_eq!(facts.removal_of(retiring), later(30));
+    // Once more, after a death between the write of the Service and this one.
+    let once = status.clone();
+    set_status::switched(&mut status, &facts, later(5));
+    assert_eq!(status, once);
+}
+
+#[test]
+fn entrants_are_given_up_only_before_there_is_no_way_back() {
+    for stage in BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]) {
+        let facts = amid(Way::BlueGreen, stage);
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        status.rollout.as_mut().unwrap().stage = stage;
+        set_status::give_up(&mut status, &facts, now());
+        assert_eq!(status.retiring.len(), usize::from(BEFORE.contains(&stage)), "{stage:?}");
+        assert!(status.retiring.iter().all(|r| r.unpromoted && r.keeps_claims()));
+    }
+}
+
+#[test]
+fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
+    for force_promote in [false, true] {
+        let facts = FleetFacts { force_promote, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        set_status::pass_no_return(&mut status, &facts);
+        assert_eq!(status.spent_force_promote, if force_promote { "v2" } else { "" });
+    }
+    let manual = FleetFacts { promotion: Promotion::Manual, ..fleet(1) };
+    assert!(manual.awaits_person());
+    assert!(!FleetFacts { force_promote: true, ..manual }.awaits_person());
+}
+
+#[test]
+fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
+    let facts = FleetFacts { set_rollout: None, ..amid(Way::BlueGreen, Stage::Retiring) };
+    let mut status = at_rest(&facts);
+    status.active_set = "v2".to_owned();
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(status.retiring.len(), 1);
+    assert!(status.retiring[0].keeps_claims() && !status.retiring[0].unpromoted);
+    set_status::refresh_retiring(&mut status, &FleetFacts { sets: [].into(), ..facts }, now());
+    assert!(status.retiring.is_empty(), "what is gone is forgotten");
+}
+
+#[test]
+fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
+    let recipe = "{name: X, tasks: [{type: create-entrants}, {type: own-check}, {type: switch-traffic}]}";
+    let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
+    let mut plan = Recipe::parse(recipe).unwrap().plan(seed);
+    let next = |plan: &Plan, before| stage::stage_of(plan, before);
+    assert_eq!(next(&plan, Stage::AwaitingEntrants), Stage::CreatingEntrants);
+    assert_eq!(next(&plan, Stage::Promoting), Stage::Promoting);
+    plan.tasks[0].state = crate::engine::TaskState::Complete;
+    assert_eq!(next(&plan, Stage::CreatingEntrants), Stage::CreatingEntrants, "a user's own step");
+    plan.tasks[1].state = crate::engine::TaskState::Complete;
+    assert_eq!(next(&plan, Stage::CreatingEntrants), Stage::Promoting);
+    assert!(!stage::has_switched(&plan));
+    plan.tasks[2].state = crate::engine::TaskState::Complete;
+    assert!(stage::has_switched(&plan));
+    assert_eq!(next(&plan, Stage::Retiring), Stage::Retiring);
+}

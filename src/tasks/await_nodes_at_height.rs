@@ -1,0 +1,61 @@
+//! `await-nodes-at-height`: every node of the old set has halted at the height.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{FleetScope, entrants, fleet_scope::some_of};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::fleet::sets::stage::{has_halted, lowest_height};
+
+/// Waits until every incumbent has halted, by what its sidecar says.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitNodesAtHeight {}
+
+#[typetag::serde(name = "await-nodes-at-height")]
+#[async_trait]
+impl Task for AwaitNodesAtHeight {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
+        if let Err(waiting) = entrants::keep_up(fleet, &cx.plan.id).await? {
+            return Ok(waiting);
+        }
+        // One that was lost and made again has to be asked again.
+        entrants::ask_to_halt(fleet, &rollout, cx).await?;
+        let facts = fleet.facts();
+        if !facts.missing().is_empty() {
+            return Ok(Outcome::waiting("waiting for missing nodes to be created"));
+        }
+        let mute: Vec<&str> =
+            facts.wanted().filter(|c| c.sidecar.is_none()).map(|c| c.name.as_str()).collect();
+        let waiting: Vec<&str> =
+            facts.wanted().filter(|c| !has_halted(c, &rollout)).map(|c| c.name.as_str()).collect();
+        let refused = facts.wanted().find_map(|c| {
+            let message = &c.sidecar.as_ref()?.message;
+            (!message.is_empty()).then(|| format!("; {}: {message}", c.name))
+        });
+        let refused = refused.unwrap_or_default();
+        let (at, task) = (rollout.halt_height, &cx.record.id);
+        if waiting.is_empty() && facts.replicas > 0 {
+            return Ok(Outcome::Done);
+        }
+        Ok(Outcome::waiting(if mute.is_empty() {
+            let height = lowest_height(&facts);
+            format!(
+                "waiting for {} to halt at height {at}, the lowest is at {height}{refused}",
+                some_of(&waiting)
+            )
+        } else {
+            format!(
+                "waiting for {} to halt at height {at}: no sidecar says when; once it has, annotate \
+                 windlass.dev/skip={task}",
+                some_of(&mute)
+            )
+        }))
+    }
+
+    fn skippable(&self) -> bool {
+        true
+    }
+}

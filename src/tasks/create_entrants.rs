@@ -1,0 +1,39 @@
+//! `create-entrants`: every node of the new set exists, at the target.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{FleetScope, entrants, fleet_scope::some_of};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::fleet::Scope;
+
+/// Creates the nodes of the set that is to take over. They do not serve, so all of them are made at once.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateEntrants {
+    /// Whether they have to run, too: before what cannot be undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub running: bool,
+}
+
+#[typetag::serde(name = "create-entrants")]
+#[async_trait]
+impl Task for CreateEntrants {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        let entrants::Entrants { rollout, view } = match entrants::keep_up(fleet, &cx.plan.id).await? {
+            Ok(entrants) => entrants,
+            Err(waiting) => return Ok(waiting),
+        };
+        if !self.running {
+            return Ok(Outcome::Done);
+        }
+        let scope = Scope::Target(rollout.target);
+        let waiting: Vec<&str> =
+            view.wanted().filter(|c| !view.is_updated(c, &scope)).map(|c| c.name.as_str()).collect();
+        if waiting.is_empty() {
+            return Ok(Outcome::Done);
+        }
+        Ok(Outcome::waiting(format!("waiting for {} to run the target", some_of(&waiting))))
+    }
+}

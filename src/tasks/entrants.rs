@@ -1,0 +1,101 @@
+//! What the tasks of a rollout that makes a set have in common: the nodes of that set are kept existing and at the
+//! target while it is waited for them, and those of the old one are asked to halt.
+
+use futures::stream::{self, TryStreamExt};
+use serde_json::json;
+
+use super::FleetScope;
+use super::fleet_nodes::AT_ONCE;
+use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
+use crate::engine::{Outcome, TaskContext, TaskError};
+use crate::planner::fleet::{Clause, FleetFacts, Grant, Scope, SetRollout};
+
+/// The set that is to take over.
+pub(super) struct Entrants {
+    /// The rollout that makes it.
+    pub rollout: SetRollout,
+    /// The fleet with this set as if it were the active one.
+    pub view: FleetFacts,
+}
+
+/// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
+/// is no wave. Answers with what is waited for where the set is not whole.
+pub(super) async fn keep_up(
+    fleet: &FleetScope,
+    plan_id: &str,
+) -> Result<Result<Entrants, Outcome>, TaskError> {
+    let Some(rollout) = fleet.set_rollout() else {
+        return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));
+    };
+    let facts = fleet.facts();
+    if facts.paused {
+        let sentence = "waiting for the fleet to be resumed: spec.paused is true";
+        return Ok(Err(Outcome::waiting(sentence)));
+    }
+    if facts.replicas == 0 {
+        return Ok(Err(Outcome::waiting("waiting for replicas to be above 0: there is no node to promote")));
+    }
+    let view = facts.as_set(&rollout.entrant);
+    let target = rollout.target.clone();
+    if !view.is_known(&target) {
+        return Err(TaskError::terminal(format!(
+            "the ControllerRevision of {target} is gone or cannot be read: change the template, or delete and create \
+             it again"
+        )));
+    }
+    fleet.create_nodes(&view, |_, _| target.clone()).await?;
+    let scope = Scope::Target(target.clone());
+    let view = fleet.facts().as_set(&rollout.entrant);
+    let grant = |c: &crate::planner::fleet::ChildFacts| {
+        let rendering = view.target_for(c, &scope)?;
+        let (name, hash) = (c.name.clone(), rendering.hash.clone());
+        Some(Grant { name, revision: target.clone(), hash, clause: Clause::NeverReady })
+    };
+    let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &scope));
+    let grants: Vec<Grant> = off.filter_map(grant).collect();
+    fleet.grant_all(grants, plan_id).await?;
+    let view = fleet.facts().as_set(&rollout.entrant);
+    if let Some(conflict) = view.conflicts.first() {
+        return Ok(Err(Outcome::waiting(conflict.message.clone())));
+    }
+    if !view.missing().is_empty() {
+        return Ok(Err(Outcome::waiting("waiting for new nodes to be created")));
+    }
+    Ok(Ok(Entrants { rollout, view }))
+}
+
+/// The nodes of the old set whose spec does not ask them to halt yet. One without a sidecar has nobody to ask.
+pub(super) fn unasked(fleet: &FleetScope, rollout: &SetRollout) -> Vec<String> {
+    let facts = fleet.facts();
+    let asked = |height: i64, task: &str| height == rollout.halt_height && !task.is_empty();
+    let unasked = facts.children.iter().filter(|c| {
+        !c.terminating && c.sidecar.as_ref().is_some_and(|s| !asked(s.halt_height, &s.halt_task))
+    });
+    unasked.map(|c| c.name.clone()).collect()
+}
+
+/// Asks them, each in a write of its own.
+pub(super) async fn ask_to_halt(
+    fleet: &FleetScope,
+    rollout: &SetRollout,
+    cx: &TaskContext<'_>,
+) -> Result<(), ClusterError> {
+    let task = cx.plan.tasks.iter().find(|t| t.type_ == "submit-halt").map_or(&cx.record.id, |t| &t.id);
+    if fleet.facts().paused {
+        return Ok(());
+    }
+    let namespace = &fleet.fleet.meta.namespace;
+    stream::iter(unasked(fleet, rollout).into_iter().map(Ok::<_, ClusterError>))
+        .try_for_each_concurrent(AT_ONCE, |name| async move {
+            let Some(node) = fleet.view.nodes.get(&Key::new(namespace, &name)) else { return Ok(()) };
+            let ops = vec![
+                PatchOp::set("/spec/haltHeight", json!(rollout.halt_height)),
+                PatchOp::set("/spec/haltTaskID", json!(task)),
+            ];
+            match fleet.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
+                Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+}

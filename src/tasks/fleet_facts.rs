@@ -1,0 +1,417 @@
+//! How a fleet is observed: everything that a decision about it rests on, put together from what is known of its
+//! nodes, revisions and sets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+
+use super::FleetScope;
+use super::node_scope::{effective_restart, later, parse_time};
+use crate::api::conditions::{self, READY, SIDECAR_READY};
+use crate::api::names::{
+    ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, FIRST_SET,
+    LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
+};
+use crate::api::{Promotion, RawPlan, Stage, StrategyType};
+use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
+use crate::cluster::{Key, Kind};
+use crate::planner::fleet::{
+    ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
+};
+use crate::planner::node::decide::is_rolling;
+use crate::render;
+use crate::revision::{self, RevisionData, revision_name};
+
+impl FleetScope {
+    /// The rollout that makes a set, as it is persisted, if one does.
+    #[must_use]
+    pub fn set_rollout(&self) -> Option<SetRollout> {
+        SetRollout::of(&self.fleet.status)
+    }
+
+    /// The rollout whose target is read from the status, because it can no longer be taken back.
+    fn promoting(&self) -> Option<SetRollout> {
+        self.set_rollout().filter(|r| r.stage == Stage::Promoting)
+    }
+
+    /// The `unsafeCustomBuildID` of what is wanted; empty where it is generated.
+    #[must_use]
+    pub fn build_id(&self) -> String {
+        self.promoting().map_or_else(|| self.spec.unsafe_custom_build_id.clone(), |r| r.build_id)
+    }
+
+    /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
+    #[must_use]
+    pub fn requested(&self) -> String {
+        if let Some(rollout) = self.promoting() {
+            return rollout.target;
+        }
+        let meta = &self.fleet.meta;
+        let build_id = &self.spec.unsafe_custom_build_id;
+        let hash = || revision::rollout_hash(&self.spec.template.spec, build_id);
+        self.hash_of(&meta.uid, build_id, meta.generation, hash)
+    }
+
+    fn hash_of(&self, uid: &str, build_id: &str, generation: i64, hash: impl FnOnce() -> String) -> String {
+        let key = (uid.to_owned(), build_id.to_owned());
+        if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
+            return hash;
+        }
+        let hash = hash();
+        self.memory.held.put(key, (generation, hash.clone()));
+        hash
+    }
+
+    /// The build IDs under which anything of this fleet may have been made.
+    fn build_ids(&self) -> BTreeSet<String> {
+        let status = &self.fleet.status;
+        let retiring = status.retiring.iter().map(|set| set.build_id.clone());
+        let rollout = status.rollout.iter().map(|rollout| rollout.build_id.clone());
+        let known = [self.spec.unsafe_custom_build_id.clone(), self.active_build_id()];
+        retiring.chain(rollout).chain(known).collect()
+    }
+
+    /// The build ID under which the active set was made. Nodes that are updated where they are take any.
+    fn active_build_id(&self) -> String {
+        let status = &self.fleet.status;
+        let by_set = matches!(
+            self.spec.update_strategy.strategy(),
+            Some(StrategyType::BlueGreen | StrategyType::HardFork)
+        );
+        if by_set && !status.last_completed_rollout_hash.is_empty() {
+            status.active_build_id.clone()
+        } else {
+            self.spec.unsafe_custom_build_id.clone()
+        }
+    }
+
+    /// The revisions of this fleet that are kept and can be read, by rollout hash. One content has another hash under
+    /// each build ID.
+    #[must_use]
+    pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
+        let meta = &self.fleet.meta;
+        let kept = self.view.revisions.list(&meta.namespace, |r| r.meta.is_controlled_by(&meta.uid));
+        let build_ids = self.build_ids();
+        let mut found: BTreeMap<String, Arc<ObservedRevision>> = BTreeMap::new();
+        for revision in kept {
+            for build_id in &build_ids {
+                let Some(hash) = self.rollout_hash_of(&revision, build_id) else { continue };
+                let is_its_own = revision_name(&meta.name, &meta.uid, &hash) == revision.meta.name;
+                if is_its_own || !found.contains_key(&hash) {
+                    found.insert(hash, revision.clone());
+                }
+            }
+        }
+        found
+    }
+
+    fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
+        let key = (revision.meta.uid.clone(), build_id.to_owned());
+        if let Some((_, hash)) = self.memory.held.get(&key) {
+            return Some(hash);
+        }
+        let hash = RevisionData::from_value(&revision.data).ok()?.rollout_hash(build_id);
+        self.memory.held.put(key, (0, hash.clone()));
+        Some(hash)
+    }
+
+    pub(super) fn look(&self) -> FleetFacts {
+        let (spec, meta, status) = (&self.spec, &self.fleet.meta, &self.fleet.status);
+        let requested = self.requested();
+        let revisions = self.revisions();
+        let active = self.active_set();
+        let mut sets = self.other_sets(&active);
+        let children = self.nodes_by_set().remove(&active).unwrap_or_default();
+        let children: Vec<ChildFacts> = self.children_of(&active, &children);
+        let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
+        let mut restarts: BTreeSet<String> = nodes.map(|c| c.restart.clone()).collect();
+        restarts.insert(self.restarted_at.clone());
+        let mut renderings = BTreeMap::new();
+        for (hash, revision) in &revisions {
+            for restart in &restarts {
+                if let Some(rendering) = self.rendering(hash, revision, restart) {
+                    renderings.insert((hash.clone(), restart.clone()), rendering);
+                }
+            }
+        }
+        self.count_remains(&mut sets);
+        let annotation = |key| meta.annotation(key).unwrap_or_default().to_owned();
+        let promoted = &spec.force_promote;
+        FleetFacts {
+            replicas: spec.replicas,
+            max_unavailable: spec.max_unavailable(),
+            partition: spec.partition(),
+            paused: spec.paused,
+            on_stall: spec.update_strategy.on_stall,
+            deadline_seconds: spec.update_strategy.progress_deadline_seconds,
+            terminating: meta.terminating,
+            rejected: status.rejected.clone().filter(|r| r.hash == requested),
+            force_promote: *promoted == requested && *promoted != status.spent_force_promote,
+            requested,
+            last_completed: status.last_completed_rollout_hash.clone(),
+            restarted_at: self.restarted_at.clone(),
+            restart_request: restart_request(meta, &self.restarted_at),
+            unrecorded: status.requested_rollout_hash.is_empty(),
+            scaled_to_zero: status.scaled_to_zero,
+            abort: annotation(ANNOTATION_ABORT),
+            retry: annotation(ANNOTATION_RETRY),
+            invalid: self.invalid.clone(),
+            conflicts: self.conflicts(&active),
+            strategy: self.strategy(),
+            promotion: spec.promotion(),
+            build_id: self.build_id(),
+            active_build_id: self.active_build_id(),
+            retire_delay_seconds: spec.retire_delay_seconds(),
+            halt_height: spec.halt_height(),
+            set_rollout: self.set_rollout(),
+            set: active,
+            sets,
+            children,
+            renderings,
+        }
+    }
+
+    fn strategy(&self) -> Way {
+        match (self.spec.update_strategy.strategy(), self.spec.promotion()) {
+            (Some(StrategyType::BlueGreen), Promotion::Immediately) => Way::BlueGreenImmediate,
+            (Some(StrategyType::BlueGreen), _) => Way::BlueGreen,
+            (Some(StrategyType::HardFork), _) => Way::HardFork,
+            (Some(StrategyType::InPlace) | None, _) => Way::InPlace,
+        }
+    }
+
+    /// The set that serves: what the status says, or, where it says nothing, what is seen to.
+    #[must_use]
+    pub fn active_set(&self) -> String {
+        let status = &self.fleet.status;
+        if !status.active_set.is_empty() {
+            return status.active_set.clone();
+        }
+        let sets = self.nodes_by_set();
+        let service = self.view.services.get(&self.fleet.meta.key()).filter(|s| self.owns(&s.meta));
+        let selected = service.and_then(|s| s.spec["selector"][LABEL_SET].as_str().map(str::to_owned));
+        if let Some(set) = selected.filter(|set| sets.contains_key(set)) {
+            return set;
+        }
+        let ready = |nodes: &[Arc<ObservedNode>]| {
+            nodes.iter().filter(|n| conditions::is_true(&n.status.conditions, READY)).count()
+        };
+        let most = sets.iter().max_by_key(|(name, nodes)| (ready(nodes), *name == FIRST_SET));
+        most.map_or_else(|| FIRST_SET.to_owned(), |(name, _)| name.clone())
+    }
+
+    /// Its nodes by the sets that their names tell.
+    #[must_use]
+    pub fn nodes_by_set(&self) -> BTreeMap<String, Vec<Arc<ObservedNode>>> {
+        let mut sets: BTreeMap<String, Vec<Arc<ObservedNode>>> = BTreeMap::new();
+        for node in self.children() {
+            if let Some((set, _)) = place_of(&self.fleet.meta.name, &node.meta.name) {
+                sets.entry(set.to_owned()).or_default().push(node);
+            }
+        }
+        sets
+    }
+
+    fn children_of(&self, set: &str, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
+        let build_id = self.build_id_of(set);
+        let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, &build_id)).collect();
+        children.sort_by_key(|c| c.ordinal);
+        children
+    }
+
+    /// The build ID under which a set was made, as far as anybody knows.
+    fn build_id_of(&self, set: &str) -> String {
+        let status = &self.fleet.status;
+        let rollout = status.rollout.as_ref().filter(|r| r.entrant_set == set);
+        if let Some(rollout) = rollout.filter(|r| r.stage != Stage::Retiring) {
+            return rollout.build_id.clone();
+        }
+        match status.retiring.iter().find(|r| r.set == set) {
+            Some(retiring) => retiring.build_id.clone(),
+            None => self.active_build_id(),
+        }
+    }
+
+    /// Every set but the active one of which there is anything, or is to be.
+    fn other_sets(&self, active: &str) -> BTreeMap<String, SetFacts> {
+        let status = &self.fleet.status;
+        let mut nodes = self.nodes_by_set();
+        nodes.remove(active);
+        let entrant = status.rollout.as_ref().map(|r| r.entrant_set.clone());
+        let retiring = status.retiring.iter().map(|r| r.set.clone());
+        for name in retiring.chain(entrant).filter(|name| !name.is_empty() && name != active) {
+            nodes.entry(name).or_default();
+        }
+        let claims = &self.spec.template.spec.volume_claim_templates;
+        let of = |(name, nodes): (String, Vec<Arc<ObservedNode>>)| {
+            let other =
+                |n: &Arc<ObservedNode>| n.spec.as_ref().is_ok_and(|s| s.volume_claim_templates != *claims);
+            let is_entrant = status.rollout.as_ref().is_some_and(|r| r.entrant_set == name);
+            let set = SetFacts {
+                children: self.children_of(&name, &nodes),
+                conflicts: if is_entrant { self.conflicts(&name) } else { Vec::new() },
+                remains: 0,
+                retiring: status.retiring.iter().find(|r| r.set == name).cloned(),
+                claims_differ: nodes.iter().any(other),
+            };
+            (name, set)
+        };
+        nodes.into_iter().map(of).collect()
+    }
+
+    /// Counts the StatefulSets and pods that are left of sets that go: their nodes are gone sooner.
+    fn count_remains(&self, sets: &mut BTreeMap<String, SetFacts>) {
+        if sets.is_empty() {
+            return;
+        }
+        let meta = &self.fleet.meta;
+        let ours = |m: &Meta| m.label(LABEL_DEPLOYMENT) == Some(&meta.name) && m.label(LABEL_SET).is_some();
+        let stateful_sets = self.view.sets.list(&meta.namespace, |s| ours(&s.meta));
+        let pods = self.view.pods.list(&meta.namespace, |p| ours(&p.meta));
+        let labels = stateful_sets.iter().map(|s| &s.meta).chain(pods.iter().map(|p| &p.meta));
+        for label in labels.filter_map(|m| m.label(LABEL_SET)) {
+            if let Some(set) = sets.get_mut(label) {
+                set.remains += 1;
+            }
+        }
+    }
+
+    /// How many nodes, StatefulSets and pods of a set are left.
+    #[must_use]
+    pub fn left_of(&self, set: &str) -> usize {
+        let mut sets = BTreeMap::from([(set.to_owned(), SetFacts::default())]);
+        self.count_remains(&mut sets);
+        let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
+        nodes.len() + sets.remove(set).map_or(0, |s| s.remains)
+    }
+
+    fn rendering(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<Rendering> {
+        let key = (hash.to_owned(), restart.to_owned());
+        if let Some((hash, image)) = self.memory.renderings.get(&key) {
+            return Some(Rendering { hash, image });
+        }
+        let spec = RevisionData::from_value(&revision.data).ok()?.apply_to(&self.spec.template.spec);
+        let restart = (!restart.is_empty()).then_some(restart);
+        let template = render::pod_template(&spec, restart, &self.options).ok()?;
+        let rendering = Rendering {
+            hash: revision::pod_template_hash(&template),
+            image: revision::main_image(&spec).unwrap_or_default().to_owned(),
+        };
+        self.memory.renderings.put(key, (rendering.hash.clone(), rendering.image.clone()));
+        Some(rendering)
+    }
+
+    fn child(&self, node: &ObservedNode, build_id: &str) -> Option<ChildFacts> {
+        let meta = &node.meta;
+        let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
+        let status = &node.status;
+        let spec = node.spec.as_ref();
+        let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
+        let ready_since = ready.map(|c| c.last_transition_time);
+        // No wait is no wait, whatever our clock says of the time at which the node became Ready.
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        let long_enough = least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now);
+        let own_restart = effective_restart(node);
+        let unreachable =
+            conditions::find(&status.conditions, SIDECAR_READY).is_some_and(|c| c.reason == "Unreachable");
+        Some(ChildFacts {
+            name: meta.name.clone(),
+            ordinal,
+            surplus: ordinal >= self.spec.replicas,
+            terminating: meta.terminating,
+            behind: status.observed_generation != meta.generation
+                || self.view.is_in_doubt(Kind::StatefulNode, meta),
+            held: self.held(node, build_id),
+            granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
+            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
+            spent_id: status.spent_grant_id.clone(),
+            restart: later(&self.restarted_at, &own_restart).to_owned(),
+            running: status.pod_template_hash.clone(),
+            running_image: status.current_image.clone(),
+            rolling: self.rolling(node),
+            ready: ready.is_some(),
+            ready_since,
+            available: ready.is_some() && long_enough,
+            ever_ready: status.first_ready_at.is_some(),
+            failed: status.phase == "Failed",
+            unreachable,
+            problem: status.problem.clone(),
+            sidecar: sidecar_facts(node),
+        })
+    }
+
+    /// Whether a plan that rolls the node is active. Reading a plan costs more than all else that is read of a
+    /// node, so it is done once for each time that the node changed.
+    fn rolling(&self, node: &ObservedNode) -> bool {
+        let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
+        if let Some((_, rolling)) = self.memory.rolling.get(uid).filter(|(at, _)| at == version) {
+            return rolling;
+        }
+        let rolling = match node.status.plan.as_ref().map(RawPlan::parse) {
+            Some(Ok(plan)) => plan.is_active() && is_rolling(&plan.recipe),
+            // What cannot be read may be anything; its executor fails it at its next reconcile.
+            Some(Err(_)) => true,
+            None => false,
+        };
+        self.memory.rolling.put(uid.clone(), (version.clone(), rolling));
+        rolling
+    }
+
+    fn held(&self, node: &ObservedNode, build_id: &str) -> String {
+        let Ok(spec) = &node.spec else { return String::new() };
+        let hash = || revision::rollout_hash(spec, build_id);
+        self.hash_of(&node.meta.uid, build_id, node.meta.generation, hash)
+    }
+
+    fn conflicts(&self, set: &str) -> Vec<Conflict> {
+        let meta = &self.fleet.meta;
+        let taken = |ordinal| {
+            let name = node_name(&meta.name, set, ordinal);
+            let node = self.view.nodes.get(&Key::new(&meta.namespace, &name))?;
+            (!self.owns(&node.meta)).then(|| Conflict {
+                message: format!(
+                    "template: StatefulNode {name} {}; Windlass does not touch it: delete it, or give the fleet \
+                     another name",
+                    whose(&node.meta)
+                ),
+                name,
+                ordinal,
+            })
+        };
+        (0..self.spec.replicas).filter_map(taken).collect()
+    }
+}
+
+/// What a node's sidecar last said of the pod that runs now.
+fn sidecar_facts(node: &ObservedNode) -> Option<SidecarFacts> {
+    let spec = node.spec.as_ref().ok()?;
+    spec.sidecar.as_ref()?;
+    let said = node.status.sidecar.as_ref().filter(|s| s.pod_uid == node.status.pod_uid);
+    Some(SidecarFacts {
+        caught_up: said.is_some_and(|s| s.caught_up),
+        height: said.and_then(|s| s.height),
+        halted_for: said.filter(|s| s.halted).map(|s| s.halt_task_id.clone()).unwrap_or_default(),
+        halt_height: spec.halt_height,
+        halt_task: spec.halt_task_id.clone(),
+        message: said.map(|s| s.message.clone()).unwrap_or_default(),
+    })
+}
+
+/// A restart that is asked for and was not yet obeyed.
+pub(super) fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
+    let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
+    let asked_at = parse_time(asked)?;
+    parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
+}
+
+/// Whose a node is that is not this fleet's, in the words after its name.
+fn whose(meta: &Meta) -> String {
+    if let Some(owner) = meta.controller() {
+        return format!("belongs to {} {} (uid {})", owner.kind, owner.name, owner.uid);
+    }
+    match meta.annotation(ANNOTATION_OWNER_UID) {
+        Some(uid) => format!("was left by a fleet that was deleted (uid {uid})"),
+        None => "exists and belongs to no fleet".to_owned(),
+    }
+}

@@ -1,0 +1,199 @@
+//! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use futures::stream::{self, TryStreamExt};
+use serde_json::{Value, json};
+
+use super::FleetScope;
+use super::fleet_scope::owner_reference;
+use crate::api::names::{
+    ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET,
+    MANAGER, node_name, place_of,
+};
+use crate::api::{ClaimRetention, DeletionPolicy, Stage, StatefulNodeSpec, TemplateMeta};
+use crate::cluster::observed::ObservedNode;
+use crate::cluster::{ClusterError, Key, Kind, Target};
+use crate::planner::fleet::{ChildFacts, FleetFacts, Way};
+use crate::render;
+
+/// How many nodes are created, changed or removed at the same time.
+pub const AT_ONCE: usize = 16;
+
+/// Something that was done, to be told of in an event.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Told {
+    /// The event's reason.
+    pub reason: &'static str,
+    /// What tells it from others of its reason.
+    pub cause: String,
+    /// A sentence.
+    pub note: String,
+}
+
+impl FleetScope {
+    fn tell(&self, reason: &'static str, cause: &str, note: String) {
+        let told = Told { reason, cause: cause.to_owned(), note };
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+    }
+
+    /// Whether children carry an owner reference to the fleet.
+    #[must_use]
+    pub fn owns_by_reference(&self) -> bool {
+        self.spec.deletion_policy == DeletionPolicy::Delete
+    }
+
+    /// Windlass's own labels and annotations of a node.
+    #[must_use]
+    pub fn own_metadata(&self, node: &str) -> TemplateMeta {
+        let meta = &self.fleet.meta;
+        let set = place_of(&meta.name, node).map(|(set, _)| set).unwrap_or_default();
+        let text = str::to_owned;
+        let mut annotations = BTreeMap::new();
+        if !self.owns_by_reference() {
+            annotations.insert(text(ANNOTATION_OWNER_UID), meta.uid.clone());
+        }
+        TemplateMeta {
+            labels: BTreeMap::from([
+                (text(LABEL_DEPLOYMENT), meta.name.clone()),
+                (text(LABEL_NODE), text(node)),
+                (text(LABEL_SET), text(set)),
+                (text(LABEL_MANAGED_BY), text(MANAGER)),
+            ]),
+            annotations,
+        }
+    }
+
+    /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
+    /// ordinal; those created are counted before the next is asked about.
+    pub async fn create_nodes(
+        &self,
+        facts: &FleetFacts,
+        revision_for: impl Fn(&FleetFacts, i32) -> String,
+    ) -> Result<(), ClusterError> {
+        let mut facts = facts.clone();
+        let mut manifests = Vec::new();
+        for ordinal in facts.missing() {
+            let revision = revision_for(&facts, ordinal);
+            let restart = facts.restarted_at.clone();
+            let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
+            let Some(spec) = self.node_spec(&revision) else { continue };
+            let name = node_name(&self.fleet.meta.name, &facts.set, ordinal);
+            manifests.push((name.clone(), self.manifest(&name, spec, &rendering.hash, &restart)));
+            facts.children.push(ChildFacts {
+                name,
+                ordinal,
+                held: revision,
+                granted: rendering.hash,
+                restart,
+                behind: true,
+                ..ChildFacts::default()
+            });
+        }
+        stream::iter(manifests.into_iter().map(Ok::<_, ClusterError>))
+            .try_for_each_concurrent(AT_ONCE, |(name, manifest)| async move {
+                let created = match self.cluster.create(Kind::StatefulNode, manifest).await {
+                    Ok(created) => created,
+                    // The watch will show whose it is.
+                    Err(ClusterError::AlreadyExists { .. }) => return Ok(()),
+                    Err(error) => return Err(error),
+                };
+                let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
+                self.tell("NodeCreated", uid, format!("created node {name}"));
+                Ok(())
+            })
+            .await
+    }
+
+    fn manifest(&self, name: &str, mut spec: StatefulNodeSpec, hash: &str, restart: &str) -> Value {
+        hash.clone_into(&mut spec.granted_hash);
+        spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
+        let mut own = self.own_metadata(name);
+        if !restart.is_empty() {
+            own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), restart.to_owned());
+        }
+        let metadata = render::metadata::new_child_metadata(&self.spec.template.metadata, &own);
+        let owners =
+            if self.owns_by_reference() { json!([owner_reference(&self.fleet.meta)]) } else { json!([]) };
+        json!({
+            "apiVersion": Kind::StatefulNode.api_version(),
+            "kind": Kind::StatefulNode.name(),
+            "metadata": {
+                "name": name,
+                "namespace": self.fleet.meta.namespace,
+                "labels": metadata.labels,
+                "annotations": metadata.annotations,
+                "ownerReferences": owners,
+            },
+            "spec": spec,
+        })
+    }
+
+    /// Whether a node is of the set that is to serve and does not yet: what its sidecar says is waited for.
+    #[must_use]
+    pub fn is_awaited(&self, node: &str) -> bool {
+        let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
+        self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == Some(r.entrant.as_str()))
+    }
+
+    /// Whether a node is one that a height is waited for on.
+    #[must_use]
+    pub fn is_halting(&self, node: &str) -> bool {
+        let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
+        self.set_rollout().is_some_and(|r| r.way == Way::HardFork && set == Some(r.incumbent.as_str()))
+    }
+
+    /// Whether a node is of a set whose claims stay although its nodes go.
+    #[must_use]
+    pub fn keeps_claims(&self, node: &str) -> bool {
+        let status = &self.fleet.status;
+        let Some((set, _)) = place_of(&self.fleet.meta.name, node) else { return true };
+        let goes_first = self.set_rollout().is_some_and(|r| {
+            r.way == Way::BlueGreenImmediate && r.stage == Stage::Promoting && r.incumbent == set
+        });
+        goes_first || status.retiring.iter().any(|r| r.set == set && r.keeps_claims())
+    }
+
+    /// Deletes a node, if it is still there.
+    pub async fn delete_node(&self, name: &str, why: &str) -> Result<(), ClusterError> {
+        let Some(node) = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name)) else {
+            return Ok(());
+        };
+        match self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await {
+            Ok(()) | Err(ClusterError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.tell("NodeDeleted", &node.meta.uid, format!("deleted node {name}: {why}"));
+        Ok(())
+    }
+
+    /// Deletes the nodes of a set, those whose claims stay only once these are not theirs any more.
+    pub async fn remove_set(&self, set: &str, why: &str) -> Result<(), ClusterError> {
+        let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
+        let ready = nodes.iter().filter(|n| !n.meta.terminating && self.may_be_removed(n));
+        stream::iter(ready.map(Ok::<_, ClusterError>))
+            .try_for_each_concurrent(
+                AT_ONCE,
+                |node| async move { self.delete_node(&node.meta.name, why).await },
+            )
+            .await
+    }
+
+    fn may_be_removed(&self, node: &ObservedNode) -> bool {
+        if !self.keeps_claims(&node.meta.name) {
+            return true;
+        }
+        let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
+        let seen = node.status.observed_generation == node.meta.generation
+            && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
+        // What is owned by a node that goes is collected with it.
+        let uid = &node.meta.uid;
+        let namespace = &node.meta.namespace;
+        let owned = || {
+            let claims = self.view.claims.list(namespace, |c| c.meta.owners.iter().any(|o| o.uid == *uid));
+            !claims.is_empty()
+        };
+        retains && seen && !owned()
+    }
+}

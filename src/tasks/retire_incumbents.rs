@@ -1,0 +1,47 @@
+//! `retire-incumbents`: the old set is gone.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::FleetScope;
+use crate::api::Stage;
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+
+/// Waits until the incumbents are gone; where they go before their successors come, removes them.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetireIncumbents {}
+
+#[typetag::serde(name = "retire-incumbents")]
+#[async_trait]
+impl Task for RetireIncumbents {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
+        let left = || fleet.left_of(&rollout.incumbent);
+        if left() == 0 {
+            return Ok(Outcome::Done);
+        }
+        let facts = fleet.facts();
+        if facts.paused {
+            return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
+        }
+        let set = &rollout.incumbent;
+        if rollout.stage == Stage::Promoting {
+            fleet.remove_set(set, "another set takes over").await?;
+            return Ok(match left() {
+                0 => Outcome::Done,
+                left => Outcome::waiting(format!("waiting for set {set} to go: {left} objects are left")),
+            });
+        }
+        // Their removal is beside the plan: it goes on when a new plan takes the place of this one.
+        let due = facts.sets.get(set).and_then(|s| s.retiring.as_ref()).map(|r| facts.removal_of(r));
+        Ok(match due.and_then(|due| (due - cx.now).to_std().ok()).filter(|wait| !wait.is_zero()) {
+            Some(wait) => {
+                let at = due.unwrap_or(cx.now).format("%H:%M:%S UTC");
+                Outcome::recheck(format!("waiting until {at}, when set {set} is removed"), wait)
+            }
+            None => Outcome::waiting(format!("waiting for set {set} to go: {} objects are left", left())),
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! `switch-traffic`: the fleet's Service selects the new set.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{FleetScope, entrants};
+use crate::api::Stage;
+use crate::cluster::{Kind, Part, PatchOp, Target};
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::render::fleet_selector;
+
+/// Moves the fleet's Service to the entrants, in one write. What follows from it is the status's business.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchTraffic {}
+
+#[typetag::serde(name = "switch-traffic")]
+#[async_trait]
+impl Task for SwitchTraffic {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        let entrants::Entrants { rollout, .. } = match entrants::keep_up(fleet, &cx.plan.id).await? {
+            Ok(entrants) => entrants,
+            Err(waiting) => return Ok(waiting),
+        };
+        // Nothing may be moved before it is persisted that it will be.
+        if rollout.stage != Stage::Promoting {
+            return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
+        }
+        if !fleet.facts().entrants_run(&rollout) {
+            return Ok(Outcome::waiting("waiting for every new node to run the target"));
+        }
+        let meta = &fleet.fleet.meta;
+        let service = fleet.view.services.get(&meta.key()).filter(|s| fleet.owns(&s.meta));
+        if let Some(service) = service.filter(|s| !s.meta.terminating && fleet.spec.service.is_some()) {
+            let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.entrant));
+            if service.spec["selector"] != selector {
+                let target = Target::of(Kind::Service, &service.meta);
+                let ops = vec![PatchOp::set("/spec/selector", selector)];
+                if let Err(outcome) = super::written(fleet.cluster.patch(target, Part::Main, ops).await) {
+                    return outcome;
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}

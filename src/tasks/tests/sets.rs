@@ -1,0 +1,313 @@
+//! The tasks of a rollout that makes a set: nothing that cannot be undone is done before the status says that it will
+//! be, nothing is promoted that does not run, and no claim goes with what was never promoted.
+
+use super::super::{
+    AwaitNodesAtHeight, AwaitPromotion, CreateEntrants, FleetScope, RetireIncumbents, SubmitHalt,
+    SwitchTraffic,
+};
+use super::*;
+use crate::api::NodeDeploymentSpec;
+use crate::cluster::Part;
+use crate::cluster::observed::{Observed, ObservedFleet};
+use crate::planner::fleet::Scope;
+use crate::revision::RevisionData;
+
+const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
+
+fn revision_of(version: &str) -> String {
+    let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
+    revision::rollout_hash(&spec, "")
+}
+
+/// A node of a set that serves a version.
+fn serving(name: &str, version: &str) -> Value {
+    let mut node = Node::serving(version).object;
+    node["metadata"] = meta(name, &format!("uid of {name}"), 5, Some(FLEET));
+    node["status"]["firstReadyAt"] = json!("2030-01-01T00:00:00Z");
+    node["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
+    node
+}
+
+/// A fleet of one node that serves v1, and one of the set `new` that is to serve v2.
+struct Amid {
+    strategy: &'static str,
+    stage: &'static str,
+    spec: Value,
+    nodes: Vec<Value>,
+}
+
+fn amid(strategy: &'static str, stage: &'static str) -> Amid {
+    Amid { strategy, stage, spec: json!({}), nodes: vec![serving("db-0", "v1"), serving("db-new-0", "v2")] }
+}
+
+impl Amid {
+    fn with(self, spec: Value) -> Self {
+        Self { spec, ..self }
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.nodes.retain(|n| n["metadata"]["name"] != name);
+        self
+    }
+
+    fn changed(mut self, name: &str, pointer: &str, value: Value) -> Self {
+        let node = self.nodes.iter_mut().find(|n| n["metadata"]["name"] == name).unwrap();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        node.pointer_mut(parent).unwrap()[field] = value;
+        self
+    }
+
+    fn scope(&self, cluster: MockCluster, view: &Arc<View>) -> FleetScope {
+        let mut spec = json!({
+            "replicas": 1, "template": {"spec": spec_json("v2")},
+            "updateStrategy": {"type": self.strategy, "hardFork": {"haltHeight": 1000}},
+            "service": {"ports": [{"port": 80}]},
+        });
+        for (key, value) in self.spec.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        for node in &self.nodes {
+            view.observe(Kind::StatefulNode, node);
+        }
+        for (number, version) in ["v1", "v2"].into_iter().enumerate() {
+            let kept: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
+            let data = RevisionData::of(&kept).to_value();
+            let metadata = meta(&format!("db-{version}"), version, 3, Some(FLEET));
+            view.observe(
+                Kind::ControllerRevision,
+                &json!({"metadata": metadata, "revision": number, "data": data}),
+            );
+        }
+        let service = json!({"metadata": meta("db", "service-uid", 4, Some(FLEET)),
+            "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "first"}}});
+        view.observe(Kind::Service, &service);
+        let observed = ObservedFleet::read(&json!({
+            "metadata": meta("db", "fleet-uid", 8, None), "spec": spec,
+            "status": {
+                "lastCompletedRolloutHash": revision_of("v1"), "requestedRolloutHash": revision_of("v2"),
+                "activeSet": "first",
+                "rollout": {
+                    "strategy": self.strategy, "stage": self.stage, "targetHash": revision_of("v2"),
+                    "incumbentSet": "first", "entrantSet": "new", "haltHeight": if self.stage == "Promoting" { 1000 } else { 0 },
+                    "startedAt": "2030-01-01T00:00:00Z", "lastProgressAt": "2030-01-01T00:00:00Z",
+                },
+            },
+        }));
+        let spec: NodeDeploymentSpec = serde_json::from_value(spec).unwrap();
+        FleetScope {
+            restarted_at: String::new(),
+            fleet: Arc::new(observed),
+            spec: Arc::new(spec),
+            view: view.clone(),
+            cluster: Arc::new(cluster),
+            memory: Arc::new(Memory::default()),
+            options: Arc::new(RenderOptions::default()),
+            scope: Scope::Target(revision_of("v2")),
+            invalid: None,
+            known: Arc::default(),
+            told: Arc::default(),
+            now: now(),
+        }
+    }
+
+    async fn run(&self, cluster: MockCluster, task: &dyn Task) -> String {
+        let scope = self.scope(cluster, &View::shared());
+        said(&run_in(&Env::new().with(scope), &plan(self.strategy), task).await)
+    }
+
+    /// Runs a task that may write nothing.
+    async fn without_a_write(&self, task: &dyn Task) -> String {
+        self.run(MockCluster::new(), task).await
+    }
+}
+
+#[tokio::test]
+async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
+    let view = View::shared();
+    let shown = view.clone();
+    let mut cluster = MockCluster::new();
+    cluster
+        .expect_patch()
+        .once()
+        .withf(|target, part, ops| {
+            let selector = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "new"});
+            target.kind == Kind::Service
+                && *part == Part::Main
+                && ops.len() == 1
+                && ops[0].to_json() == json!({"op": "add", "path": "/spec/selector", "value": selector})
+        })
+        .returning(move |_, _, _| {
+            let stored = json!({"metadata": meta("db", "service-uid", 9, Some(FLEET)),
+                "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "new"}}});
+            shown.observe(Kind::Service, &stored);
+            Ok(stored)
+        });
+    let scope = amid("BlueGreen", "Promoting").scope(cluster, &view);
+    let env = Env::new().with(scope);
+    for _ in 0..2 {
+        assert_eq!(said(&run_in(&env, &plan("BlueGreen"), &SwitchTraffic {}).await), "done");
+    }
+}
+
+#[tokio::test]
+async fn traffic_does_not_move_before_the_status_says_that_it_will() {
+    for stage in ["CreatingEntrants", "AwaitingEntrants", "AwaitingPromotion"] {
+        let waits = amid("BlueGreen", stage).without_a_write(&SwitchTraffic {}).await;
+        assert_eq!(waits, "waiting for the promotion to be recorded", "{stage}");
+    }
+}
+
+#[tokio::test]
+async fn traffic_does_not_move_to_what_does_not_run() {
+    let entrant = "db-new-0";
+    let cases = [
+        amid("BlueGreen", "Promoting").changed(entrant, "/status/podTemplateHash", json!("")),
+        amid("BlueGreen", "Promoting").changed(entrant, "/status/currentImage", json!("db:v1")),
+        amid("BlueGreen", "Promoting").changed(
+            entrant,
+            "/metadata/deletionTimestamp",
+            json!("2030-01-01T00:00:00Z"),
+        ),
+        amid("BlueGreen", "Promoting").with(json!({"replicas": 0})),
+        amid("BlueGreen", "Promoting").with(json!({"paused": true})),
+    ];
+    for (index, case) in cases.into_iter().enumerate() {
+        let mut cluster = MockCluster::new();
+        // The node may be granted its target once more; the Service stays.
+        let of_node = |target: &crate::cluster::Target| target.kind == Kind::StatefulNode;
+        cluster.expect_patch().withf(move |target, _, _| of_node(target)).returning(|_, _, _| Ok(json!({})));
+        let waits = case.run(cluster, &SwitchTraffic {}).await;
+        assert!(waits.starts_with("waiting for"), "{index}: {waits}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
+    let waits = amid("HardFork", "CreatingEntrants").without_a_write(&SubmitHalt {}).await;
+    assert_eq!(waits, "waiting for the promotion to be recorded");
+    let mut cluster = MockCluster::new();
+    cluster
+        .expect_patch()
+        .once()
+        .withf(|target, _, ops| {
+            let written: Vec<Value> = ops.iter().map(crate::cluster::PatchOp::to_json).collect();
+            target.name == "db-0"
+                && written[0]["path"] == "/spec/haltHeight"
+                && written[0]["value"] == 1000
+                && written[1]["path"] == "/spec/haltTaskID"
+        })
+        .returning(|_, _, _| Ok(json!({})));
+    let sidecar = json!({"image": "w:1"});
+    let amid = amid("HardFork", "Promoting").changed("db-0", "/spec/sidecar", sidecar);
+    assert_eq!(amid.run(cluster, &SubmitHalt {}).await, "waiting for db-0 to be asked to halt");
+}
+
+#[tokio::test]
+async fn an_old_node_has_halted_when_its_sidecar_says_so_of_this_very_task() {
+    let asked = |said: Value| {
+        let spec =
+            |amid: Amid, field: &str, value: Value| amid.changed("db-0", &format!("/spec/{field}"), value);
+        let amid = spec(amid("HardFork", "Promoting"), "sidecar", json!({"image": "w:1"}));
+        let amid = spec(spec(amid, "haltHeight", json!(1000)), "haltTaskID", json!("task"));
+        amid.changed("db-0", "/status/sidecar", said)
+    };
+    let said = |halted: bool, task: &str, pod: &str| json!({"podUID": pod, "halted": halted, "haltTaskID": task, "height": 900});
+    let await_height = &AwaitNodesAtHeight {};
+    assert_eq!(asked(said(true, "task", "pod-1")).without_a_write(await_height).await, "done");
+    for other in [
+        said(false, "task", "pod-1"),
+        said(true, "earlier", "pod-1"),
+        said(true, "task", "pod-0"),
+        Value::Null,
+    ] {
+        let waits = asked(other.clone()).without_a_write(await_height).await;
+        assert!(waits.starts_with("waiting for db-0 to halt at height 1000"), "{other}: {waits}");
+    }
+}
+
+#[tokio::test]
+async fn a_manual_promotion_waits_for_the_whole_hash_and_an_automatic_one_for_nobody() {
+    let by = |promotion: &str, force: &str| {
+        amid("BlueGreen", "AwaitingPromotion").with(json!({
+            "updateStrategy": {"type": "BlueGreen", "blueGreen": {"promotion": promotion}}, "forcePromote": force,
+        }))
+    };
+    let wanted = revision_of("v2");
+    for refused in ["", "v2", &wanted[..20]] {
+        let waits = by("Manual", refused).without_a_write(&AwaitPromotion {}).await;
+        assert_eq!(waits, format!("waiting for a person: set spec.forcePromote to {wanted}"));
+    }
+    assert_eq!(by("Manual", &wanted).without_a_write(&AwaitPromotion {}).await, "done");
+    assert_eq!(by("WhenReady", "").without_a_write(&AwaitPromotion {}).await, "done");
+}
+
+#[tokio::test]
+async fn a_missing_entrant_is_made_with_a_grant_and_a_name_of_its_set_and_never_while_paused() {
+    let amid = || amid("BlueGreen", "CreatingEntrants").without("db-new-0");
+    let paused = amid().with(json!({"paused": true})).without_a_write(&CreateEntrants::default()).await;
+    assert!(paused.contains("spec.paused"), "{paused}");
+    let mut cluster = MockCluster::new();
+    cluster
+        .expect_create()
+        .once()
+        .withf(|kind, node| {
+            *kind == Kind::StatefulNode
+                && node["metadata"]["name"] == "db-new-0"
+                && node["metadata"]["labels"]["windlass.dev/set"] == "new"
+                && node["spec"]["grantedHash"] == hash("v2").as_str()
+                && node["spec"]["image"] == "db:v2"
+        })
+        .returning(|_, node| Ok(node));
+    assert_eq!(
+        amid().run(cluster, &CreateEntrants::default()).await,
+        "waiting for new nodes to be created",
+        "the cache does not show it yet"
+    );
+}
+
+#[tokio::test]
+async fn an_entrant_that_is_not_at_the_target_is_granted_it_whatever_others_do() {
+    let edited = amid("BlueGreen", "AwaitingEntrants").changed("db-new-0", "/spec/image", json!("db:hand"));
+    let mut cluster = MockCluster::new();
+    cluster
+        .expect_patch()
+        .once()
+        .withf(|target, _, ops| {
+            target.name == "db-new-0" && ops[0].to_json()["value"]["grantedHash"] == hash("v2").as_str()
+        })
+        .returning(|_, _, _| Ok(json!({})));
+    edited.run(cluster, &CreateEntrants::default()).await;
+}
+
+#[tokio::test]
+async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_theirs() {
+    let immediate = |retention: &str| {
+        let amid = amid("BlueGreen", "Promoting").without("db-new-0");
+        amid.changed("db-0", "/spec/volumeClaimRetention", json!(retention))
+    };
+    let claim = |owned: bool| {
+        let mut metadata = meta("data-db-0-0", "claim-uid", 6, None);
+        if owned {
+            metadata["ownerReferences"] =
+                json!([{"kind": "StatefulNode", "name": "db-0", "uid": "uid of db-0"}]);
+        }
+        json!({"metadata": metadata})
+    };
+    for (retention, owned, goes) in
+        [("Retain", false, true), ("Retain", true, false), ("Delete", false, false)]
+    {
+        let mut cluster = MockCluster::new();
+        if goes {
+            cluster.expect_delete().once().withf(|target| target.name == "db-0").returning(|_| Ok(()));
+        }
+        let view = View::shared();
+        let mut scope = immediate(retention).scope(cluster, &view);
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"})));
+        scope.fleet = Arc::new(fleet);
+        view.observe(Kind::PersistentVolumeClaim, &claim(owned));
+        let env = Env::new().with(scope);
+        let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
+        assert!(waits.starts_with("waiting for set first to go"), "{retention} {owned}: {waits}");
+    }
+}

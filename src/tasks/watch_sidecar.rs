@@ -1,0 +1,82 @@
+//! Asking a node's sidecar again and again while the fleet's rollout waits for what it says: whether the application
+//! has caught up, and whether it has halted. The wish stands in the node's spec, the answer in its status.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use crate::api::{SidecarStatus, StatefulNodeSpec};
+use crate::cluster::observed::ObservedNode;
+use crate::planner::node::status::SidecarAnswer;
+use crate::sidecar::{SidecarError, TaskRequest, TaskState, url_for};
+
+use super::NodeScope;
+
+/// How long until the sidecar is asked again, if no event comes first.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Asks the sidecar if there is a wish to, and keeps what it says. Answers when to ask again.
+pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
+    let spec = node.spec.as_deref().ok().filter(|s| s.asks_sidecar());
+    let facts = scope.facts(node);
+    let pod = scope.pod().filter(|_| facts.staying_pod().is_some());
+    let (Some(spec), Some(pod)) = (spec, pod.filter(|_| !facts.terminating)) else {
+        keep(scope, None);
+        return None;
+    };
+    let before = node.status.sidecar.clone().filter(|s| s.pod_uid == pod.meta.uid);
+    // Before it runs there is nothing to ask; its start is an event.
+    if !pod.containers.iter().any(|c| c.name == crate::render::SIDECAR_CONTAINER && c.running) {
+        keep(scope, before);
+        return Some(ASK_AGAIN);
+    }
+    match ask(scope, node, spec, &pod.ip).await {
+        Ok((ready, said)) => {
+            scope.answered(if ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
+            keep(scope, Some(SidecarStatus { pod_uid: pod.meta.uid.clone(), ..said }));
+        }
+        Err(sentence) => {
+            scope.answered(SidecarAnswer::Unreachable(sentence));
+            keep(scope, before);
+        }
+    }
+    Some(ASK_AGAIN)
+}
+
+fn keep(scope: &NodeScope, said: Option<SidecarStatus>) {
+    *scope.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
+}
+
+async fn ask(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+    ip: &str,
+) -> Result<(bool, SidecarStatus), String> {
+    let Some(sidecar) = &spec.sidecar else { return Err("the node has no sidecar".to_owned()) };
+    let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
+    let port = u16::try_from(sidecar.port).unwrap_or(7777);
+    let url = url_for(template, &node.meta.name, &node.meta.namespace, port, Some(ip));
+    let url = url.map_err(|e| e.to_string())?;
+    let said = async {
+        let mut answer = SidecarStatus::default();
+        if spec.halt_height > 0 {
+            // One that was restarted has forgotten it.
+            let mut task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
+            if task.is_none() {
+                let request = TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height);
+                scope.sidecars.submit(&url, &request, None).await?;
+                task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
+            }
+            answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
+            let failed = task.filter(|t| t.state == TaskState::Failed);
+            answer.message = failed.map(|t| t.message).unwrap_or_default();
+            answer.halt_task_id.clone_from(&spec.halt_task_id);
+        }
+        let status = scope.sidecars.status(&url).await?;
+        answer.caught_up = status.caught_up;
+        // It changes all the time; nobody waits for it but those that wait for a halt.
+        answer.height = status.height.filter(|_| spec.halt_height > 0);
+        Ok::<_, SidecarError>((status.ready, answer))
+    };
+    said.await.map_err(|e| e.to_string())
+}

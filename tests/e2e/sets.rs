@@ -1,0 +1,298 @@
+//! BlueGreen, HardFork and build IDs: a set of nodes is made beside the one that serves, and takes over.
+
+use serde_json::{Value, json};
+
+use crate::kit::{World, condition, fleet, is_applied, with};
+use crate::sidecars::Sidecars;
+
+/// A fleet that makes sets, with a Service and a claim for each node.
+#[allow(clippy::needless_pass_by_value, reason = "as tests read best")]
+fn blue_green(replicas: i64, settings: Value) -> Value {
+    let strategy = json!({"type": "BlueGreen", "blueGreen": settings, "progressDeadlineSeconds": 30});
+    let claim = json!({"metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    with(
+        fleet(replicas, "db:1"),
+        &json!({"spec": {
+            "updateStrategy": strategy, "service": {"ports": [{"port": 5432}]},
+            "template": {"spec": {"volumeClaimTemplates": [claim]}},
+        }}),
+    )
+}
+
+fn is_over(db: &Value) -> bool {
+    is_applied(db) && db["status"]["rollout"].is_null()
+}
+
+fn stage(name: &str) -> impl Fn(&Value) -> bool {
+    move |db| db["status"]["rollout"]["stage"] == name
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn set_of(db: &Value) -> String {
+    text(&db["status"], "lastCompletedRolloutHash")[3..8].to_owned()
+}
+
+async fn names(world: &World, api_version: &str, kind: &str) -> Vec<String> {
+    let objects = world.list(&world.api(api_version, kind)).await;
+    let mut names: Vec<String> = objects.iter().map(|o| text(&o["metadata"], "name").to_owned()).collect();
+    names.sort();
+    names
+}
+
+async fn nodes(world: &World) -> Vec<String> {
+    names(world, "windlass.dev/v1alpha1", "StatefulNode").await
+}
+
+async fn selected(world: &World) -> String {
+    let service = world.get(&world.api("v1", "Service"), "db").await;
+    text(&service["spec"]["selector"], "windlass.dev/set").to_owned()
+}
+
+fn outcomes(db: &Value) -> Vec<&str> {
+    let history = db["status"]["history"].as_array().map(Vec::as_slice).unwrap_or_default();
+    history.iter().map(|h| text(h, "outcome")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_set_takes_over_and_the_old_one_goes_after_its_delay_and_leaves_its_claims() {
+    let world = World::new("bg").await;
+    world.settled_fleet(blue_green(2, json!({"retireDelaySeconds": 3}))).await;
+    assert_eq!(nodes(&world).await, ["db-0", "db-1"]);
+    let before: Vec<Value> = world.list(&world.nodes()).await.iter().map(|n| n["spec"].clone()).collect();
+    world.set_image("db:2").await;
+    let moved = world.until_db("traffic moved", stage("Retiring")).await;
+    let set = set_of(&moved);
+    assert_eq!(moved["status"]["activeSet"], set.as_str());
+    assert_eq!(selected(&world).await, set);
+    assert_eq!(condition(&moved, "UpToDate"), "True/Applied");
+    for (name, spec) in ["db-0", "db-1"].iter().zip(&before) {
+        let node = world.get(&world.nodes(), name).await;
+        assert_eq!(&node["spec"], spec, "incumbents are not touched");
+    }
+    world.until_db("the old set is gone", is_over).await;
+    assert_eq!(nodes(&world).await, [format!("db-{set}-0"), format!("db-{set}-1")]);
+    assert_eq!(world.images().await, ["db:2", "db:2"]);
+    let claims = names(&world, "v1", "PersistentVolumeClaim").await;
+    assert_eq!(claims.len(), 4, "{claims:?}");
+    assert_eq!(world.notes("Promoted").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_promotion_the_same_content_a_new_target_and_the_way_back() {
+    let world = World::new("bgpre").await;
+    let first = world.settled_fleet(blue_green(1, json!({"retireDelaySeconds": 1}))).await;
+    world.set_image("db:2-unready").await;
+    let waits = world.until_db("entrants are waited for", stage("AwaitingEntrants")).await;
+    // The same content.
+    world.patch_fleet(json!({"spec": {"minReadySeconds": 1}})).await;
+    let same = world
+        .until_db("that is seen", |db| db["status"]["observedGeneration"] == db["metadata"]["generation"])
+        .await;
+    assert_eq!(same["status"]["plan"]["id"], waits["status"]["plan"]["id"]);
+    // A new target.
+    world.set_image("db:3-unready").await;
+    let next = world.until_db("it is superseded", |db| outcomes(db) == ["Superseded"]).await;
+    assert_ne!(next["status"]["rollout"]["entrantSet"], waits["status"]["rollout"]["entrantSet"]);
+    let gone = format!("db-{}-0", text(&waits["status"]["rollout"], "entrantSet"));
+    world.until(&world.nodes(), &gone, "the first entrants are removed", Value::is_null).await;
+    // Back.
+    world.set_image("db:1").await;
+    let back = world.until_db("it is over", is_over).await;
+    assert_eq!(back["status"]["lastCompletedRolloutHash"], first["status"]["lastCompletedRolloutHash"]);
+    assert_eq!(back["status"]["plan"]["id"], next["status"]["plan"]["id"], "no new plan");
+    assert_eq!(world.notes("RolloutSuperseded").await.len(), 2);
+    let gone = format!("db-{}-0", text(&next["status"]["rollout"], "entrantSet"));
+    world.until(&world.nodes(), &gone, "the entrants are removed", Value::is_null).await;
+    assert_eq!(nodes(&world).await, ["db-0"]);
+    let claims = names(&world, "v1", "PersistentVolumeClaim").await;
+    assert_eq!(claims.len(), 3, "no claim is lost: {claims:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_promoting_a_new_target_waits_until_the_old_one_is_promoted() {
+    let world = World::new("bgpro").await;
+    world.settled_fleet(blue_green(1, json!({"promotion": "Immediately"}))).await;
+    world.set_image("db:2-slow").await;
+    let promoting = world.until_db("it promotes", stage("Promoting")).await;
+    let target = text(&promoting["status"], "requestedRolloutHash").to_owned();
+    world.set_image("db:3").await;
+    let seen = |db: &Value| db["status"]["observedGeneration"] == db["metadata"]["generation"];
+    let held = world.until_db("the change is seen", seen).await;
+    let untouched = held["status"]["rollout"]["stage"] != "Promoting"
+        || text(&held["status"], "requestedRolloutHash") == target;
+    assert!(untouched, "the target is read from the status: {held:#}");
+    let done = world.until_db("both are done", |db| is_over(db) && outcomes(db).len() == 2).await;
+    assert_eq!(outcomes(&done), ["Complete", "Complete"]);
+    assert_eq!(done["status"]["history"][0]["targetHash"], target.as_str());
+    assert_eq!(world.images().await, ["db:3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_retiring_the_way_back_takes_the_set_that_still_lives() {
+    let world = World::new("bgback").await;
+    let first = world.settled_fleet(blue_green(1, json!({"retireDelaySeconds": 30}))).await;
+    world.set_image("db:2").await;
+    world.until_db("traffic moved", stage("Retiring")).await;
+    let made = world.notes("NodeCreated").await.len();
+    world.set_image("db:1").await;
+    let hash = first["status"]["lastCompletedRolloutHash"].clone();
+    let back = world.until_db("traffic is back", |db| db["status"]["lastCompletedRolloutHash"] == hash).await;
+    assert_eq!(back["status"]["activeSet"], "first");
+    assert_eq!(selected(&world).await, "first");
+    assert_eq!(world.notes("NodeCreated").await.len(), made, "no node was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manual_promotion_waits_for_the_hash_that_is_wanted_and_spends_it() {
+    let world = World::new("bgman").await;
+    world.settled_fleet(blue_green(1, json!({"promotion": "Manual", "retireDelaySeconds": 1}))).await;
+    world.set_image("db:2").await;
+    let ready = |db: &Value| condition(db, "UpToDate") == "Unknown/ReadyToPromote";
+    let waits = world.until_db("it is ready", ready).await;
+    world.patch_fleet(json!({"spec": {"forcePromote": "nonsense"}})).await;
+    let note = world.until_event("db", "StaleForcePromote").await;
+    assert!(note.contains("nonsense"), "{note}");
+    assert_eq!(selected(&world).await, "first");
+    let hash = waits["status"]["requestedRolloutHash"].clone();
+    world.patch_fleet(json!({"spec": {"forcePromote": hash}})).await;
+    let done = world.until_db("it is over", is_over).await;
+    assert_eq!(done["status"]["spentForcePromote"], hash);
+    assert_eq!(done["status"]["lastCompletedRolloutHash"], hash);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_dies_again_and_again_promotes_once() {
+    let mut world = World::new("bgkill").await;
+    world.settled_fleet(blue_green(2, json!({"retireDelaySeconds": 2}))).await;
+    world.set_image("db:2").await;
+    for pause in [120, 250, 400, 700, 1100] {
+        tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
+        world.kill_operator().await;
+        world.start_operator(&[]).await;
+    }
+    let done = world.until_db("it is over", is_over).await;
+    assert_eq!(outcomes(&done), ["Complete"]);
+    assert_eq!(nodes(&world).await.len(), 2);
+    assert_eq!(selected(&world).await, set_of(&done));
+    let claims = names(&world, "v1", "PersistentVolumeClaim").await;
+    assert_eq!(claims.len(), 4, "{claims:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stall_under_rollback_takes_the_entrants_back() {
+    let world = World::new("bgroll").await;
+    let strategy = json!({"spec": {"updateStrategy": {"onStall": "Rollback", "progressDeadlineSeconds": 3}}});
+    world.settled_fleet(with(blue_green(1, json!({})), &strategy)).await;
+    world.set_image("db:2-nope").await;
+    let back = world.until_db("it is taken back", |db| condition(db, "UpToDate") == "False/RolledBack").await;
+    assert_eq!(outcomes(&back), ["RolledBack"]);
+    let only_first = |_: &Value| true;
+    world.until_db("it is at rest", only_first).await;
+    world.until_quiet().await;
+    assert_eq!(nodes(&world).await, ["db-0"]);
+    assert_eq!(world.images().await, ["db:1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entrants_that_are_given_up_keep_their_claims_under_every_policy() {
+    let world = World::new("bgclaim").await;
+    let policy = json!({"spec": {"template": {"spec": {"volumeClaimRetention": "Delete"}}}});
+    world.settled_fleet(with(blue_green(1, json!({"retireDelaySeconds": 1})), &policy)).await;
+    world.set_image("db:2-unready").await;
+    let waits = world.until_db("entrants are waited for", stage("AwaitingEntrants")).await;
+    let entrant = format!("db-{}-0", text(&waits["status"]["rollout"], "entrantSet"));
+    let claims = world.api("v1", "PersistentVolumeClaim");
+    let claim = format!("data-{entrant}-0");
+    world
+        .until(&claims, &claim, "it is owned by its node", |c| {
+            c["metadata"]["ownerReferences"][0]["kind"] == "StatefulNode"
+        })
+        .await;
+    world
+        .patch_fleet(
+            json!({"metadata": {"annotations": {"windlass.dev/abort": waits["status"]["plan"]["id"]}}}),
+        )
+        .await;
+    world.until(&world.nodes(), &entrant, "the entrant is removed", Value::is_null).await;
+    world.until_quiet().await;
+    let kept = world.get(&claims, &claim).await;
+    assert!(kept["metadata"]["deletionTimestamp"].is_null() && !kept.is_null(), "{kept:#}");
+    // After a promotion the policy counts.
+    world.set_image("db:3").await;
+    world.until_db("it is over", is_over).await;
+    world.until(&claims, "data-db-0-0", "the old set's claim goes", Value::is_null).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_id_names_a_set_and_the_same_one_is_updated_in_place() {
+    let world = World::new("bgid").await;
+    let id = |id: &str| json!({"spec": {"unsafeCustomBuildID": id}});
+    world.settled_fleet(with(blue_green(1, json!({"retireDelaySeconds": 1})), &id("v1"))).await;
+    world.set_image("db:2").await;
+    let done = world.until_db("it is over", |db| is_over(db) && db["status"]["history"].is_array()).await;
+    assert_eq!(done["status"]["plan"]["recipe"], "InPlace");
+    assert_eq!(nodes(&world).await, ["db-0"]);
+    world.patch_fleet(id("v2")).await;
+    let done = world.until_db("it is over", |db| is_over(db) && db["status"]["activeSet"] != "first").await;
+    assert_eq!(done["status"]["activeSet"], "fb04d");
+    assert_eq!(done["status"]["buildID"], "v2");
+    let refused = world.try_create(
+        "windlass.dev/v1alpha1",
+        "NodeDeployment",
+        with(
+            blue_green(1, json!({})),
+            &json!({
+        "metadata": {"name": "other"}, "spec": {"unsafeCustomBuildID": "-bad-"}}),
+        ),
+    );
+    let sentence = refused.await.unwrap_err();
+    assert!(sentence.contains("unsafeCustomBuildID has to be at most 63"), "{sentence}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hard_fork_halts_the_old_nodes_at_the_height_before_the_new_ones_take_over() {
+    let world = World::new("fork").await;
+    let sidecars = Sidecars::start(&world).await;
+    sidecars.reach(500);
+    let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000},
+        "blueGreen": {"retireDelaySeconds": 1}});
+    let fleet = with(
+        sidecars.fleet(2, "db:1"),
+        &json!({"spec": {"updateStrategy": strategy, "service": {"ports": [{"port": 5432}]}}}),
+    );
+    world.settled_fleet(fleet).await;
+    world.set_image("db:2").await;
+    let waits = |db: &Value| text(&db["status"]["rollout"], "message").contains("halt at height 1000");
+    let waiting = world.until_db("the old nodes are asked to halt", waits).await;
+    assert_eq!(waiting["status"]["rollout"]["stage"], "Promoting");
+    assert_eq!(waiting["status"]["rollout"]["haltHeight"], 1000);
+    world.until_db("both were asked", |_| sidecars.halts() == [1000, 1000]).await;
+    assert_eq!(selected(&world).await, "first");
+    sidecars.reach(1000);
+    let done = world.until_db("it is over", |db| is_over(db) && db["status"]["activeSet"] != "first").await;
+    assert_eq!(selected(&world).await, set_of(&done));
+    assert_eq!(world.images().await, ["db:2", "db:2"]);
+    assert_eq!(sidecars.halts(), [1000, 1000], "each was asked once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_of_the_longest_name_makes_a_set() {
+    let world = World::new("bglong").await;
+    let name = "a".repeat(39);
+    let long = with(blue_green(1, json!({})), &json!({"metadata": {"name": name}}));
+    world.fleet(long).await;
+    world.until(&world.fleets(), &name, "it serves", is_applied).await;
+    world
+        .patch(
+            &world.fleets(),
+            &name,
+            json!({"spec": {"replicas": 1, "template": {"spec": {"image": "db:2"}}}}),
+        )
+        .await;
+    let done = world.until(&world.fleets(), &name, "39 characters are short enough", is_over).await;
+    assert_ne!(done["status"]["activeSet"], "first");
+}

@@ -1,0 +1,122 @@
+//! Played applications and their sidecars: they catch up and reach heights when a test says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
+use windlass::sim::kubelet::Probe;
+
+#[derive(Debug, Default)]
+struct Played {
+    /// The height that every application is at.
+    height: i64,
+    /// Whether applications catch up by themselves.
+    caught_up: bool,
+    /// Whether sidecars answer.
+    dead: bool,
+    ready: BTreeSet<String>,
+    /// By host: task and height.
+    halts: BTreeMap<String, BTreeMap<String, i64>>,
+    /// How often a task was taken for the first time.
+    effects: usize,
+}
+
+/// All applications and their sidecars.
+#[derive(Clone, Debug, Default)]
+pub struct Applications(Arc<Mutex<Played>>);
+
+fn host(url: &str) -> String {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    rest.split(['/', ':']).next().unwrap_or_default().to_owned()
+}
+
+impl Applications {
+    fn with<T>(&self, f: impl FnOnce(&mut Played) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Applications that have caught up as soon as they run.
+    pub fn caught_up() -> Self {
+        let this = Self::default();
+        this.catch_up(true);
+        this
+    }
+
+    pub fn catch_up(&self, caught_up: bool) {
+        self.with(|played| played.caught_up = caught_up);
+    }
+
+    pub fn reach(&self, height: i64) {
+        self.with(|played| played.height = height);
+    }
+
+    pub fn die(&self, dead: bool) {
+        self.with(|played| played.dead = dead);
+    }
+
+    /// The heights that anybody was asked to halt at, and by how many.
+    pub fn halts(&self) -> Vec<i64> {
+        self.with(|played| played.halts.values().flat_map(BTreeMap::values).copied().collect())
+    }
+
+    pub fn effects(&self) -> usize {
+        self.with(|played| played.effects)
+    }
+
+    /// How the kubelet asks them.
+    pub fn probe(&self) -> Probe {
+        let this = self.clone();
+        Arc::new(move |url| std::future::ready(this.with(|p| p.ready.contains(&host(&url)))).boxed())
+    }
+
+    fn answer(&self, url: &str) -> Result<String, SidecarError> {
+        if self.with(|played| played.dead) {
+            return Err(SidecarError::Unreachable(format!("the sidecar at {url} did not answer")));
+        }
+        Ok(host(url))
+    }
+}
+
+#[async_trait]
+impl SidecarClient for Applications {
+    async fn status(&self, base_url: &str) -> Result<Status, SidecarError> {
+        let host = self.answer(base_url)?;
+        Ok(self.with(|played| {
+            let halts = played.halts.get(&host);
+            let halted = halts.is_some_and(|h| h.values().any(|height| played.height >= *height));
+            let ready = played.ready.contains(&host);
+            Status { ready, caught_up: played.caught_up, height: Some(played.height), halted }
+        }))
+    }
+
+    async fn submit<'a>(
+        &self,
+        base_url: &str,
+        request: &TaskRequest,
+        _token: Option<&'a str>,
+    ) -> Result<(), SidecarError> {
+        let host = self.answer(base_url)?;
+        self.with(|played| {
+            let is_new = match request.kind {
+                TaskType::MarkReady => played.ready.insert(host),
+                TaskType::HaltAtHeight => {
+                    let halts = played.halts.entry(host).or_default();
+                    halts.insert(request.id.clone(), request.height().unwrap()).is_none()
+                }
+            };
+            played.effects += usize::from(is_new);
+        });
+        Ok(())
+    }
+
+    async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+        let host = self.answer(base_url)?;
+        Ok(self.with(|played| {
+            let height = *played.halts.get(&host)?.get(id)?;
+            let state = if played.height >= height { TaskState::Complete } else { TaskState::Running };
+            Some(TaskAnswer { id: id.to_owned(), state, message: String::new() })
+        }))
+    }
+}

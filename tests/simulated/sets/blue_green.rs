@@ -1,0 +1,124 @@
+//! BlueGreen as it goes when nothing comes between.
+
+use serde_json::json;
+
+use super::world::{
+    CLAIM, NODE, blue_green, condition, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+};
+
+#[test]
+fn a_new_set_is_made_takes_over_in_one_write_and_the_old_one_goes_after_its_delay() {
+    play(|w| async move {
+        let first = w.serve(blue_green(3, json!({"retireDelaySeconds": 30}))).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);
+        assert_eq!(w.selected(), "first");
+        let incumbents: Vec<_> = w.names(NODE).iter().map(|n| w.get(NODE, n)["spec"].clone()).collect();
+        w.image("db:2").await;
+        let switched = w.until("traffic moved", stage_is("Retiring")).await;
+        let set = set_of(text(&switched, "lastCompletedRolloutHash"));
+        assert_ne!(text(&switched, "lastCompletedRolloutHash"), first);
+        assert_eq!(switched["activeSet"], set.as_str());
+        assert_eq!(w.selected(), set);
+        assert_eq!(condition(&switched, "UpToDate"), "True/Applied");
+        assert_eq!(condition(&switched, "RolloutInProgress"), "True/TemplateChanged");
+        assert_eq!(w.names(NODE).len(), 6, "the old nodes live on");
+        let after: Vec<_> = (0..3).map(|n| w.get(NODE, &format!("db-{n}"))["spec"].clone()).collect();
+        assert_eq!(after, incumbents, "incumbents are not touched");
+        let switched_at = w.cluster.clock().now();
+        let done = w.until("the old set is gone", is_up_to_date).await;
+        assert!((w.cluster.clock().now() - switched_at).num_seconds() >= 29);
+        let names: Vec<String> = (0..3).map(|n| format!("db-{set}-{n}")).collect();
+        assert_eq!(w.names(NODE), names);
+        assert_eq!(condition(&done, "RolloutInProgress"), "False/RolloutComplete");
+        assert_eq!(
+            w.stages(),
+            ["CreatingEntrants", "AwaitingEntrants", "AwaitingPromotion", "Promoting", "Retiring"]
+        );
+        assert_eq!(w.names(CLAIM).len(), 6, "each set has claims of its own, and those of the old one stay");
+        assert!(w.images().iter().all(|i| i.ends_with("db:2")), "{:?}", w.images());
+        assert_eq!(done["selector"], format!("windlass.dev/deployment=db,windlass.dev/set={set}").as_str());
+        assert_eq!(w.events("Promoted").len(), 1);
+        assert_eq!(w.events("RolloutComplete").len(), 1);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn where_no_name_is_free_for_a_set_that_is_said_and_nothing_is_harmed() {
+    play(|w| async move {
+        w.serve(blue_green(1, json!({"promotion": "Manual"}))).await;
+        w.image("db:2").await;
+        let ready = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        let set = text(&ready["rollout"], "entrantSet").to_owned();
+        w.image("db:1").await;
+        w.until("it is given up", |s| is_up_to_date(s) && w.names(NODE) == ["db-0"]).await;
+        for number in 2..=99 {
+            w.create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": format!("data-db-{set}-{number}-0-0")},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
+                .await;
+        }
+        w.image("db:2").await;
+        let refused = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        let said =
+            refused["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "UpToDate").unwrap();
+        assert!(text(said, "message").starts_with("no name is free for a new set"), "{said}");
+        assert!(refused["rollout"].is_null());
+        assert_eq!(w.events("InvalidSpec").len(), 1);
+        w.rest(120).await;
+        assert_eq!(w.names(NODE), ["db-0"]);
+        assert_eq!(w.images(), ["db-0-0 db:1"]);
+        w.delete(CLAIM, &format!("data-db-{set}-7-0-0")).await;
+        let made = w.until("a name is free", |s| !s["rollout"].is_null()).await;
+        assert_eq!(made["rollout"]["entrantSet"], format!("{set}-7").as_str());
+    });
+}
+
+#[test]
+fn names_of_another_fleet_are_no_obstacle_and_are_not_touched() {
+    play(|w| async move {
+        w.serve(blue_green(1, json!({"promotion": "Manual", "retireDelaySeconds": 1}))).await;
+        w.image("db:2").await;
+        let made = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        let set = text(&made["rollout"], "entrantSet").to_owned();
+        w.image("db:1").await;
+        w.until("it is given up", |s| is_up_to_date(s) && w.names(NODE) == ["db-0"]).await;
+        // A fleet whose nodes are named as those of a set of db would be.
+        let mut other = blue_green(1, json!({}));
+        other["metadata"]["name"] = json!(format!("db-{set}-2"));
+        w.create(other).await;
+        let theirs = format!("db-{set}-2-0");
+        w.until("it is there", |_| w.names(NODE).contains(&theirs)).await;
+        let uid = w.get(NODE, &theirs)["metadata"]["uid"].clone();
+        w.image("db:2").await;
+        let made = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        assert_eq!(made["rollout"]["entrantSet"], format!("{set}-3").as_str());
+        w.change(json!({"forcePromote": made["requestedRolloutHash"]})).await;
+        w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+        assert_eq!(w.get(NODE, &theirs)["metadata"]["uid"], uid);
+    });
+}
+
+#[test]
+fn caught_up_is_waited_for_where_there_is_a_sidecar() {
+    play(|w| async move {
+        w.serve(with_sidecar(blue_green(2, json!({})))).await;
+        w.applications.catch_up(false);
+        w.image("db:2").await;
+        w.until("entrants are ready", |s| text(&s["rollout"], "message").contains("catch up")).await;
+        w.rest(60).await;
+        assert_eq!(w.status()["rollout"]["stage"], "AwaitingEntrants");
+        assert_eq!(w.selected(), "first");
+        w.applications.catch_up(true);
+        w.until("traffic moved", stage_is("Retiring")).await;
+        let done = w.until("it is over", is_up_to_date).await;
+        for name in w.names(NODE) {
+            w.until("nobody is watched any more", |_| {
+                w.get(NODE, &name)["spec"]["watchSidecar"].as_bool() != Some(true)
+            })
+            .await;
+        }
+        assert_eq!(done["activeSet"], w.selected().as_str());
+        w.is_at_rest().await;
+    });
+}

@@ -1,0 +1,146 @@
+//! HardFork: the old nodes halt at a height before the new ones take over.
+
+use serde_json::{Value, json};
+
+use super::world::{NODE, World, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar};
+
+fn hard_fork(height: i64) -> Value {
+    with_sidecar(fleet(
+        2,
+        json!({"type": "HardFork", "hardFork": {"haltHeight": height}, "blueGreen": {"retireDelaySeconds": 10}}),
+    ))
+}
+
+async fn halting(w: &World) -> Value {
+    w.applications.reach(500);
+    w.serve(hard_fork(1000)).await;
+    w.image("db:2").await;
+    w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+        .await
+}
+
+#[test]
+fn the_old_nodes_halt_at_the_height_and_the_new_ones_take_over() {
+    play(|w| async move {
+        let status = halting(&w).await;
+        assert_eq!(status["rollout"]["stage"], "Promoting");
+        assert_eq!(status["rollout"]["haltHeight"], 1000);
+        assert_eq!(condition(&status, "UpToDate"), "Unknown/Promoting");
+        w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
+        w.rest(30).await;
+        assert_eq!(w.selected(), "first");
+        assert!(
+            text(&w.status()["rollout"], "message").contains("the lowest is at 500"),
+            "{}",
+            w.status()["rollout"]["message"]
+        );
+        w.applications.reach(1000);
+        let moved = w.until("traffic moved", stage_is("Retiring")).await;
+        assert_eq!(w.selected(), text(&moved, "activeSet"));
+        assert_eq!(w.names(NODE).len(), 4);
+        w.until("it is over", is_up_to_date).await;
+        assert_eq!(w.names(NODE).len(), 2);
+        assert_eq!(w.stages(), ["CreatingEntrants", "Promoting", "Retiring"]);
+        assert_eq!(w.applications.halts(), [1000, 1000], "each was asked once");
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn the_height_that_was_persisted_counts_and_everything_else_waits_for_the_switch() {
+    play(|w| async move {
+        let status = halting(&w).await;
+        let target = text(&status, "requestedRolloutHash");
+        w.change(json!({"updateStrategy": {"hardFork": {"haltHeight": 2000}}, "template": {"spec": {"image": "db:3"}}})).await;
+        w.annotate("windlass.dev/abort", text(&status["plan"], "id")).await;
+        w.rest(30).await;
+        let held = w.status();
+        assert_eq!(text(&held, "requestedRolloutHash"), target);
+        assert_eq!(held["rollout"]["haltHeight"], 1000);
+        assert_eq!(held["plan"]["state"], "Active");
+        w.applications.reach(1000);
+        let next = w.until("the next begins", |s| s["rollout"]["haltHeight"] == 2000).await;
+        assert_eq!(text(&next, "lastCompletedRolloutHash"), target);
+        w.applications.reach(2000);
+        w.until("it is over", is_up_to_date).await;
+        assert!(w.images().iter().all(|i| i.ends_with("db:3")), "{:?}", w.images());
+    });
+}
+
+#[test]
+fn nothing_is_halted_before_the_new_nodes_run() {
+    play(|w| async move {
+        w.applications.reach(5000);
+        w.serve(hard_fork(1000)).await;
+        w.image("db:2-nope").await;
+        w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        assert_eq!(w.status()["rollout"]["stage"], "CreatingEntrants");
+        assert_eq!(w.applications.halts(), [0_i64; 0]);
+        w.image("db:2").await;
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn waiting_for_the_height_is_no_stall_as_long_as_it_grows_and_is_one_when_it_does_not() {
+    play(|w| async move {
+        halting(&w).await;
+        for height in 501..520 {
+            w.applications.reach(height);
+            w.rest(60).await;
+            assert_eq!(condition(&w.status(), "Stalled"), "False/Progressing", "at {height}");
+        }
+        let stalled = w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        assert_eq!(stalled["rollout"]["height"], 519);
+    });
+}
+
+#[test]
+fn waiting_for_the_height_can_be_skipped() {
+    play(|w| async move {
+        let status = halting(&w).await;
+        w.annotate("windlass.dev/skip", &format!("{}-2", text(&status["plan"], "id"))).await;
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(done["plan"]["tasks"][2]["state"], "Skipped");
+    });
+}
+
+#[test]
+fn nodes_without_a_sidecar_are_named_with_what_to_do() {
+    play(|w| async move {
+        w.serve(fleet(2, json!({"type": "HardFork", "hardFork": {"haltHeight": 10}}))).await;
+        w.image("db:2").await;
+        let status =
+            w.until("it waits", |s| text(&s["rollout"], "message").contains("windlass.dev/skip=")).await;
+        let skip = text(&status["rollout"], "message").rsplit('=').next().unwrap().to_owned();
+        assert_eq!(w.selected(), "first");
+        w.annotate("windlass.dev/skip", &skip).await;
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_sidecar_that_dies_is_asked_again_when_it_is_back() {
+    play(|w| async move {
+        halting(&w).await;
+        w.applications.die(true);
+        w.applications.reach(1000);
+        w.rest(60).await;
+        assert_eq!(w.selected(), "first");
+        w.applications.die(false);
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn an_operator_that_is_killed_at_any_time_goes_on_where_it_was() {
+    play(|w| async move {
+        halting(&w).await;
+        w.kill_operator();
+        w.applications.reach(1000);
+        w.rest(10).await;
+        w.start_operator();
+        w.until("it is over", is_up_to_date).await;
+        assert_eq!(w.applications.effects(), 2 + 2 + 2, "marked ready and asked to halt, once each");
+    });
+}
