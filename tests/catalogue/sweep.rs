@@ -92,6 +92,8 @@ pub struct Outcome {
 pub struct Choice {
     /// Every n-th point, from an offset that differs by fault.
     pub every: usize,
+    /// No more points than this are run.
+    pub most: usize,
     /// No point is begun after this long.
     pub within: Duration,
     /// Only faults whose names begin so; all if empty.
@@ -133,7 +135,7 @@ pub fn run(choice: &Choice) -> Outcome {
                 loop {
                     // Far apart points alternate, so that a sweep that is cut short has seen of everything.
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= chosen.len() || counted.elapsed() > choice.within {
+                    if index >= chosen.len().min(choice.most) || counted.elapsed() > choice.within {
                         return;
                     }
                     let point = &chosen[index * STRIDE % chosen.len()];
