@@ -55,6 +55,9 @@ pub struct NodeDeploymentStatus {
     /// The latest restart obeyed (RFC 3339).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
+    /// The last `windlass.dev/asked` that was taken in, cut to its first 256 bytes.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub asked: String,
     /// Set while a fleet that was scaled to 0 fills again: its nodes are created at what is wanted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_to_zero: bool,
@@ -102,7 +105,7 @@ impl Asked {
 }
 
 /// The longest sentence about who asked for what, in bytes.
-const MAX_ASKED_BYTES: usize = 256;
+pub const MAX_ASKED_BYTES: usize = 256;
 
 /// A target that is not tried again by itself.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -174,6 +177,9 @@ pub struct Rollout {
     /// When a node was last updated or became ready.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
+    /// Who asked for it, and for what since it began; the last 5.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<String>,
     /// The most nodes updated, and ready at the target, that were seen at once; progress is more than this.
     #[serde(default)]
     pub best: i32,
@@ -296,6 +302,9 @@ pub struct HistoryEntry {
     /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Who asked for what while it ran, or for it: `abort by alice: disk full`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
     /// When it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -320,7 +329,8 @@ pub const MAX_PROBLEM_BYTES: usize = 768;
 
 /// Appends an entry and drops the oldest beyond [`HISTORY_LIMIT`]. A reason that is too long is cut.
 pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
-    history.push(HistoryEntry { reason: cut(&entry.reason, MAX_REASON_BYTES), ..entry });
+    let (reason, message) = (cut(&entry.reason, MAX_REASON_BYTES), cut(&entry.message, MAX_ASKED_BYTES));
+    history.push(HistoryEntry { reason, message, ..entry });
     let surplus = history.len().saturating_sub(HISTORY_LIMIT);
     history.drain(..surplus);
 }

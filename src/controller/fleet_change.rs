@@ -12,7 +12,7 @@ use crate::cluster::Kind;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
-use crate::planner::fleet::status::{Ending, begin, complete, end, reject, short};
+use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, short};
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
 
 /// The kinds of objects whose names a set's could meet.
@@ -98,6 +98,10 @@ impl Reconcile<'_> {
                     old.finished_at = Some(self.now);
                 }
                 _ => drop(engine::supersede(&mut old, self.now)),
+            }
+            if start.is_none() {
+                // What ends it was asked of it, and not of what comes after.
+                note_asked(&mut status, facts);
             }
             end(&mut status, &old, ending, reason, self.now);
             told.extend(ended(&mut status, facts, &old, ending, start.as_ref()));

@@ -9,7 +9,7 @@ use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::create::creation_revision;
-use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope};
+use crate::planner::fleet::{ABORT, FleetFacts, Scope, pins};
 use crate::render;
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_nodes::AT_ONCE;
@@ -182,23 +182,8 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
 /// After an abort nodes stay at what they run: those that were granted something else, by the plan that was aborted or
 /// by one that it superseded, and still run what they ran, are granted that, once.
 pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), ReconcileError> {
-    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
-        return Ok(());
-    }
-    let runs_other =
-        |c: &&ChildFacts| !c.is_spent() && !c.running.is_empty() && c.running != c.granted && !c.terminating;
-    for child in facts.wanted().filter(runs_other) {
-        let runs = |(key, rendering): &(&(String, String), &crate::planner::fleet::Rendering)| {
-            key.1 == child.restart && rendering.hash == child.running
-        };
-        let Some(((revision, _), rendering)) = facts.renderings.iter().find(runs) else { continue };
-        let grant = Grant {
-            name: child.name.clone(),
-            revision: revision.clone(),
-            hash: rendering.hash.clone(),
-            clause: Clause::RunsTarget,
-        };
-        fleet.grant(&grant, "abort").await.map_err(ReconcileError::Children)?;
+    for grant in pins(facts) {
+        fleet.grant(&grant, ABORT).await.map_err(ReconcileError::Children)?;
     }
     Ok(())
 }

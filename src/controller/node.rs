@@ -374,6 +374,7 @@ impl Reconcile<'_> {
             target_hash: plan.target_hash.clone(),
             outcome: outcome.to_owned(),
             reason: reason.to_owned(),
+            message: String::new(),
             started_at: Some(plan.started_at),
             finished_at: Some(self.now),
         }

@@ -10,8 +10,8 @@ use super::FleetScope;
 use super::node_scope::{effective_restart, later, parse_time};
 use crate::api::conditions::{self, READY, SIDECAR_READY};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, FIRST_SET,
-    LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
+    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
+    FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
 };
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
@@ -155,6 +155,7 @@ impl FleetScope {
             unrecorded: status.requested_rollout_hash.is_empty(),
             scaled_to_zero: status.scaled_to_zero,
             abort: annotation(ANNOTATION_ABORT),
+            asked: annotation(ANNOTATION_ASKED),
             retry: annotation(ANNOTATION_RETRY),
             invalid: self.invalid.clone(),
             conflicts: self.conflicts(&active),

@@ -63,6 +63,10 @@ async fn each_verb_does_what_its_annotation_or_field_does_once_and_tells_who_ask
     does(&world, &["abort", db, "--reason", "no such image"], "asked to abort plan").await;
     world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
     does(&world, &["abort", db], "is aborted").await;
+    let aborted = world.db().await;
+    let entry = aborted["status"]["history"].as_array().unwrap().last().unwrap().clone();
+    let message = entry["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("abort by ") && message.ends_with(": no such image"), "{entry:#}");
 
     does(&world, &["retry", db], "asked to retry plan").await;
     world.until_db("it is tried again", |db| db["status"]["plan"]["state"] == "Active").await;

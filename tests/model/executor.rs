@@ -2,9 +2,11 @@
 //! written down here in the model's words, and is unit-tested at `src/tasks`.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use chrono::{DateTime, Utc};
-use windlass::api::{Problem, StatefulNodeStatus, StatefulSetRef, conditions};
+use windlass::api::conditions::{self, SIDECAR_READY, Truth};
+use windlass::api::{Problem, StatefulNodeStatus, StatefulSetRef};
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
@@ -12,7 +14,8 @@ use windlass::planner::node::{
     LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted,
 };
 
-use crate::state::{Child, Doing, EDITED, HASHES, IMAGES, Node, Pod, Set, World, hash_of, number};
+use crate::search::Fold;
+use crate::state::{Child, Doing, EDITED, HASHES, IMAGES, Node, Pod, Set, World, hash_of, is_broken, number};
 
 /// What the executor does to the cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -26,7 +29,7 @@ pub enum Effect {
 /// What the executor may do next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moves {
-    /// The node's status as it would write it, whether the status speaks of the pod, and of the template.
+    /// The node's status as it would be written, whether it speaks of the pod, and of the template.
     pub status: Option<(Child, bool, bool)>,
     pub effect: Option<Effect>,
     /// A running pod is marked ready although its plan waits for something else.
@@ -40,20 +43,19 @@ pub fn now() -> DateTime<Utc> {
 /// The executor, with what it found out before.
 #[derive(Default)]
 pub struct Executor {
-    memo: HashMap<(Node, u8), Moves>,
+    memo: HashMap<(Node, u8, u8), Moves, BuildHasherDefault<Fold>>,
 }
 
 impl Executor {
-    pub fn moves(&mut self, world: &World, node: &Node, operator: u8) -> Moves {
+    pub fn moves(&mut self, world: &World, node: &Node, operator: u8, broken: u8) -> Moves {
         let mut key = *node;
-        key.known = None;
+        (key.known, key.granted_under) = (None, 0);
         (key.disturbed, key.taken_down, key.given_freely) = (false, false, false);
-        key.child.by_latest_plan = false;
-        if let Some(known) = self.memo.get(&(key, operator)) {
+        if let Some(known) = self.memo.get(&(key, operator, broken)) {
             return *known;
         }
-        let found = moves(world, &key, operator);
-        self.memo.insert((key, operator), found);
+        let found = moves(world, &key, operator, broken);
+        self.memo.insert((key, operator, broken), found);
         found
     }
 }
@@ -63,7 +65,7 @@ fn text(hash: u8) -> String {
 }
 
 /// What the executor knows of a node.
-pub fn facts(world: &World, node: &Node, operator: u8) -> NodeFacts {
+pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts {
     let (version, granted, spent) = node.spec();
     let rendered = hash_of(version, operator);
     let is_known = node.template != EDITED && (node.remembered || node.recorded || node.template == rendered);
@@ -77,7 +79,7 @@ pub fn facts(world: &World, node: &Node, operator: u8) -> NodeFacts {
     };
     let is_known = !node.orphan || (node.set == Set::Missing && node.same_pod);
     let is_there = node.pod != Pod::Absent && is_known;
-    let can_be_ready = !world.is_broken(node.pod_revision) && !node.dead;
+    let can_be_ready = !is_broken(broken, node.pod_revision) && !node.dead;
     let stuck = node.pod == Pod::Stuck || (node.pod == Pod::Running && !can_be_ready);
     let ready = node.serves() && !node.orphan;
     let problem = Problem { reason: "Problem".to_owned(), message: String::new(), since: now() };
@@ -158,8 +160,8 @@ fn begin(recipe: &str, facts: &NodeFacts) -> Doing {
     }
 }
 
-fn moves(world: &World, node: &Node, operator: u8) -> Moves {
-    let facts = facts(world, node, operator);
+fn moves(world: &World, node: &Node, operator: u8, broken: u8) -> Moves {
+    let facts = facts(world, node, operator, broken);
     let doing = node.child.doing;
     let may_write = node.old_spec.is_none();
     let decision = decide::decide(&facts, plan_of(doing).as_ref(), now());
@@ -168,21 +170,33 @@ fn moves(world: &World, node: &Node, operator: u8) -> Moves {
         NodeDecision::Start { recipe, .. } => Some(begin(recipe, &facts)),
         NodeDecision::Supersede { next, .. } => Some(next.map_or(Doing::Nothing, |r| begin(r, &facts))),
     };
-    let write = |doing| may_write.then(|| write_status(node, &facts, doing)).flatten();
+    let write = |doing, answer: &SidecarAnswer| {
+        may_write.then(|| write_status(world, node, &facts, doing, answer)).flatten()
+    };
+    let not_asked = if world.sidecar { SidecarAnswer::NotAsked } else { SidecarAnswer::NotConfigured };
     if let Some(doing) = next {
-        return Moves { status: write(doing), ..Moves::default() };
+        return Moves { status: write(doing, &not_asked), ..Moves::default() };
     }
-    let (doing, effect) = carry_out(&facts, doing);
-    let at_mark = matches!(effect, Some(Effect::MarkReady));
-    let mark = node.child.doing != Doing::Nothing && !at_mark && facts.needs_mark();
-    Moves { status: write(doing), effect, mark }
+    let (doing, effect) = carry_out(&facts, doing, node.mute);
+    let at_mark =
+        matches!(doing, Doing::Update { task: 3, .. } | Doing::Restart { task: 3, .. } | Doing::Mark);
+    let while_waiting = node.child.doing != Doing::Nothing && !at_mark && facts.needs_mark();
+    let is_asked =
+        world.sidecar && (while_waiting || (at_mark && facts.staying_pod().is_some_and(|p| p.running)));
+    let answer = match (is_asked, node.mute) {
+        (false, _) => not_asked,
+        (true, true) => SidecarAnswer::Unreachable("it does not answer".to_owned()),
+        (true, false) if facts.staying_pod().is_some_and(|p| p.ready) => SidecarAnswer::Ready,
+        (true, false) => SidecarAnswer::NotReady,
+    };
+    Moves { status: write(doing, &answer), effect, mark: while_waiting && !node.mute }
 }
 
 /// Runs the plan's tasks until one has an effect, waits, or they are done.
-fn carry_out(facts: &NodeFacts, doing: Doing) -> (Doing, Option<Effect>) {
+fn carry_out(facts: &NodeFacts, doing: Doing, mute: bool) -> (Doing, Option<Effect>) {
     let (target, task, observes) = match doing {
         Doing::Nothing => return (doing, None),
-        Doing::Mark => return mark_only(facts),
+        Doing::Mark => return mark_only(facts, mute),
         Doing::Update { target, task } => (target, task, true),
         Doing::Restart { target, task } => (target, task, false),
     };
@@ -230,29 +244,41 @@ fn carry_out(facts: &NodeFacts, doing: Doing) -> (Doing, Option<Effect>) {
     if !(facts.is_at_update_revision(pod) && facts.template_is_granted()) {
         return over;
     }
-    if pod.ready {
+    // It is asked even where the pod is Ready.
+    if pod.ready && !mute {
         return over;
     }
-    (at(3), pod.sidecar_unready.then_some(Effect::MarkReady))
+    (at(3), (pod.sidecar_unready && !mute).then_some(Effect::MarkReady))
 }
 
-fn mark_only(facts: &NodeFacts) -> (Doing, Option<Effect>) {
+fn mark_only(facts: &NodeFacts, mute: bool) -> (Doing, Option<Effect>) {
     let there = facts.live().and(facts.staying_pod());
     match there {
         None => (Doing::Nothing, None),
-        Some(pod) if pod.ready => (Doing::Nothing, None),
-        Some(pod) => (Doing::Mark, pod.sidecar_unready.then_some(Effect::MarkReady)),
+        Some(pod) if pod.ready && !mute => (Doing::Nothing, None),
+        Some(pod) => (Doing::Mark, (pod.sidecar_unready && !mute).then_some(Effect::MarkReady)),
     }
 }
 
 /// The status that would be written, if it says anything new.
-fn write_status(node: &Node, facts: &NodeFacts, doing: Doing) -> Option<(Child, bool, bool)> {
+fn write_status(
+    world: &World,
+    node: &Node,
+    facts: &NodeFacts,
+    doing: Doing,
+    answer: &SidecarAnswer,
+) -> Option<(Child, bool, bool)> {
+    let mut before = Vec::new();
+    if node.child.unreachable {
+        conditions::set(&mut before, SIDECAR_READY, Truth::Unknown, "Unreachable", "", 1, now());
+    }
     let reference =
         StatefulSetRef { name: "db".to_owned(), uid: "set".to_owned(), generation: i64::from(node.recorded) };
     let previous = StatefulNodeStatus {
         first_ready_at: node.child.ever.then(now),
         spent_grant_id: facts.spent_grant_id.clone(),
         stateful_set: Some(reference),
+        conditions: before,
         ..StatefulNodeStatus::default()
     };
     let plan = plan_of(doing);
@@ -261,7 +287,7 @@ fn write_status(node: &Node, facts: &NodeFacts, doing: Doing) -> Option<(Child, 
         generation: 1,
         plan: plan.as_ref(),
         raw_plan: None,
-        sidecar: &SidecarAnswer::NotConfigured,
+        sidecar: answer,
         invalid: None,
         beside: None,
         set_name: "db",
@@ -269,10 +295,15 @@ fn write_status(node: &Node, facts: &NodeFacts, doing: Doing) -> Option<(Child, 
         now: now(),
     };
     let next = status(facts, &input);
+    let available = conditions::is_true(&next.conditions, conditions::READY);
+    let goes_on = node.child.available && node.child.waited && node.told_ready;
     let child = Child {
         behind: false,
         hash: number(&HASHES, &next.pod_template_hash),
-        available: conditions::is_true(&next.conditions, conditions::READY),
+        available,
+        waited: available && (goes_on || !world.min_ready),
+        unreachable: conditions::find(&next.conditions, SIDECAR_READY)
+            .is_some_and(|c| c.reason == "Unreachable"),
         ever: next.first_ready_at.is_some(),
         failed: next.phase == "Failed",
         spent: next.spent_grant_id == facts.grant_id,

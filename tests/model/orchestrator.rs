@@ -1,16 +1,19 @@
 //! The orchestrator: facts, decisions, grants, creation and the status are the planner's own.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
-use windlass::api::{NodeDeploymentStatus, OnStall, Rejected};
+use windlass::api::{NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
 use windlass::planner::fleet::status::{Ending, RefreshInput, begin, complete, refresh, reject, scope_of};
 use windlass::planner::fleet::{
-    ChildFacts, FleetDecision, FleetFacts, Rendering, Scope, decide, may_grant, next_grants,
+    ABORT, ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants,
+    pins,
 };
 
 use crate::executor::now;
+use crate::search::Fold;
 use crate::state::{
     Child, Doing, Fleet, Goal, HASHES, IMAGES, MAX_NODES, NO_VERSION, Outcome, REVISIONS, World, hash_of,
     number,
@@ -23,18 +26,20 @@ pub struct Moves {
     pub decisions: Vec<Fleet>,
     /// It writes the status, which completes a new fleet or forgets a rejected target.
     pub status: Option<Fleet>,
-    /// The highest node that is to go.
-    pub scale_down: Option<usize>,
-    /// The first missing node, and the version at which it is made.
-    pub create: Option<(usize, u8)>,
-    /// Nodes and the versions that they are granted, in this order.
-    pub grants: Vec<(usize, u8)>,
+    /// Nodes that are to go.
+    pub scale_down: Vec<usize>,
+    /// Missing nodes, and the versions at which they are made, each counted before the next.
+    pub create: Vec<(usize, u8)>,
+    /// Nodes and the versions that they are granted at the same time; one list for each order of looking at them.
+    pub grants: Vec<Vec<(usize, u8)>>,
     /// Nodes that are granted what they run, after an abort.
     pub pins: Vec<(usize, u8)>,
     /// The rollout is complete.
     pub complete: Option<Fleet>,
     /// Which nodes the wave would let be granted now.
     pub would_grant: [bool; MAX_NODES],
+    /// How many nodes may be disrupted at once.
+    pub wave: u8,
 }
 
 type Key = (Fleet, [Child; MAX_NODES]);
@@ -42,7 +47,7 @@ type Key = (Fleet, [Child; MAX_NODES]);
 /// The orchestrator, with what it found out before.
 #[derive(Default)]
 pub struct Orchestrator {
-    memo: HashMap<Key, std::rc::Rc<Moves>>,
+    memo: HashMap<Key, std::rc::Rc<Moves>, BuildHasherDefault<Fold>>,
 }
 
 impl Orchestrator {
@@ -62,6 +67,7 @@ fn text(name: &str) -> String {
 }
 
 fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
+    let grant_id = format!("{}-1", if child.pinned { ABORT } else { "plan" });
     let ran = |names: &[&str]| text(names[child.hash as usize]);
     ChildFacts {
         name: format!("db-{ordinal}"),
@@ -70,18 +76,35 @@ fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         behind: child.behind,
         held: text(REVISIONS[child.version as usize]),
         granted: text(HASHES[child.granted as usize]),
-        grant_id: text("grant"),
-        spent_id: text(if child.spent { "grant" } else { "before" }),
+        grant_id: grant_id.clone(),
+        spent_id: if child.spent { grant_id } else { text("before") },
         running: ran(&HASHES),
         running_image: ran(&IMAGES),
         rolling: !matches!(child.doing, Doing::Nothing | Doing::Mark),
         ready: child.available,
         ready_since: child.available.then(now),
-        available: child.available,
+        available: child.available && child.waited,
         ever_ready: child.ever,
         failed: child.failed,
+        unreachable: child.unreachable,
         ..ChildFacts::default()
     }
+}
+
+/// How many nodes may be disrupted at once, as the spec says it.
+pub fn wave(world: &World, fleet: &Fleet) -> usize {
+    let wanted = if world.percent {
+        serde_json::json!(format!("{}%", fleet.max_unavailable))
+    } else {
+        serde_json::json!(fleet.max_unavailable)
+    };
+    let spec: NodeDeploymentSpec = serde_json::from_value(serde_json::json!({
+        "replicas": fleet.replicas,
+        "template": {"spec": {"podTemplate": {}}},
+        "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": wanted}},
+    }))
+    .expect("a spec");
+    spec.max_unavailable() as usize
 }
 
 pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetFacts {
@@ -94,7 +117,8 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
     let asked = |is_asked: bool| text(if is_asked { "plan" } else { "" });
     FleetFacts {
         replicas: i32::from(fleet.replicas),
-        max_unavailable: i32::from(fleet.max_unavailable),
+        max_unavailable: wave(world, fleet) as i32,
+        partition: i32::from(fleet.partition),
         paused: fleet.paused,
         on_stall: if world.rollback { OnStall::Rollback } else { OnStall::Hold },
         deadline_seconds: 600,
@@ -193,7 +217,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     let status = status_of(fleet, &facts);
     let scope = scope_of(&status);
     let plan = status.rollout.as_ref().map(|r| plan_to(&r.target_hash));
-    let mut moves = Moves::default();
+    let mut moves = Moves { wave: facts.max_unavailable as u8, ..Moves::default() };
 
     let is_stuck =
         |c: &ChildFacts| c.failed && facts.target_for(c, &scope).is_some_and(|t| t.hash == c.granted);
@@ -209,31 +233,23 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     }
 
     let ordinal = |c: &ChildFacts| c.ordinal as usize;
-    moves.scale_down = facts.children.iter().rev().find(|c| c.surplus).map(ordinal);
-    if let Some(missing) = facts.missing().first() {
-        let active = plan.is_some().then_some(&scope);
-        let version = number(&REVISIONS, creation_revision(&facts, *missing, active));
-        moves.create = Some((*missing as usize, version));
-    }
+    moves.scale_down = facts.children.iter().filter(|c| c.surplus).map(ordinal).collect();
+    moves.create = creations(fleet, &facts, plan.is_some().then_some(&scope));
     if plan.is_none() {
-        moves.pins = pins(fleet, views, &facts);
+        moves.pins = read_grants(&pins(&facts));
         let written = write(fleet, status, &facts);
         moves.status = (written != *fleet).then_some(written);
         return moves;
     }
     let refreshed = write(fleet, status.clone(), &facts);
     moves.status = (refreshed != *fleet).then_some(refreshed);
-    if facts.is_converged(&scope) {
+    if facts.is_converged(&scope) && !facts.revision_differs_below_partition(&scope) {
         let mut done = status;
         complete(&mut done, &scope);
         moves.complete = Some(write(fleet, done, &facts));
     }
     if !facts.paused {
-        let by_name = |name: &str| name.trim_start_matches("db-").parse().expect("an ordinal");
-        moves.grants = next_grants(&facts, &scope)
-            .iter()
-            .map(|g| (by_name(&g.name), number(&REVISIONS, &g.revision)))
-            .collect();
+        moves.grants = grants(world, &facts, &scope);
         for (index, child) in facts.children.iter().enumerate() {
             let target = facts.target_for(child, &scope);
             moves.would_grant[ordinal(child)] =
@@ -275,15 +291,56 @@ fn change_plan(
     write(&named, status, facts)
 }
 
-/// After an abort nodes that still run what they ran are granted that (`controller::fleet_children::pin`).
-fn pins(fleet: &Fleet, views: &[Child; MAX_NODES], facts: &FleetFacts) -> Vec<(usize, u8)> {
-    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
-        return Vec::new();
+fn read_grants(grants: &[Grant]) -> Vec<(usize, u8)> {
+    let by_name = |name: &str| name.trim_start_matches("db-").parse().expect("an ordinal");
+    grants.iter().map(|g| (by_name(&g.name), number(&REVISIONS, &g.revision))).collect()
+}
+
+/// What is granted at once, for each order in which nodes may be looked at.
+fn grants(world: &World, facts: &FleetFacts, scope: &Scope) -> Vec<Vec<(usize, u8)>> {
+    let mut all = vec![read_grants(&next_grants(facts, scope))];
+    if world.any_order {
+        for order in orders(facts.children.len()) {
+            let children = order.iter().map(|i| facts.children[*i].clone()).collect();
+            let mut grants = read_grants(&next_grants(&FleetFacts { children, ..facts.clone() }, scope));
+            grants.sort_unstable();
+            all.push(grants);
+        }
+        all[0].sort_unstable();
+        all.sort_unstable();
+        all.dedup();
     }
-    let runs_other = |c: &Child| c.exists && c.by_latest_plan && c.hash != 0 && c.hash != c.granted;
-    let version = |c: &Child| (0..NO_VERSION).find(|v| hash_of(*v, fleet.operator) == c.hash);
-    (0..fleet.replicas as usize)
-        .filter(|i| runs_other(&views[*i]))
-        .filter_map(|i| Some((i, version(&views[i])?)))
-        .collect()
+    all.retain(|grants| !grants.is_empty());
+    all
+}
+
+fn orders(length: usize) -> Vec<Vec<usize>> {
+    let mut orders = vec![Vec::new()];
+    for _ in 0..length {
+        let longer = |order: Vec<usize>| {
+            let rest = (0..length).filter(|i| !order.contains(i)).collect::<Vec<_>>();
+            rest.into_iter().map(move |i| order.iter().copied().chain([i]).collect())
+        };
+        orders = orders.into_iter().flat_map(longer).collect();
+    }
+    orders
+}
+
+/// As the controller does it: each is counted before the next one is decided on.
+fn creations(fleet: &Fleet, facts: &FleetFacts, active: Option<&Scope>) -> Vec<(usize, u8)> {
+    let mut facts = facts.clone();
+    let mut made = Vec::new();
+    for ordinal in facts.missing() {
+        let version = number(&REVISIONS, creation_revision(&facts, ordinal, active));
+        made.push((ordinal as usize, version));
+        let child = Child {
+            exists: true,
+            version,
+            granted: hash_of(version, fleet.operator),
+            behind: true,
+            ..Child::default()
+        };
+        facts.children.push(child_facts(ordinal as usize, fleet, &child));
+    }
+    made
 }

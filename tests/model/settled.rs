@@ -1,12 +1,13 @@
 //! What must be so in a state in which nothing happens by itself any more.
 
+use crate::orchestrator::wave;
 use crate::state::{Doing, Goal, NO_VERSION, Node, Outcome, Pod, State, World, hash_of};
 
 /// What must be so in a state in which nothing happens by itself any more.
 pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
     let fleet = &state.fleet;
     let nodes = &state.nodes[..fleet.replicas as usize];
-    let works = |hash: u8| !world.is_broken(hash);
+    let works = |hash: u8| !state.is_broken(hash);
     for (index, node) in state.nodes.iter().enumerate() {
         if node.child.exists && node.child.behind {
             return Err(format!("L: the status of node {index} is behind for ever"));
@@ -19,7 +20,7 @@ pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
         return Err(format!("L: node {index} is missing for ever"));
     }
     if fleet.paused {
-        for (index, node) in nodes.iter().enumerate().filter(|(_, n)| !n.dead && n.pod != Pod::Ready) {
+        for (index, node) in nodes.iter().enumerate().filter(|(_, n)| n.may_serve() && n.pod != Pod::Ready) {
             let granted = node.child.granted;
             let renders = granted == hash_of(node.child.version, fleet.operator);
             if works(granted) && renders {
@@ -33,26 +34,26 @@ pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
     }
     // The first creation of a fleet is complete by what is observed, without a plan.
     let filling = fleet.completed == NO_VERSION && fleet.rejected.is_none();
-    if fleet.rollout.is_some() || filling {
-        is_held(world, state, nodes)
-    } else {
-        is_done(world, state, nodes)
-    }
+    if fleet.rollout.is_some() || filling { is_held(world, state, nodes) } else { is_done(state, nodes) }
 }
 
 /// What must be so while a rollout stands still.
 fn is_held(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
     let fleet = &state.fleet;
-    let target = |n: &Node| match fleet.rollout {
-        Some(Goal::Own) => hash_of(n.child.version, fleet.operator),
-        Some(Goal::Version(version)) => hash_of(version, fleet.operator),
-        None => hash_of(fleet.wanted, fleet.operator),
+    let kept = if fleet.completed == NO_VERSION { 0 } else { usize::from(fleet.partition) };
+    let version = |index: usize, n: &Node| match fleet.rollout {
+        Some(Goal::Own) => n.child.version,
+        Some(Goal::Version(_)) if index < kept => fleet.completed,
+        Some(Goal::Version(version)) => version,
+        None => fleet.wanted,
     };
-    let mut excuse = nodes.iter().any(|n| n.dead);
+    let target = |index: usize, n: &Node| hash_of(version(index, n), fleet.operator);
+    let is_partitioned = kept > 0 && !matches!(fleet.rollout, Some(Goal::Version(v)) if v == fleet.completed);
+    let mut excuse = nodes.iter().any(|n| !n.may_serve());
     for (index, node) in nodes.iter().enumerate() {
-        let wanted = target(node);
-        excuse |= world.is_broken(wanted);
-        if !node.dead && node.pod != Pod::Ready && !world.is_broken(wanted) {
+        let wanted = target(index, node);
+        excuse |= state.is_broken(wanted);
+        if node.may_serve() && node.pod != Pod::Ready && !state.is_broken(wanted) {
             return Err(format!(
                 "L: node {index} is down though the wanted version is good: the fix never reaches it"
             ));
@@ -61,23 +62,32 @@ fn is_held(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
         if node.pod == Pod::Ready && node.pod_revision != node.child.granted && !drifted {
             return Err(format!("L: node {index} serves, and never gets to its grant"));
         }
+        let is_replaced = node.pod_revision == node.child.granted && node.template == node.child.granted;
+        if node.mute && !node.dead && !is_replaced {
+            return Err(format!("L: a sidecar that cannot be reached keeps the pod of node {index}"));
+        }
+    }
+    let pending = |(index, n): (usize, &Node)| n.pod == Pod::Ready && n.child.granted != target(index, n);
+    let is_pending = nodes.iter().enumerate().any(pending);
+    if !excuse && is_partitioned && !is_pending {
+        return Ok(());
     }
     if !excuse {
         return Err("L: a rollout stands still though its target is good and no machine is dead".to_owned());
     }
-    let down = nodes.iter().filter(|n| n.pod != Pod::Ready).count();
-    let is_pending = nodes.iter().any(|n| n.pod == Pod::Ready && n.child.granted != target(n));
-    if is_pending && down < usize::from(fleet.max_unavailable) {
+    let counts = |n: &&Node| n.pod != Pod::Ready || n.child.unreachable;
+    let down = nodes.iter().filter(counts).count();
+    if is_pending && down < wave(world, fleet) {
         return Err("L: the wave has room, and a serving node is not granted".to_owned());
     }
-    if down == 0 {
+    if down == 0 && !is_partitioned {
         return Err("L: a rollout stands still, and nobody is down".to_owned());
     }
     Ok(())
 }
 
 /// What must be so where no rollout is active.
-fn is_done(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
+fn is_done(state: &State, nodes: &[Node]) -> Result<(), String> {
     let fleet = &state.fleet;
     match fleet.rejected {
         Some((version, _)) if version != fleet.wanted => {
@@ -100,7 +110,7 @@ fn is_done(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
         if matches!(fleet.rejected, Some((_, Outcome::RolledBack))) && child.version != fleet.completed {
             return Err(format!("L: rolled back, node {index} elsewhere"));
         }
-        if node.dead || world.is_broken(child.granted) {
+        if !node.may_serve() || state.is_broken(child.granted) {
             continue;
         }
         let rules = [

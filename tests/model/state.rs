@@ -38,6 +38,13 @@ pub enum Doing {
     Mark,
 }
 
+impl Doing {
+    /// Whether the plan may replace the pod.
+    pub fn is_rolling(self) -> bool {
+        matches!(self, Self::Update { .. } | Self::Restart { .. })
+    }
+}
+
 /// A StatefulNode as the API server has it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Child {
@@ -46,15 +53,20 @@ pub struct Child {
     pub granted: u8,
     /// The grant was converged to.
     pub spent: bool,
-    /// The grant was given by the latest plan of the fleet.
-    pub by_latest_plan: bool,
+    /// An abort gave the grant back.
+    pub pinned: bool,
     /// The status has not seen the spec.
     pub behind: bool,
     /// `status.podTemplateHash`.
     pub hash: u8,
+    /// Its condition Ready.
     pub available: bool,
+    /// It has been so for `minReadySeconds`.
+    pub waited: bool,
     pub ever: bool,
     pub failed: bool,
+    /// Its status says that its sidecar cannot be reached.
+    pub unreachable: bool,
     pub doing: Doing,
 }
 
@@ -104,14 +116,20 @@ pub struct Node {
     pub orphan: bool,
     /// The pod is the one that the status speaks of.
     pub same_pod: bool,
+    /// Its status knows since when this pod is Ready; of no account without `minReadySeconds`.
+    pub told_ready: bool,
     /// The machine is dead.
     pub dead: bool,
+    /// The sidecar cannot be reached.
+    pub mute: bool,
     /// Somebody disturbed it since its last grant.
     pub disturbed: bool,
     /// Windlass took its serving pod down, and it has not served since.
     pub taken_down: bool,
     /// Its grant was given because it was broken anyway.
     pub given_freely: bool,
+    /// `maxUnavailable` when it was granted.
+    pub granted_under: u8,
 }
 
 /// The fleet.
@@ -119,7 +137,9 @@ pub struct Node {
 pub struct Fleet {
     pub wanted: u8,
     pub replicas: u8,
+    /// Nodes, or a percentage of them where the world says so.
     pub max_unavailable: u8,
+    pub partition: u8,
     pub paused: bool,
     pub completed: u8,
     /// The active rollout: nothing, to a version, or each node at its own.
@@ -160,6 +180,61 @@ pub struct Budget {
     pub death: u8,
     pub operator: u8,
     pub crash: u8,
+    /// Changes of `maxUnavailable`.
+    pub wave: u8,
+    pub partition: u8,
+    /// A version that ran does so no longer.
+    pub breaks: u8,
+    /// A sidecar cannot be reached, or can again.
+    pub mute: u8,
+    /// A write is decided on by a leader that is none any more.
+    pub late: u8,
+}
+
+/// A write that an old leader has decided on. It lands only on the object that it was decided on, unchanged.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Late {
+    /// A version and its hash, for a node that was observed so.
+    Grant {
+        pinned: bool,
+        node: u8,
+        version: u8,
+        granted: u8,
+        wave: u8,
+    },
+    /// A new node.
+    Create {
+        node: u8,
+        version: u8,
+        granted: u8,
+        wave: u8,
+    },
+    /// A node goes.
+    Remove {
+        node: u8,
+    },
+    Delete {
+        node: u8,
+    },
+    CreateSet {
+        node: u8,
+        template: u8,
+    },
+    Template {
+        node: u8,
+        template: u8,
+    },
+    /// A node's status.
+    Status {
+        node: u8,
+        child: Child,
+        same_pod: bool,
+        recorded: bool,
+    },
+    /// The fleet's status.
+    Fleet {
+        fleet: Fleet,
+    },
 }
 
 /// Everything.
@@ -168,6 +243,9 @@ pub struct State {
     pub fleet: Fleet,
     pub nodes: [Node; MAX_NODES],
     pub left: Budget,
+    /// A bit for each version that does not run.
+    pub broken: u8,
+    pub late: Option<Late>,
 }
 
 /// What does not change within a world.
@@ -177,6 +255,15 @@ pub struct World {
     pub nodes: usize,
     pub replicas: u8,
     pub max_unavailable: u8,
+    /// `max_unavailable` is a percentage.
+    pub percent: bool,
+    pub partition: u8,
+    /// A node is available only some time after it is Ready.
+    pub min_ready: bool,
+    /// Nodes are looked at in every order, not from the highest ordinal.
+    pub any_order: bool,
+    /// When a late write may land.
+    pub lands: Lands,
     /// The versions that do not run.
     pub broken: &'static [u8],
     /// They run, and never become ready.
@@ -186,17 +273,38 @@ pub struct World {
     /// Nothing exists and nothing has completed.
     pub new: bool,
     pub budget: Budget,
+    /// A situation that the world is there for.
+    pub meets: fn(&State) -> bool,
+}
+
+/// When a late write may land.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lands {
+    /// Within the request's time-out, which a new leader waits for.
+    InTime,
+    /// At any time: the process slept between its look at the lease and the write.
+    Whenever,
+}
+
+impl State {
+    /// Whether a template with this hash does not run.
+    pub fn is_broken(&self, hash: u8) -> bool {
+        is_broken(self.broken, hash)
+    }
+}
+
+/// Whether a template with this hash is of one of the versions that do not run.
+pub fn is_broken(broken: u8, hash: u8) -> bool {
+    hash != 0 && hash != EDITED && broken & (1 << ((hash - 1) / 2)) != 0
 }
 
 impl World {
-    pub fn is_broken(&self, hash: u8) -> bool {
-        hash != 0 && hash != EDITED && self.broken.contains(&((hash - 1) / 2))
-    }
-
     pub fn start(&self) -> State {
         let mut state = State { left: self.budget, ..State::default() };
         state.fleet.replicas = self.replicas;
         state.fleet.max_unavailable = self.max_unavailable;
+        state.fleet.partition = self.partition;
+        state.broken = self.broken.iter().map(|v| 1 << v).sum();
         if self.new {
             state.fleet.completed = NO_VERSION;
             return state;
@@ -209,6 +317,7 @@ impl World {
                 spent: true,
                 hash: v1,
                 available: true,
+                waited: true,
                 ever: true,
                 ..Child::default()
             };
@@ -220,7 +329,13 @@ impl World {
                 update_revision: v1,
                 ..*node
             };
-            *node = Node { pod: Pod::Ready, pod_revision: v1, same_pod: true, ..*node };
+            *node = Node {
+                pod: Pod::Ready,
+                pod_revision: v1,
+                same_pod: true,
+                told_ready: self.min_ready,
+                ..*node
+            };
         }
         state
     }
@@ -270,12 +385,38 @@ impl Node {
         }
     }
 
+    /// Whether nothing that Windlass has no say in keeps it from serving.
+    pub fn may_serve(&self) -> bool {
+        !self.dead && !self.mute
+    }
+
     pub fn serves(&self) -> bool {
         self.pod == Pod::Ready && !self.terminating
     }
 
-    pub fn becomes_ready(&mut self) {
+    /// Where a node is available only some time later, it counts as taken down until then.
+    pub fn becomes_ready(&mut self, min_ready: bool) {
         self.pod = Pod::Ready;
-        self.taken_down = false;
+        self.taken_down &= min_ready;
+    }
+
+    /// It has been Ready for `minReadySeconds`, by what the orchestrator knows of it or by the object itself.
+    pub fn time_passes(&mut self, object_too: bool) {
+        let wait = |child: Child| Child { waited: child.available, ..child };
+        self.known = self.known.map(wait);
+        if object_too {
+            self.child = wait(self.child);
+            self.taken_down &= !(self.serves() || self.disturbed);
+        }
+        if self.known == Some(self.child) {
+            self.known = None;
+        }
+    }
+
+    /// Somebody breaks it. What served until then is down by them, not by Windlass.
+    pub fn disturb(&mut self, change: impl FnOnce(&mut Self)) {
+        self.taken_down &= !self.serves();
+        change(self);
+        self.disturbed = true;
     }
 }

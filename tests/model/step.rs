@@ -2,7 +2,10 @@
 
 use crate::executor::{Effect, Executor};
 use crate::orchestrator::Orchestrator;
-use crate::state::{Child, Doing, EDITED, Fleet, Goal, MAX_NODES, Node, Pod, Set, State, World, hash_of};
+use crate::state::{
+    Child, Doing, Fleet, Goal, Lands, Late, MAX_NODES, NO_VERSION, Node, Pod, Set, State, World, hash_of,
+};
+use crate::{faults, late};
 
 /// Who did it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,6 +22,8 @@ pub struct Edge {
     pub what: &'static str,
     pub node: usize,
     pub next: State,
+    /// The write that it is, where a leader may go to sleep before it.
+    pub write: Option<Late>,
 }
 
 /// Both halves of the operator.
@@ -37,11 +42,15 @@ pub struct Steps {
 
 impl Steps {
     fn system(&mut self, what: &'static str, node: usize, next: State) {
-        self.edges.push(Edge { who: Who::System, what, node, next });
+        self.edges.push(Edge { who: Who::System, what, node, next, write: None });
     }
 
-    fn world(&mut self, what: &'static str, node: usize, next: State) {
-        self.edges.push(Edge { who: Who::World, what, node, next });
+    pub fn world(&mut self, what: &'static str, node: usize, next: State) {
+        self.edges.push(Edge { who: Who::World, what, node, next, write: None });
+    }
+
+    fn windlass(&mut self, what: &'static str, node: usize, next: State, write: Late) {
+        self.edges.push(Edge { who: Who::System, what, node, next, write: Some(write) });
     }
 }
 
@@ -55,16 +64,23 @@ fn wanted_version(state: &State, child: &Child) -> u8 {
 
 pub fn steps(world: &World, state: &State, operator: &mut Operator) -> Steps {
     let mut steps = Steps::default();
-    orchestrate(world, state, operator, &mut steps);
+    // A new leader does nothing before the old one's last request is over.
+    let leads = world.lands == Lands::Whenever || state.late.is_none();
+    if leads {
+        orchestrate(world, state, operator, &mut steps);
+    }
     for node in 0..world.nodes {
-        execute(world, state, node, operator, &mut steps);
+        if leads {
+            execute(world, state, node, operator, &mut steps);
+        }
         kubernetes(world, state, node, &mut steps);
     }
-    people_and_faults(world, state, &mut steps);
+    faults::add(world, state, &mut steps);
+    late::add(world, state, &mut steps);
     steps
 }
 
-fn views(state: &State) -> [Child; MAX_NODES] {
+pub fn views(state: &State) -> [Child; MAX_NODES] {
     state.nodes.each_ref().map(Node::view)
 }
 
@@ -75,100 +91,188 @@ fn own_write(node: &mut Node, change: impl FnOnce(&mut Child)) {
 }
 
 fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mut Steps) {
-    for node in 0..world.nodes {
-        if state.nodes[node].known.is_some() {
+    for (index, node) in state.nodes[..world.nodes].iter().enumerate() {
+        if node.known.is_some() {
             let mut next = *state;
-            next.nodes[node].known = None;
-            steps.system("the orchestrator's cache catches up", node, next);
+            next.nodes[index].known = None;
+            steps.system("the orchestrator's cache catches up", index, next);
+        }
+        if world.min_ready {
+            time_passes(state, index, steps);
         }
     }
     let moves = operator.orchestrator.moves(world, &state.fleet, views(state));
     for fleet in &moves.decisions {
-        let mut next = *state;
-        next.fleet = *fleet;
-        let is_new = fleet.rollout.is_some();
-        for node in next.nodes.iter_mut().filter(|_| is_new) {
-            node.child.by_latest_plan = false;
-            node.known =
-                node.known.map(|k| Child { by_latest_plan: false, ..k }).filter(|k| *k != node.child);
-        }
-        steps.system("the orchestrator changes the plan", 0, next);
+        let next = State { fleet: *fleet, ..*state };
+        let late = Late::Fleet { fleet: *fleet };
+        steps.windlass("the orchestrator changes the plan", 0, next, late);
     }
     if let Some(fleet) = moves.status {
-        if fleet.completed != state.fleet.completed {
+        let completes = fleet.completed != state.fleet.completed;
+        if completes {
             check_complete(state, fleet.completed, steps);
         }
-        let mut next = *state;
-        next.fleet = fleet;
-        steps.system("the orchestrator writes the status", 0, next);
+        let next = State { fleet, ..*state };
+        let late = Late::Fleet { fleet };
+        steps.windlass("the orchestrator writes the status", 0, next, late);
     }
-    if let Some(fleet) = &moves.complete {
+    if let Some(fleet) = moves.complete {
         check_complete(state, wanted_version(state, &Child::default()), steps);
-        let mut next = *state;
-        next.fleet = Fleet { abort_asked: false, ..*fleet };
-        steps.system("the orchestrator says complete", 0, next);
+        let fleet = Fleet { abort_asked: false, ..fleet };
+        let next = State { fleet, ..*state };
+        let late = Late::Fleet { fleet };
+        steps.windlass("the orchestrator says complete", 0, next, late);
     }
-    if let Some(node) = moves.scale_down.filter(|n| state.nodes[*n].known.is_none()) {
+    let is_fresh = |node: &usize| state.nodes[*node].known.is_none();
+    for node in moves.scale_down.iter().copied().filter(is_fresh) {
         let mut next = *state;
         next.nodes[node].remove();
         next.nodes[node].known = None;
-        steps.system("the orchestrator deletes a surplus node", node, next);
+        let late = Late::Remove { node: node as u8 };
+        steps.windlass("the orchestrator deletes a surplus node", node, next, late);
     }
-    if let Some((node, version)) = moves.create.filter(|(n, _)| !state.nodes[*n].child.exists) {
-        let mut next = *state;
-        let made = &mut next.nodes[node];
-        let granted = hash_of(version, state.fleet.operator);
-        own_write(made, |child| {
-            *child = Child { exists: true, version, granted, spent: true, behind: true, ..Child::default() };
-        });
-        *made = Node { disturbed: true, given_freely: true, taken_down: false, old_spec: None, ..*made };
-        steps.system("the orchestrator creates a node", node, next);
+    for (node, version) in moves.create.iter().copied().filter(|(n, _)| !state.nodes[*n].child.exists) {
+        check_create(state, node, version, steps);
+        let late = Late::Create {
+            node: node as u8,
+            version,
+            granted: hash_of(version, state.fleet.operator),
+            wave: moves.wave,
+        };
+        steps.windlass(
+            "the orchestrator creates a node",
+            node,
+            late.landed(world.min_ready, state, true),
+            late,
+        );
     }
+    let grant = |node: usize, version: u8, pinned: bool| Late::Grant {
+        node: node as u8,
+        version,
+        granted: hash_of(version, state.fleet.operator),
+        wave: moves.wave,
+        pinned,
+    };
     // Grants are written at the same time; any of them may get through, and none rests on another.
-    let due: Vec<_> = moves.grants.iter().filter(|(n, _)| state.nodes[*n].known.is_none()).collect();
-    for which in 1_u32..1 << due.len() {
-        let mut next = *state;
-        for (_, (node, version)) in due.iter().enumerate().filter(|(i, _)| which & (1 << i) != 0) {
-            grant(&mut next, *node, *version, true);
-        }
-        steps.system("the orchestrator GRANTS", due[0].0, next);
-    }
-    for (node, version) in &moves.pins {
-        if state.nodes[*node].known.is_none() {
+    for grants in &moves.grants {
+        let due: Vec<_> = grants.iter().filter(|(n, _)| is_fresh(n)).collect();
+        for which in 1_u32..1 << due.len() {
             let mut next = *state;
-            grant(&mut next, *node, *version, false);
-            steps.system("the orchestrator pins a node to what it runs", *node, next);
+            let mut last = None;
+            for (_, (node, version)) in due.iter().enumerate().filter(|(i, _)| which & (1 << i) != 0) {
+                check_grant(state, *node, *version, steps);
+                next = grant(*node, *version, false).landed(world.min_ready, &next, true);
+                last = Some(grant(*node, *version, false));
+            }
+            match last.filter(|_| which.is_power_of_two()) {
+                Some(late) => steps.windlass("the orchestrator GRANTS", due[0].0, next, late),
+                None => steps.system("the orchestrator GRANTS", due[0].0, next),
+            }
         }
+    }
+    for (node, version) in moves.pins.iter().copied().filter(|(n, _)| is_fresh(n)) {
+        let late = grant(node, version, true);
+        let next = late.landed(world.min_ready, state, true);
+        steps.windlass("the orchestrator pins a node to what it runs", node, next, late);
     }
 }
 
-fn grant(state: &mut State, index: usize, version: u8, by_latest_plan: bool) {
-    let granted = hash_of(version, state.fleet.operator);
-    let node = &mut state.nodes[index];
+/// `minReadySeconds` pass; the orchestrator counts them from what it knows.
+fn time_passes(state: &State, index: usize, steps: &mut Steps) {
+    let node = &state.nodes[index];
+    let waits = |child: &Child| child.available && !child.waited;
+    let mut pass = |object_too: bool| {
+        let mut next = *state;
+        next.nodes[index].time_passes(object_too);
+        steps.system("minReadySeconds pass", index, next);
+    };
+    if node.known.as_ref().is_some_and(waits) {
+        pass(false);
+    }
+    if waits(&node.child) {
+        pass(true);
+    }
+}
+
+/// A grant lands on a node: `own` where the orchestrator's cache knows of it at once.
+pub fn grant(node: &mut Node, given: impl Fn(Child) -> Child, wave: u8, own: bool, min_ready: bool) {
     let before = node.child;
     let old_spec = node.spec();
-    own_write(node, |child| {
-        *child = Child { version, granted, spent: false, behind: true, by_latest_plan, ..before };
-    });
+    let change = |child: &mut Child| *child = given(*child);
+    if own {
+        own_write(node, change);
+    } else {
+        node.write(change);
+    }
     node.old_spec = Some(old_spec);
     let was_moving = before.behind
         || before.granted != before.hash
         || matches!(before.doing, Doing::Update { .. } | Doing::Restart { .. });
-    if !before.ever || before.failed {
+    // One that is down when granted counts as down until it converges, and where a node that converged may still
+    // wait to be available, that makes two.
+    let counts_as_down = min_ready && !(before.available && before.waited);
+    if !before.ever || before.failed || counts_as_down {
         node.given_freely = true;
     } else if !was_moving {
         node.given_freely = false;
     }
+    // What is in flight was let so by the wave of its time.
+    node.granted_under = if was_moving { wave.max(node.granted_under) } else { wave };
     node.disturbed = false;
+}
+
+/// A new node is made.
+pub fn create(state: &mut State, index: usize, version: u8, granted: u8, wave: u8, own: bool) {
+    let made = &mut state.nodes[index];
+    let change = |child: &mut Child| {
+        *child = Child { exists: true, version, granted, spent: true, behind: true, ..Child::default() };
+    };
+    if own {
+        own_write(made, change);
+    } else {
+        made.write(change);
+    }
+    *made = Node {
+        disturbed: true,
+        given_freely: true,
+        taken_down: false,
+        old_spec: None,
+        granted_under: wave,
+        ..*made
+    };
+}
+
+/// S7: below the partition nothing but what last completed is granted.
+fn check_grant(state: &State, index: usize, version: u8, steps: &mut Steps) {
+    let fleet = &state.fleet;
+    let is_kept = index < usize::from(fleet.partition) && fleet.completed != NO_VERSION;
+    if is_kept && version != fleet.completed && matches!(fleet.rollout, Some(Goal::Version(_))) {
+        steps.violations.push(format!("S7: node {index} below the partition was granted another version"));
+    }
+}
+
+/// S7 and S8: below the partition, and while the fleet is paused, a lost node comes back at what last completed.
+fn check_create(state: &State, index: usize, version: u8, steps: &mut Steps) {
+    let fleet = &state.fleet;
+    if fleet.completed == NO_VERSION || version == fleet.completed {
+        return;
+    }
+    if index < usize::from(fleet.partition) {
+        steps.violations.push(format!("S7: node {index} below the partition was made at another version"));
+    }
+    if fleet.paused {
+        steps.violations.push(format!("S8: node {index} was made at a new version while paused"));
+    }
 }
 
 /// S4: what is said to be complete runs everywhere, but for nodes that somebody disturbed.
 fn check_complete(state: &State, version: u8, steps: &mut Steps) {
+    let target = |node: &Node| match state.fleet.rollout {
+        Some(Goal::Own) => node.child.granted,
+        _ => hash_of(version, state.fleet.operator),
+    };
     for (index, node) in state.nodes[..state.fleet.replicas as usize].iter().enumerate() {
-        let target = match state.fleet.rollout {
-            Some(Goal::Own) => node.child.granted,
-            _ => hash_of(version, state.fleet.operator),
-        };
+        let target = target(node);
         let runs = node.serves() && node.pod_revision == target && node.template == target;
         let is_so = node.child.exists && node.child.granted == target && runs;
         if !is_so && !node.disturbed {
@@ -187,60 +291,45 @@ fn execute(world: &World, state: &State, index: usize, operator: &mut Operator, 
         next.nodes[index].old_spec = None;
         steps.system("the executor's cache catches up", index, next);
     }
-    let moves = operator.executor.moves(world, node, state.fleet.operator);
+    let moves = operator.executor.moves(world, node, state.fleet.operator, state.broken);
     if let Some((child, same_pod, recorded)) = moves.status {
-        let mut next = *state;
-        let written = &mut next.nodes[index];
-        let by_latest_plan = written.child.by_latest_plan;
-        written.write(|c| *c = Child { by_latest_plan, ..child });
-        (written.same_pod, written.recorded) = (same_pod, recorded);
-        let rolls = matches!(child.doing, Doing::Update { .. } | Doing::Restart { .. });
-        if child.available && child.hash == child.granted && !rolls {
-            written.given_freely = false;
-        }
-        steps.system("the executor writes the status", index, next);
+        let late = Late::Status { node: index as u8, child, same_pod, recorded };
+        steps.windlass(
+            "the executor writes the status",
+            index,
+            late.landed(world.min_ready, state, true),
+            late,
+        );
     }
     if moves.mark {
         let mut next = *state;
-        next.nodes[index].becomes_ready();
+        next.nodes[index].becomes_ready(world.min_ready);
         steps.system("the executor marks the pod ready while it waits", index, next);
     }
-    let Some(effect) = moves.effect else { return };
-    let mut next = *state;
-    let changed = &mut next.nodes[index];
-    let what = match effect {
-        Effect::CreateSet(template) => {
-            *changed = Node {
-                set: Set::Live,
-                template,
-                remembered: true,
-                recorded: false,
-                observed: false,
-                update_revision: 0,
-                ..*changed
-            };
-            "the executor creates the StatefulSet"
+    let (what, late) = match moves.effect {
+        None => return,
+        Some(Effect::MarkReady) => {
+            let mut next = *state;
+            next.nodes[index].becomes_ready(world.min_ready);
+            steps.system("the executor marks the pod ready", index, next);
+            return;
         }
-        Effect::WriteTemplate(template) => {
-            *changed = Node { template, remembered: true, recorded: false, observed: false, ..*changed };
-            "the executor writes the template"
+        Some(Effect::CreateSet(template)) => {
+            ("the executor creates the StatefulSet", Late::CreateSet { node: index as u8, template })
         }
-        Effect::DeletePod => {
-            changed.terminating = true;
-            "the executor DELETES THE POD"
+        Some(Effect::WriteTemplate(template)) => {
+            ("the executor writes the template", Late::Template { node: index as u8, template })
         }
-        Effect::MarkReady => {
-            changed.becomes_ready();
-            "the executor marks the pod ready"
-        }
+        Some(Effect::DeletePod) => ("the executor DELETES THE POD", Late::Delete { node: index as u8 }),
     };
-    if effect == Effect::DeletePod && node.pod == Pod::Ready && !node.given_freely {
-        next.nodes[index].taken_down = true;
+    let next = late.landed(world.min_ready, state, true);
+    if matches!(late, Late::Delete { .. }) && next.nodes[index].taken_down {
         check_delete(world, state, &next, index, operator, steps);
     }
-    steps.system(what, index, next);
+    steps.windlass(what, index, next, late);
 }
 
+/// S1, S5 and S6, where Windlass deletes a pod that serves.
 fn check_delete(
     world: &World,
     state: &State,
@@ -250,9 +339,13 @@ fn check_delete(
     steps: &mut Steps,
 ) {
     let node = &state.nodes[index];
-    let down = next.nodes.iter().filter(|n| n.taken_down).count();
-    if down > usize::from(world.max_unavailable) {
-        steps.violations.push(format!("S1: Windlass took down {down} serving nodes at once"));
+    if node.pod != Pod::Ready || node.given_freely {
+        return;
+    }
+    steps.violations.extend(late::taken_down(world, next));
+    // An old leader's write lands on what nobody has decided on.
+    if world.budget.late > 0 && world.lands == Lands::Whenever {
+        return;
     }
     if node.pod_revision == node.child.granted && !node.child.behind && node.old_spec.is_none() {
         steps.violations.push("S5: a pod at the granted revision was deleted".to_owned());
@@ -282,8 +375,9 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
         change(&mut next.nodes[index]);
         steps.system(what, index, next);
     };
-    let runs = !world.is_broken(node.pod_revision) || world.broken_runs;
-    let gets_ready = !world.is_broken(node.pod_revision) && !node.dead;
+    let is_broken = state.is_broken(node.pod_revision);
+    let runs = !is_broken || world.broken_runs;
+    let gets_ready = !is_broken && !node.dead;
     if node.set == Set::Live && !node.observed {
         happens("the StatefulSet controller sees the template", &|n| {
             (n.observed, n.update_revision) = (true, n.template);
@@ -305,6 +399,7 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
                 terminating: false,
                 orphan: false,
                 same_pod: false,
+                told_ready: false,
                 ..*n
             };
         });
@@ -315,118 +410,14 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
     match node.pod {
         Pod::Starting if node.dead || !runs => happens("the pod is stuck", &|n| n.pod = Pod::Stuck),
         Pod::Starting => happens("the pod runs", &|n| n.pod = Pod::Running),
-        Pod::Running if gets_ready && !world.sidecar => happens("the pod is READY", &Node::becomes_ready),
+        Pod::Running if gets_ready && !world.sidecar => {
+            happens("the pod is READY", &|n| n.becomes_ready(world.min_ready));
+        }
+        // Its version ran, and does so no longer.
+        Pod::Running | Pod::Ready if !runs => happens("the pod breaks", &|n| {
+            n.disturb(|n| (n.pod, n.told_ready) = (Pod::Stuck, false));
+        }),
         Pod::Stuck if !node.dead && runs => happens("the pod runs", &|n| n.pod = Pod::Running),
         _ => {}
-    }
-}
-
-fn people_and_faults(world: &World, state: &State, steps: &mut Steps) {
-    let fleet = &state.fleet;
-    let mut happens = |what: &'static str, node: usize, left: u8, change: &dyn Fn(&mut State)| {
-        if left > 0 {
-            let mut next = *state;
-            change(&mut next);
-            steps.world(what, node, next);
-        }
-    };
-    let left = &state.left;
-    for version in (0..3).filter(|v| *v != fleet.wanted) {
-        happens("USER changes the template", version as usize, left.spec, &|s| {
-            s.left.spec -= 1;
-            s.fleet.wanted = version;
-        });
-    }
-    happens("USER pauses or resumes", 0, left.pause, &|s| {
-        s.left.pause -= 1;
-        s.fleet.paused = !s.fleet.paused;
-    });
-    if (fleet.replicas as usize) < world.nodes {
-        happens("USER scales up", 0, left.scale, &|s| {
-            s.left.scale -= 1;
-            s.fleet.replicas += 1;
-        });
-    }
-    if fleet.replicas > 1 {
-        happens("USER scales down", 0, left.scale, &|s| {
-            s.left.scale -= 1;
-            s.fleet.replicas -= 1;
-        });
-    }
-    if fleet.rollout.is_some() && !fleet.abort_asked {
-        happens("USER aborts", 0, left.abort, &|s| {
-            s.left.abort -= 1;
-            s.fleet.abort_asked = true;
-        });
-    }
-    if fleet.rollout.is_none() && fleet.rejected.is_some_and(|(v, _)| v == fleet.wanted) && !fleet.retry_asked
-    {
-        happens("USER retries", 0, left.retry, &|s| {
-            s.left.retry -= 1;
-            s.fleet.retry_asked = true;
-        });
-    }
-    for (index, node) in state.nodes[..world.nodes].iter().enumerate() {
-        if node.child.exists {
-            happens("USER deletes a node", index, left.child_deleted, &|s| {
-                s.left.child_deleted -= 1;
-                s.nodes[index].remove();
-                s.nodes[index].disturbed = true;
-            });
-        }
-        if node.pod != Pod::Absent && !node.terminating {
-            happens("USER deletes a pod", index, left.pod_deleted, &|s| {
-                s.left.pod_deleted -= 1;
-                (s.nodes[index].terminating, s.nodes[index].disturbed) = (true, true);
-            });
-        }
-        if node.set == Set::Live && node.template != EDITED {
-            happens("USER edits the StatefulSet", index, left.edit, &|s| {
-                s.left.edit -= 1;
-                let n = &mut s.nodes[index];
-                *n = Node {
-                    template: EDITED,
-                    observed: false,
-                    remembered: false,
-                    recorded: false,
-                    disturbed: true,
-                    ..*n
-                };
-            });
-        }
-        if node.set == Set::Live {
-            happens("USER deletes the StatefulSet", index, left.set_deleted, &|s| {
-                s.left.set_deleted -= 1;
-                s.nodes[index].set_is_gone();
-                s.nodes[index].disturbed = true;
-            });
-        }
-        happens("FAULT a machine dies or revives", index, left.death, &|s| {
-            s.left.death -= 1;
-            let n = &mut s.nodes[index];
-            n.dead = !n.dead;
-            if n.dead {
-                n.disturbed = true;
-                if matches!(n.pod, Pod::Starting | Pod::Running | Pod::Ready) {
-                    n.pod = Pod::Stuck;
-                }
-            }
-        });
-    }
-    happens("FAULT the operator starts again in another version", 0, left.operator, &|s| {
-        s.left.operator -= 1;
-        s.fleet.operator = 1 - s.fleet.operator;
-        start_again(s);
-    });
-    happens("FAULT the operator starts again", 0, left.crash, &|s| {
-        s.left.crash -= 1;
-        start_again(s);
-    });
-}
-
-/// A new process lists everything, and remembers nothing.
-fn start_again(state: &mut State) {
-    for node in &mut state.nodes {
-        *node = Node { known: None, old_spec: None, remembered: false, ..*node };
     }
 }

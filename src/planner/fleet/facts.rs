@@ -169,6 +169,8 @@ pub struct FleetFacts {
     pub last_completed: String,
     /// The target that is not tried again, if it is still the one wanted.
     pub rejected: Option<Rejected>,
+    /// Who asked last for what with the command line: the annotation, as it is written.
+    pub asked: String,
     /// The latest restart obeyed (RFC 3339); empty for none.
     pub restarted_at: String,
     /// A later restart that is asked for.

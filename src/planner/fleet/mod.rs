@@ -14,4 +14,4 @@ mod tests;
 pub use decide::{Cause, FleetDecision, decide};
 pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope, SidecarFacts};
 pub use sets::{SetFacts, SetRollout, Way};
-pub use wave::{Clause, Grant, may_grant, next_grants};
+pub use wave::{ABORT, Clause, Grant, may_grant, next_grants, pins};

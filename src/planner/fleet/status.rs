@@ -10,9 +10,9 @@ use super::{
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
-use crate::api::status::remember;
-use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
-use crate::engine::Plan;
+use crate::api::status::{MAX_ASKED_BYTES, remember};
+use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
+use crate::engine::{Plan, sentence::cut};
 
 /// How a rollout's plan ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,6 +53,27 @@ pub fn scope_of(status: &NodeDeploymentStatus) -> Scope {
     }
 }
 
+/// How many things that were asked for a rollout remembers.
+const ASKED_LIMIT: usize = 5;
+
+/// Takes in who asked last for what. It belongs to the rollout under way, if there is one.
+pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+    let seen = cut(&facts.asked, MAX_ASKED_BYTES);
+    if seen.is_empty() || seen == status.asked {
+        return;
+    }
+    status.asked = seen;
+    // What cannot be read was not written by the command line, and says nothing.
+    let (Ok(asked), Some(rollout)) = (serde_json::from_str::<Asked>(&facts.asked), &mut status.rollout)
+    else {
+        return;
+    };
+    rollout.asked.push(asked.sentence());
+    if rollout.asked.len() > ASKED_LIMIT {
+        rollout.asked.remove(0);
+    }
+}
+
 /// Puts a new rollout into the status.
 pub fn begin(
     status: &mut NodeDeploymentStatus,
@@ -87,6 +108,7 @@ pub fn begin(
         own_revisions: own,
         started_at,
         last_progress_at,
+        asked: Vec::new(),
         best,
         stage: Stage::Updating,
         incumbent_set: String::new(),
@@ -104,6 +126,7 @@ pub fn begin(
     if start.scope == Scope::Target(facts.requested.clone()) {
         status.rejected = None;
     }
+    note_asked(status, facts);
 }
 
 /// Puts the end of a plan into the history. The rollout stays in the status until the caller replaces or
@@ -121,6 +144,7 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
             target_hash: plan.target_hash.clone(),
             outcome: ending.as_str().to_owned(),
             reason: reason.to_owned(),
+            message: status.rollout.as_ref().map(|r| r.asked.join("; ")).unwrap_or_default(),
             started_at: Some(plan.started_at),
             finished_at: Some(now),
         },
@@ -209,6 +233,7 @@ pub struct RefreshInput<'a> {
 /// Brings everything in the status that is observed, not decided, up to date.
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
+    note_asked(status, facts);
     status.requested_rollout_hash.clone_from(&facts.requested);
     if status.restarted_at.is_empty() {
         status.restarted_at.clone_from(&facts.restarted_at);

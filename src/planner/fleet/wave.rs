@@ -3,6 +3,9 @@
 
 use super::facts::{ChildFacts, FleetFacts, Rendering, Scope};
 
+/// What stands in the place of the plan's ID in the ID of a grant that an abort gave back.
+pub const ABORT: &str = "abort";
+
 /// The clause under which a grant is given.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Clause {
@@ -113,4 +116,30 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
         }
     }
     grants
+}
+
+/// After an abort, the grants of what they run to the nodes that still run another hash than they were granted.
+/// A grant that was converged to is not one that the abort takes back, and what an abort gave back is not given
+/// anew: the pod may have moved on before that was written, and would be chased back and forth.
+#[must_use]
+pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
+    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
+        return Vec::new();
+    }
+    let by_abort = format!("{ABORT}-");
+    let runs_other = |c: &&ChildFacts| {
+        let is_taken_back = !c.is_spent() && !c.grant_id.starts_with(&by_abort);
+        is_taken_back && !c.running.is_empty() && c.running != c.granted && !c.terminating
+    };
+    let pin = |child: &ChildFacts| {
+        let ((revision, _), rendering) =
+            facts.renderings.iter().find(|(k, r)| k.1 == child.restart && r.hash == child.running)?;
+        Some(Grant {
+            name: child.name.clone(),
+            revision: revision.clone(),
+            hash: rendering.hash.clone(),
+            clause: Clause::RunsTarget,
+        })
+    };
+    facts.wanted().filter(runs_other).filter_map(pin).collect()
 }

@@ -1,6 +1,6 @@
 //! What a fleet's status says of a rollout: counts, unconverged nodes, progress and the clock.
 
-use super::super::status::{Ending, complete, end, is_stalled, reject, scope_of, stall_deadline};
+use super::super::status::{Ending, complete, end, is_stalled, note_asked, reject, scope_of, stall_deadline};
 use super::*;
 use crate::api::{NodeCounts, Rollout};
 
@@ -277,4 +277,28 @@ fn a_look_at_an_unchanged_fleet_changes_nothing() {
     assert_eq!(look(once.clone(), &facts, 60), once);
     let rest = look(at_rest(&fleet(3)), &fleet(3), 0);
     assert_eq!(look(rest.clone(), &fleet(3), 60), rest);
+}
+
+#[test]
+fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_else() {
+    let asked = |verb: &str, by: &str| {
+        serde_json::json!({"verb": verb, "by": by, "why": "because", "at": "2030-01-01T00:00:00Z"})
+            .to_string()
+    };
+    let facts = |asked: String| FleetFacts { asked, ..FleetFacts::default() };
+    let mut status = NodeDeploymentStatus::default();
+    note_asked(&mut status, &facts(asked("pause", "alice")));
+    let plan = plan_to("v2");
+    begin(&mut status, &facts(asked("pause", "alice")), &to_v2(), &plan, "r", now());
+    assert!(rollout(&status).asked.is_empty(), "it was asked before the rollout began");
+    for (index, by) in ["bob", "bob", "carol", "dave", "erin", "frank", "grace"].into_iter().enumerate() {
+        note_asked(&mut status, &facts(asked("abort", by)));
+        assert!(rollout(&status).asked.len() <= index + 1);
+    }
+    assert_eq!(rollout(&status).asked.len(), 5, "no more than the last are kept");
+    note_asked(&mut status, &facts("not from the command line".to_owned()));
+    end(&mut status, &plan, Ending::Aborted, "AbortRequested", now());
+    let message = &status.history[0].message;
+    assert!(message.starts_with("abort by carol: because; abort by dave"), "{message}");
+    assert!(message.len() <= 256, "{message}");
 }

@@ -2,7 +2,7 @@
 //! replayed up to the step that broke it; maxUnavailable is 1.
 
 use super::super::create::creation_revision;
-use super::super::wave::{Clause, may_grant, next_grants};
+use super::super::wave::{ABORT, Clause, may_grant, next_grants, pins};
 use super::*;
 
 fn granted_names(facts: &FleetFacts, scope: &Scope) -> Vec<String> {
@@ -97,4 +97,20 @@ fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted
 fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() {
     let facts = fleet(2).wanting("v2").but(0, |c| c.granted("v2").seen().failed()).without(1);
     assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), "v1");
+}
+
+/// What `tests/model` found: the pod moved on while its status still spoke of the one before, so the abort gave back
+/// what did not run any more; that was seen, and given back, in turn, for ever.
+#[test]
+fn what_an_abort_gave_back_is_not_given_back_again() {
+    let given = |by: &'static str| {
+        let moves = move |c: ChildFacts| {
+            let granted = c.granted("v1").granted("v2").running("v1");
+            ChildFacts { grant_id: format!("{by}-7"), behind: false, ..granted }
+        };
+        let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
+        pins(&facts).into_iter().map(|g| (g.name, g.revision)).collect::<Vec<_>>()
+    };
+    assert_eq!(given("0123456789"), [("db-1".to_owned(), "v1".to_owned())]);
+    assert_eq!(given(ABORT), [("", ""); 0].map(|(n, r)| (n.to_owned(), r.to_owned())));
 }

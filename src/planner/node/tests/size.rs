@@ -35,6 +35,7 @@ fn the_status_of_a_node_with_endless_problems_stays_under_16_kib() {
                 target_hash: hash,
                 outcome: "Failed".to_owned(),
                 reason: failure,
+                message: String::new(),
                 started_at: Some(now()),
                 finished_at: Some(now()),
             },

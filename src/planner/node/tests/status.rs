@@ -49,6 +49,7 @@ impl Look {
             target_hash: "v1".to_owned(),
             outcome: outcome.to_owned(),
             reason: String::new(),
+            message: String::new(),
             started_at: None,
             finished_at: None,
         });

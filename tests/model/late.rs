@@ -1,0 +1,155 @@
+//! One late write by an old leader: it was decided on what was so then, the process slept, and another leads
+//! since. It lands only on the object that it was decided on, unchanged (or, of a pod, on that very pod).
+//!
+//! As the lease keeps it, the write lands within the request's time-out, and a new leader waits that long, then
+//! lists: then everything holds. Where the process sleeps between its last
+//! look at the clock and the write itself, no lease helps; then one node more may be down, and no more than one.
+
+use crate::faults::start_again;
+use crate::state::{Child, Fleet, Lands, Late, Node, Pod, Set, State, World};
+use crate::step::{Edge, Steps, Who, create, grant};
+
+impl Late {
+    /// The state after it has landed; `own` where the operator's caches know of it at once.
+    pub fn landed(&self, min_ready: bool, state: &State, own: bool) -> State {
+        let mut next = *state;
+        match *self {
+            Self::Grant { node, version, granted, wave, pinned } => {
+                let given = |c: Child| Child { version, granted, spent: false, pinned, behind: true, ..c };
+                grant(&mut next.nodes[usize::from(node)], given, wave, own, min_ready);
+            }
+            Self::Create { node, version, granted, wave } => {
+                create(&mut next, usize::from(node), version, granted, wave, own);
+            }
+            Self::Remove { node } => next.nodes[usize::from(node)].remove(),
+            Self::Delete { node } => {
+                let node = &mut next.nodes[usize::from(node)];
+                node.taken_down |= node.pod == Pod::Ready && !node.given_freely;
+                node.terminating = true;
+            }
+            Self::CreateSet { node, template } => {
+                let node = &mut next.nodes[usize::from(node)];
+                *node = Node {
+                    set: Set::Live,
+                    template,
+                    remembered: own,
+                    recorded: false,
+                    observed: false,
+                    update_revision: 0,
+                    ..*node
+                };
+            }
+            Self::Template { node, template } => {
+                let node = &mut next.nodes[usize::from(node)];
+                *node = Node { template, remembered: own, recorded: false, observed: false, ..*node };
+            }
+            Self::Status { node, child, same_pod, recorded } => {
+                let node = &mut next.nodes[usize::from(node)];
+                node.write(|c| *c = child);
+                (node.same_pod, node.recorded) = (same_pod, recorded);
+                node.told_ready = min_ready && child.available && node.pod == Pod::Ready;
+                let rolls = child.doing.is_rolling();
+                if child.available && child.hash == child.granted && !rolls {
+                    node.given_freely = false;
+                }
+            }
+            Self::Fleet { fleet } => {
+                next.fleet = Fleet { operator: state.fleet.operator, ..fleet };
+            }
+        }
+        next
+    }
+
+    /// Whether the object that it was decided on is another now than it was.
+    fn is_void(&self, before: &State, after: &State) -> bool {
+        let of = |state: &State, node: u8| state.nodes[usize::from(node)];
+        let set = |n: Node| (n.set, n.template, n.observed, n.update_revision);
+        match *self {
+            Self::Grant { node, .. } | Self::Remove { node } | Self::Status { node, .. } => {
+                of(before, node).child != of(after, node).child
+            }
+            Self::Template { node, .. } => set(of(before, node)) != set(of(after, node)),
+            // A name may be free again.
+            Self::Create { .. } => false,
+            // The garbage collector takes what belonged to a node that is gone.
+            Self::CreateSet { node, .. } => !of(after, node).child.exists,
+            Self::Delete { node } => of(after, node).pod == Pod::Absent || of(after, node).terminating,
+            Self::Fleet { .. } => {
+                let operator = before.fleet.operator;
+                before.fleet != Fleet { operator, ..after.fleet }
+            }
+        }
+    }
+
+    /// Whether nothing of this name is there.
+    fn may_land(&self, state: &State) -> bool {
+        match *self {
+            Self::Create { node, .. } => !state.nodes[usize::from(node)].child.exists,
+            Self::CreateSet { node, .. } => {
+                let node = &state.nodes[usize::from(node)];
+                node.set == Set::Missing && node.child.exists
+            }
+            _ => true,
+        }
+    }
+}
+
+/// S1: how many of the nodes that Windlass took down are down at once. Each was let go by the wave of its time.
+pub fn taken_down(world: &World, next: &State) -> Option<String> {
+    let down = || next.nodes.iter().filter(|n| n.taken_down);
+    let one_more = u8::from(world.budget.late > 0 && world.lands == Lands::Whenever);
+    let most = down().map(|n| n.granted_under).max().unwrap_or_default() + one_more;
+    let count = down().count();
+    (count > usize::from(most)).then(|| format!("S1: Windlass took down {count} serving nodes at once"))
+}
+
+/// What a late write adds to what may happen in a state.
+pub fn add(world: &World, state: &State, steps: &mut Steps) {
+    if world.budget.late == 0 {
+        return;
+    }
+    let in_time = world.lands == Lands::InTime;
+    if !in_time {
+        steps.violations.retain(|v| v.starts_with("S1"));
+    }
+    let Some(late) = state.late else {
+        if state.left.late > 0 {
+            let asleep: Vec<Edge> = steps.edges.iter().filter_map(|e| sleeps(state, e)).collect();
+            steps.edges.extend(asleep);
+        }
+        return;
+    };
+    for edge in &mut steps.edges {
+        if late.is_void(state, &edge.next) {
+            edge.next.late = None;
+        }
+    }
+    let mut add = |what, next: State| {
+        let who = if in_time { Who::System } else { Who::World };
+        let mut next = State { late: None, ..next };
+        if in_time {
+            // The new leader lists once it has waited.
+            start_again(&mut next);
+        }
+        steps.edges.push(Edge { who, what, node: 0, next, write: None });
+    };
+    if in_time {
+        add("the old leader's request times out", *state);
+    }
+    if late.may_land(state) {
+        let next = late.landed(world.min_ready, state, false);
+        add("the OLD LEADER's write lands", next);
+        if matches!(late, Late::Delete { .. }) {
+            steps.violations.extend(taken_down(world, &next));
+        }
+    }
+}
+
+fn sleeps(state: &State, edge: &Edge) -> Option<Edge> {
+    let write = edge.write?;
+    let mut next = State { late: Some(write), ..*state };
+    next.left.late -= 1;
+    start_again(&mut next);
+    let what = "FAULT a leader decides this, sleeps, and another leads";
+    Some(Edge { who: Who::World, what, node: edge.node, next, write: None })
+}
