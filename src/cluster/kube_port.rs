@@ -226,13 +226,37 @@ impl KubeCluster {
         };
         let api = self.api(target.kind, &target.namespace);
         let described = target.describe();
-        match part {
+        let answer = match part {
             Part::Main if dry_run => within(&described, api.patch(&target.name, &params, &patch)).await,
             Part::Main => {
                 let patched = api.patch(&target.name, &params, &patch);
                 within(&described, self.doubting(target, patched)).await
             }
             Part::Status => within(&described, api.patch_status(&target.name, &params, &patch)).await,
+        };
+        if let Err(error) = &answer {
+            self.look_again(target, error).await;
+        }
+        answer
+    }
+
+    /// Looks at what a patch was refused for. A child that lost the label by which it is watched is known only
+    /// from our own requests: no watch will ever show that it is another one by now, or gone.
+    async fn look_again(&self, target: &Target, error: &ClusterError) {
+        if !matches!(target.kind, Kind::StatefulSet | Kind::Service) {
+            return;
+        }
+        match error {
+            ClusterError::Conflict { .. } => {
+                if let Ok(Some(found)) = self.get(target.kind, &target.namespace, &target.name).await {
+                    self.view.observe(target.kind, &found);
+                }
+            }
+            ClusterError::NotFound { .. } => {
+                let key = Key::new(&target.namespace, &target.name);
+                self.view.deleted(target.kind, &key, &target.uid);
+            }
+            _ => {}
         }
     }
 }

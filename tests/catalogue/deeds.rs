@@ -169,6 +169,11 @@ impl Deed {
             Self::StripPod => {
                 let strip = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
                 world.patch("v1", "Pod", &pod, &strip).await;
+                // Its StatefulSet lets go of it, and cannot make another of its name: only who took it can give it
+                // back.
+                sleep(BREATH).await;
+                let back = json!({"metadata": {"labels": {"windlass.dev/node": node}}});
+                world.patch("v1", "Pod", &pod, &back).await;
             }
             Self::EditChild => {
                 let edit = json!({"spec": {"image": "db:9"}});

@@ -109,6 +109,15 @@ impl Injector {
         })
     }
 
+    /// Whether something that has struck lasts.
+    pub fn is_at_work(&self) -> bool {
+        let now = monotonic();
+        self.with(|s| {
+            let struck = s.pending.iter().filter_map(|p| p.object.as_ref().map(|(_, until)| until));
+            s.deaf.values().chain(&s.lag_until).chain(struck).any(|until| *until > now)
+        })
+    }
+
     pub fn counts(&self) -> Counts {
         self.with(|s| s.counts)
     }
@@ -180,8 +189,8 @@ impl FaultPlan for Injector {
             if s.mute.contains(&request.user_agent) {
                 return Before::Delay(NEVER);
             }
-            if let Some(until) = s.deaf.get(&request.user_agent).filter(|until| monotonic() < **until) {
-                return Before::Delay(*until - monotonic());
+            if s.deaf.get(&request.user_agent).is_some_and(|until| monotonic() < *until) {
+                return Before::Fail(Failure::Disconnect);
             }
             // A replica that leads says so all the time: that is not what is counted, nor struck.
             if request.resource.starts_with("leases") {

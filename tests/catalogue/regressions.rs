@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 8] = [
+const KEPT: [(&str, &str); 9] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -27,6 +27,10 @@ const KEPT: [(&str, &str); 8] = [
     (
         "in-place/repair/1 F11-strip-child 6 seed=1",
         "a pod made while its node's label was stripped lacked the fleet's label for ever",
+    ),
+    (
+        "wave-of-2/image/5 F11-disown-set 16 seed=1",
+        "a StatefulSet that was not labelled as ours any more was patched at an old version for ever",
     ),
 ];
 

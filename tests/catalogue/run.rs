@@ -267,7 +267,10 @@ impl Run {
 
     fn is_quiet(&self) -> bool {
         // A fault whose point is never reached, since the run is shorter than the clean one, is over too.
-        self.old.is_none() && self.still_until.is_none() && (self.injector.is_over() || self.is_well())
+        self.old.is_none()
+            && self.still_until.is_none()
+            && !self.injector.is_at_work()
+            && (self.injector.is_over() || self.is_well())
     }
 
     fn is_well(&self) -> bool {

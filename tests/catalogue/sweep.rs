@@ -123,6 +123,8 @@ pub fn run(choice: &Choice) -> Outcome {
             chosen.extend(points.into_iter().skip(offset % choice.every).step_by(choice.every));
         }
     }
+    // The clean runs are the price of any point at all.
+    let counted = monotonic();
     let next = AtomicUsize::new(0);
     let found = Mutex::new((BTreeMap::new(), failed));
     std::thread::scope(|scope| {
@@ -131,7 +133,7 @@ pub fn run(choice: &Choice) -> Outcome {
                 loop {
                     // Far apart points alternate, so that a sweep that is cut short has seen of everything.
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= chosen.len() || began.elapsed() > choice.within {
+                    if index >= chosen.len() || counted.elapsed() > choice.within {
                         return;
                     }
                     let point = &chosen[index * STRIDE % chosen.len()];

@@ -7,15 +7,12 @@
 //! - S4: a rollout is never complete over a node that does not run the target.
 //! - S5: a pod at the granted revision is never deleted.
 //! - S6: a pod at the wanted revision is never deleted because the wave held its grant back.
+//! - S7: below the partition nothing but what last completed is granted or made.
+//! - S8: while the fleet is paused a lost node comes back at what last completed.
 //! - L: where nothing happens by itself any more, nothing is left to be done; C: that is always reached.
 //!
-//! The large worlds, which are the reference model's own batch, want an optimised search (the planner itself
-//! may stay as it is: what it answers is remembered), and up to 4 GiB:
-//!
-//! ```text
-//! cargo rustc --profile test --test model -- -C opt-level=3
-//! target/debug/deps/model-<newest> --ignored --nocapture --test-threads=1
-//! ```
+//! The large worlds want an optimised search (the planner itself may stay as it is: what it answers is remembered);
+//! `.ci/run` has the command, `docs/model.md` what is modelled, what is not, and how long it takes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::struct_excessive_bools, reason = "a state is small, and is compared bit by bit")]
 #![allow(clippy::doc_markdown, reason = "recipes and objects of Kubernetes read as words")]

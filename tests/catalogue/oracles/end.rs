@@ -28,6 +28,7 @@ fn is_node_well(node: &Value) -> bool {
         && node["metadata"]["deletionTimestamp"].is_null()
         && node["status"]["phase"] == "Running"
         && condition(node, "Ready").0 == "True"
+        && condition(node, "Stalled").0 == "False"
         && node["status"]["plan"]["state"] != "Active"
         && (node["spec"]["grantedHash"].is_null()
             || node["spec"]["grantedHash"] == ""

@@ -30,8 +30,8 @@ struct Watcher {
     taken: BTreeSet<String>,
     /// Nodes whose grant was free: they did not serve when they got it.
     free: BTreeSet<String>,
-    /// Nodes that somebody else has touched since their last grant.
-    disturbed: BTreeSet<String>,
+    /// Nodes that somebody else has touched, and the plan that each had then: another one has to heal it.
+    disturbed: BTreeMap<String, String>,
     alone: bool,
     /// The wave, as the fleet last had it.
     allowed: i64,
@@ -90,6 +90,11 @@ fn actor_of(audit: &[AuditEntry], by_end: &BTreeMap<u64, usize>, version: u64) -
 impl Watcher {
     fn fail(&mut self, what: impl Into<String>) {
         self.found.push(what.into());
+    }
+
+    fn disturb(&mut self, name: &str) {
+        let plan = self.stored.nodes.get(name).map(|node| node.plan.id.clone()).unwrap_or_default();
+        self.disturbed.insert(name.to_owned(), plan);
     }
 
     fn take_in(&mut self, step: Step<'_>) {
@@ -151,7 +156,7 @@ impl Watcher {
         }
         for ordinal in 0..replicas {
             let name = windlass::api::names::node_name("db", set, ordinal as i32);
-            if self.disturbed.contains(&name) {
+            if self.disturbed.contains_key(&name) {
                 continue;
             }
             let node = self.stored.nodes.get(&name);
@@ -178,7 +183,7 @@ impl Watcher {
     fn node(&mut self, name: &str, step: Step<'_>, actor: Actor) {
         let before = self.stored.nodes.get(name).cloned();
         if actor == Actor::Person {
-            self.disturbed.insert(name.to_owned());
+            self.disturb(name);
         }
         if step.after.is_none() || is_leaving(step) {
             self.taken.remove(name);
@@ -187,7 +192,7 @@ impl Watcher {
         let Some(before) = before else {
             // A node that is made anew serves nobody yet.
             self.free.insert(name.to_owned());
-            self.disturbed.insert(name.to_owned());
+            self.disturb(name);
             self.taken.remove(name);
             return;
         };
@@ -205,7 +210,8 @@ impl Watcher {
             let pod = self.stored.pods.get(&format!("{name}-0"));
             let is_up =
                 pod.is_some_and(|pod| pod.ready && !pod.leaving) && self.stored.sets.contains_key(name);
-            if is_up && (before.behind || before.plan.is_rolling()) {
+            let is_healed = self.disturbed.get(name).is_some_and(|plan| *plan != now.plan.id);
+            if is_up && is_healed && (before.behind || before.plan.is_rolling()) {
                 self.disturbed.remove(name);
             }
         }
@@ -231,7 +237,7 @@ impl Watcher {
 
     fn set(&mut self, name: &str, step: Step<'_>, actor: Actor) {
         if actor == Actor::Person {
-            self.disturbed.insert(name.to_owned());
+            self.disturb(name);
         }
         let template = |object: Option<&Value>| object.map(|o| o["spec"]["template"].clone());
         let changed = template(step.before) != template(step.after) && step.after.is_some();
@@ -258,7 +264,7 @@ impl Watcher {
         let name = pod.strip_suffix("-0").unwrap_or(pod).to_owned();
         let now = step.after.map(state::pod);
         if actor == Actor::Person {
-            self.disturbed.insert(name.clone());
+            self.disturb(&name);
         }
         if now.as_ref().is_some_and(|p| p.ready && !p.leaving) {
             self.taken.remove(&name);
@@ -274,7 +280,7 @@ impl Watcher {
         let node = self.stored.nodes.get(name).cloned().unwrap_or_default();
         let set = self.stored.sets.get(name).cloned().unwrap_or_default();
         let at_grant = set.observed && set.stamp == node.granted && before.revision == set.update_revision;
-        if at_grant && before.ready && !self.disturbed.contains(name) {
+        if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
         }
         if !before.ready || self.free.contains(name) || self.alone {

@@ -12,6 +12,8 @@ use crate::world::World;
 /// How much more often than in the clean run anything may be written: so many times, and so many more.
 const FACTOR: u32 = 2;
 const SLACK: u32 = 6;
+/// How often something is tried within a minute.
+const TRIES_A_MINUTE: u32 = 10;
 /// How many more requests than in its busiest minute of the clean run the operator may make.
 const MORE_A_MINUTE: u32 = 150;
 const MINUTE_MICROS: u64 = 60_000_000;
@@ -38,25 +40,32 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         if entry.verb == "deletecollection" {
             evidence.fail(format!("oracle 4: {} deletes more than one object", kind_of(entry)));
         }
-        if entry.wrote.0 < entry.wrote.1 && !entry.resource.starts_with("events") {
+        if entry.wrote.0 < entry.wrote.1
+            && !entry.resource.starts_with("events")
+            && !entry.resource.starts_with("leases")
+        {
             *counts.entry(kind_of(entry)).or_default() += 1;
         }
     }
     let busiest = busiest_minute(&asked);
     let Some(baseline) = evidence.baseline else { return (counts, busiest) };
+    // What is refused for a minute is tried again, less and less often, and each time told.
+    let nodes = evidence.world.scenario.node_names().len() as u32;
+    let tries =
+        if evidence.strikes(|f| matches!(f, Fault::AnswerFor(..))) { nodes * TRIES_A_MINUTE } else { 0 };
     // What a person asks for, or what a node's illness asks for, costs writes of its own.
     if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
         let factor = evidence.point.strikes.len() as u32 * FACTOR;
         for (kind, count) in &counts {
             let clean = baseline.writes.get(kind).copied().unwrap_or_default();
-            if *count > clean * factor + SLACK {
+            if *count > clean * factor + SLACK + tries {
                 evidence
                     .failures
                     .push(format!("oracle 3: {count} times {kind}, and {clean} in the clean run"));
             }
         }
     }
-    let bound = baseline.busiest_minute * 2 + MORE_A_MINUTE;
+    let bound = baseline.busiest_minute * 2 + MORE_A_MINUTE + tries * 2;
     if busiest > bound {
         evidence.fail(format!("oracle 6: {busiest} requests within a minute; at most {bound} are expected"));
     }
