@@ -110,7 +110,48 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
             return Ok(Some(sentence));
         }
     }
-    Ok(None)
+    Ok(shared_claim(scope, node))
+}
+
+/// Whether a volume claim of this node's is that of another, in a sentence. A claim's name is made of its template's and
+/// the node's, so that `a-db` of node `0` and `a` of node `db-0` meet: two nodes would run on one volume, and it would
+/// go with the first of them.
+fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
+    let claims = |node: &ObservedNode| -> Vec<String> {
+        let spec = node.spec.as_ref().ok();
+        let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
+        let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
+        names.map(|name| claim_name(name, &node.meta.name)).collect()
+    };
+    let own = claims(node);
+    if own.is_empty() {
+        return None;
+    }
+    let namespace = &node.meta.namespace;
+    for name in &own {
+        let claim = scope.view.claims.get(&Key::new(namespace, name));
+        let holder = claim.and_then(|claim| claim.meta.label(LABEL_NODE).map(str::to_owned));
+        if let Some(other) = holder.filter(|other| *other != node.meta.name) {
+            return Some(is_of_another(name, &other));
+        }
+    }
+    // Neither may have a claim yet: the older one makes it.
+    let age = |node: &ObservedNode| (node.meta.created_at, node.meta.uid.clone());
+    let older = scope.view.nodes.list(namespace, |other| {
+        other.meta.name != node.meta.name
+            && age(other) < age(node)
+            && claims(other).iter().any(|c| own.contains(c))
+    });
+    let other = older.first()?;
+    let name = claims(other).into_iter().find(|name| own.contains(name))?;
+    Some(is_of_another(&name, &other.meta.name))
+}
+
+fn is_of_another(claim: &str, other: &str) -> String {
+    format!(
+        "volumeClaimTemplates: PersistentVolumeClaim {claim} is that of node {other}; Windlass does not touch it: give \
+         the claim template or the fleet another name"
+    )
 }
 
 /// Applies what applies at once to the node's StatefulSet, Service and claims. Answers with a sentence where the
@@ -126,8 +167,8 @@ pub async fn apply_at_once(
         apply_to_set(scope, node, spec, facts, &set).await?;
         refused = apply_service(scope, node).await?;
     }
-    apply_to_claims(scope, node, spec).await?;
-    Ok(refused)
+    let shared = apply_to_claims(scope, node, spec).await?;
+    Ok(refused.or(shared))
 }
 
 async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
@@ -183,12 +224,15 @@ async fn apply_to_claims(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
-) -> Result<(), ReconcileError> {
+) -> Result<Option<String>, ReconcileError> {
+    let mut shared = None;
     let names = spec.volume_claim_templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
     for name in names {
         let key = Key::new(&node.meta.namespace, claim_name(name, &node.meta.name));
         let Some(claim) = scope.view.claims.get(&key) else { continue };
-        if claim.meta.label(LABEL_NODE) != Some(&node.meta.name) {
+        let holder = claim.meta.label(LABEL_NODE).unwrap_or_default();
+        if holder != node.meta.name {
+            shared.get_or_insert(is_of_another(&claim.meta.name, holder));
             continue;
         }
         let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
@@ -215,7 +259,7 @@ async fn apply_to_claims(
         let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
         scope.cluster.patch(target, Part::Main, vec![op]).await.map_err(ReconcileError::Children)?;
     }
-    Ok(())
+    Ok(shared)
 }
 
 /// Asks the API server, in a dry run, whether it would take the node's StatefulSet; an error is its sentence.

@@ -180,3 +180,42 @@ fn an_active_plan_whose_rollout_is_gone_fails_and_never_completes() {
         assert_eq!(db["status"][completed], before["status"][completed]);
     });
 }
+
+#[test]
+fn two_nodes_never_run_on_one_claim_and_who_comes_second_says_whose_it_is() {
+    paused(async {
+        let stage = Stage::with_fleet(8).await;
+        let fleets = stage.api("windlass.dev", "v1alpha1", "NodeDeployment");
+        let with_claim = |name: &str, template: &str, retention: &str| {
+            let mut fleet = fleet();
+            fleet["metadata"]["name"] = json!(name);
+            fleet["spec"]["replicas"] = json!(1);
+            let spec = &mut fleet["spec"]["template"]["spec"];
+            spec["volumeClaimRetention"] = json!(retention);
+            spec["volumeClaimTemplates"] = json!([{"metadata": {"name": template},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+            serde_json::from_value::<DynamicObject>(fleet).unwrap()
+        };
+        // Both claims would be called a-e-e-0-0.
+        for (name, template, retention) in [("e", "a-e", "Delete"), ("e-e", "a", "Retain")] {
+            fleets.create(&PostParams::default(), &with_claim(name, template, retention)).await.unwrap();
+            // Of two that are made within a second nobody can tell which came first.
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+        }
+        let ready = |fleet: &Value| fleet["status"]["phase"] == "Ready";
+        let refused = |fleet: &Value| {
+            let list = fleet["status"]["conditions"].as_array();
+            let found = list.and_then(|l| l.iter().find(|c| c["type"] == "UpToDate"));
+            found.is_some_and(|c| {
+                c["reason"] == "InvalidSpec" && c["message"].as_str().unwrap().contains("a-e-e-0-0")
+            })
+        };
+        stage.until("NodeDeployment", "e", "the first runs", ready).await;
+        stage.until("NodeDeployment", "e-e", "the second is refused", refused).await;
+        let sets = stage.api("apps", "v1", "StatefulSet");
+        assert!(sets.get_opt("e-e-0").await.unwrap().is_none(), "nothing runs on another's claim");
+        // Once the name is free, and its claim with it, the second goes on by itself.
+        fleets.delete("e", &kube::api::DeleteParams::default()).await.unwrap();
+        stage.until("NodeDeployment", "e-e", "the second runs", ready).await;
+    });
+}

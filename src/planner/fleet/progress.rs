@@ -13,17 +13,23 @@ pub fn counts(facts: &FleetFacts, scope: &Scope) -> NodeCounts {
     let count = |wanted: &dyn Fn(&ChildFacts) -> bool| facts.wanted().filter(|c| wanted(c)).count() as i32;
     NodeCounts {
         total: facts.replicas,
-        updated: count(&|c| facts.is_updated(c, scope)),
+        updated: count(&|c| !is_held_back(facts, c, scope) && facts.is_updated(c, scope)),
         ready: count(&|c| c.ready && !c.terminating),
         disrupted: facts.disrupted(),
         failed: count(&|c| c.failed),
     }
 }
 
+/// Whether the partition keeps a node from where the rollout goes: it is at what it is to be, and not updated.
+fn is_held_back(facts: &FleetFacts, child: &ChildFacts, scope: &Scope) -> bool {
+    matches!(scope, Scope::Target(target) if facts.revision_for(child, scope) != target)
+}
+
 /// A number that grows with progress: one more node updated, or one more of those available.
 #[must_use]
 pub fn score(facts: &FleetFacts, scope: &Scope) -> i32 {
-    let updated = || facts.wanted().filter(|c| facts.is_updated(c, scope));
+    let is_done = |c: &&ChildFacts| !is_held_back(facts, c, scope) && facts.is_updated(c, scope);
+    let updated = || facts.wanted().filter(is_done);
     (updated().count() + updated().filter(|c| c.is_serving()).count()) as i32
 }
 
@@ -117,6 +123,9 @@ pub fn overdue_at(facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc
 
 /// What a serving node that needs a grant waits for.
 fn waits_for(facts: &FleetFacts) -> String {
+    if facts.paused {
+        return "the fleet is paused; it is granted once spec.paused is false".to_owned();
+    }
     format!(
         "{} of at most {} nodes are disrupted; it is granted when the wave has room",
         facts.disrupted(),
@@ -128,6 +137,38 @@ fn waits_for(facts: &FleetFacts) -> String {
 mod tests {
     use super::*;
     use crate::api::Problem;
+
+    #[test]
+    fn a_node_that_the_partition_keeps_back_is_neither_updated_nor_progress() {
+        use super::super::facts::Rendering;
+        let child = |ordinal: i32, revision: &str| ChildFacts {
+            ordinal,
+            held: revision.into(),
+            granted: revision.into(),
+            running: revision.into(),
+            available: true,
+            ready: true,
+            ..ChildFacts::default()
+        };
+        let renderings = ["v1", "v2"]
+            .map(|r| ((r.to_owned(), String::new()), Rendering { hash: r.to_owned(), image: String::new() }));
+        let held = FleetFacts {
+            replicas: 4,
+            partition: 2,
+            last_completed: "v1".into(),
+            requested: "v2".into(),
+            children: vec![child(0, "v1"), child(1, "v1"), child(2, "v2"), child(3, "v2")],
+            renderings: renderings.into(),
+            ..FleetFacts::default()
+        };
+        let scope = Scope::Target("v2".to_owned());
+        assert!(is_held_by_partition(&held, &scope));
+        assert_eq!((counts(&held, &scope).updated, score(&held, &scope)), (2, 4));
+        let released = FleetFacts { partition: 0, ..held.clone() };
+        assert_eq!(score(&released, &scope), 4, "what is still to be done was not done before");
+        let own = FleetFacts { partition: 0, ..held };
+        assert_eq!(counts(&own, &Scope::Own).updated, 4);
+    }
 
     #[test]
     fn a_node_that_does_not_serve_is_named_once_the_deadline_has_passed() {

@@ -105,7 +105,7 @@ fn failure(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<String> {
 }
 
 fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Problem> {
-    if ready || facts.suspended {
+    if facts.suspended || (ready && !marks(input)) {
         return None;
     }
     let named = |reason: &str, message: String| {
@@ -116,13 +116,17 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     if let Some(invalid) = input.invalid {
         return Some(named("InvalidSpec", invalid.to_owned()));
     }
-    if let (SidecarAnswer::Unreachable(why), true) = (input.sidecar, facts.needs_mark()) {
+    let asks = facts.needs_mark() || marks(input);
+    if let (SidecarAnswer::Unreachable(why), true) = (input.sidecar, asks) {
         return Some(named("SidecarUnreachable", why.clone()));
     }
     // A sidecar is not asked at every look; what it last said holds until it is.
     let unreachable = input.previous.problem.as_ref().filter(|p| p.reason == "SidecarUnreachable");
-    if let (SidecarAnswer::NotAsked, true, Some(problem)) = (input.sidecar, facts.needs_mark(), unreachable) {
+    if let (SidecarAnswer::NotAsked, true, Some(problem)) = (input.sidecar, asks, unreachable) {
         return Some(problem.clone());
+    }
+    if ready {
+        return None;
     }
     match &facts.pod {
         Some(pod) => {
@@ -130,6 +134,12 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
         }
         None => Some(named("Missing", failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned()))),
     }
+}
+
+/// Whether a plan waits for the sidecar to take in that the node is to serve.
+fn marks(input: &StatusInput<'_>) -> bool {
+    let current = input.plan.filter(|p| p.is_active()).and_then(Plan::current_task);
+    current.is_some_and(|task| task.type_ == "mark-ready")
 }
 
 fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, failed: bool) -> &'static str {
@@ -234,11 +244,12 @@ fn sidecar_condition(
         SidecarAnswer::Ready => (Truth::True, "Ready", String::new()),
         SidecarAnswer::Unreachable(why) => (Truth::Unknown, "Unreachable", why.clone()),
         // The kubelet asks it all the time: a Ready pod has a sidecar that says so.
-        SidecarAnswer::NotAsked if ready => (Truth::True, "Ready", String::new()),
-        SidecarAnswer::NotAsked if facts.needs_mark() => {
+        SidecarAnswer::NotAsked if ready && !marks(input) => (Truth::True, "Ready", String::new()),
+        SidecarAnswer::NotAsked if facts.needs_mark() || marks(input) => {
             let before = conditions::find(&input.previous.conditions, SIDECAR_READY);
             match before.filter(|c| c.reason == "Unreachable") {
                 Some(condition) => (Truth::Unknown, "Unreachable", condition.message.clone()),
+                None if ready => (Truth::True, "Ready", String::new()),
                 None => (Truth::False, "NotReady", String::new()),
             }
         }
