@@ -120,6 +120,8 @@ pub struct Memory {
     pub saved_at: Remembered<String, Instant>,
     /// By an object's key: how often in a row its reconcile failed.
     pub failures: Remembered<String, u32>,
+    /// By a fleet's UID and target: when no name was found for its new set, and why.
+    pub nameless: Remembered<(String, String), (Instant, String)>,
     /// By cause: what an event was already sent for.
     pub told: Remembered<String, ()>,
 }

@@ -1,10 +1,13 @@
 //! How a fleet's plans end and begin: each in one write, which does nothing else.
 
+use std::time::Duration;
+
 use super::events::Tone;
 use super::fleet::{News, Reconcile};
 use super::save::Urgency;
 use super::{Next, ReconcileError};
 use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
+use crate::clock::monotonic;
 use crate::cluster::Kind;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
@@ -15,6 +18,9 @@ use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout,
 /// The kinds of objects whose names a set's could meet.
 const KINDS_OF_A_SET: [Kind; 5] =
     [Kind::StatefulNode, Kind::StatefulSet, Kind::Service, Kind::Pod, Kind::PersistentVolumeClaim];
+
+/// How soon it is asked again which names are taken, where none was free.
+const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
 
 impl Reconcile<'_> {
     /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name.
@@ -39,13 +45,25 @@ impl Reconcile<'_> {
             return Ok(Ok(set.to_owned()));
         }
         let meta = &self.scope.fleet.meta;
+        // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
+        let nameless = &self.scope.memory.nameless;
+        let question = (meta.uid.clone(), start.target.clone());
+        if let Some((asked, sentence)) = nameless.get(&question)
+            && monotonic().duration_since(asked) < ASK_FOR_NAMES
+        {
+            return Ok(Err(sentence));
+        }
         let mut exists = Vec::new();
         for kind in KINDS_OF_A_SET {
             let names = self.scope.cluster.names(kind, &meta.namespace).await;
             exists.extend(names.map_err(ReconcileError::Check)?);
         }
         let first_choice = naming::first_choice(&start.target, &facts.build_id);
-        Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &exists))
+        let chosen = naming::choose(&meta.name, &first_choice, facts.replicas, &exists);
+        if let Err(sentence) = &chosen {
+            nameless.put(question, (monotonic(), sentence.clone()));
+        }
+        Ok(chosen)
     }
 
     /// Ends and starts plans, in one write, and does nothing else.

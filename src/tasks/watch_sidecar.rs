@@ -4,8 +4,10 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
 use crate::cluster::observed::ObservedNode;
+use crate::engine::sentence::cut;
 use crate::planner::node::status::SidecarAnswer;
 use crate::sidecar::{SidecarError, TaskRequest, TaskState, url_for};
 
@@ -69,7 +71,7 @@ async fn ask(
             }
             answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
             let failed = task.filter(|t| t.state == TaskState::Failed);
-            answer.message = failed.map(|t| t.message).unwrap_or_default();
+            answer.message = failed.map(|t| cut(&t.message, MAX_PROBLEM_BYTES)).unwrap_or_default();
             answer.halt_task_id.clone_from(&spec.halt_task_id);
         }
         let status = scope.sidecars.status(&url).await?;

@@ -28,6 +28,8 @@ pub struct Scenario {
     pub nodes: i64,
     pub max_unavailable: i64,
     pub sidecar: bool,
+    /// `updateStrategy.type`.
+    pub strategy: &'static str,
 }
 
 pub const NAMESPACE: &str = "shop";
@@ -59,11 +61,15 @@ impl Scenario {
         }
         all.push(Self::new("sidecar/create/3".into(), Change::Create, 3, 1, true));
         all.push(Self::new("sidecar/image/3".into(), Change::Image, 3, 1, true));
+        for (word, change) in [("image", Change::Image), ("template", Change::Template)] {
+            let in_place = Self::new(format!("blue-green/{word}/2"), change, 2, 1, false);
+            all.push(Self { strategy: "BlueGreen", ..in_place });
+        }
         all
     }
 
     fn new(name: String, change: Change, nodes: i64, max_unavailable: i64, sidecar: bool) -> Self {
-        Self { name, change, nodes, max_unavailable, sidecar }
+        Self { name, change, nodes, max_unavailable, sidecar, strategy: "InPlace" }
     }
 
     /// The scenario of this name.
@@ -123,8 +129,9 @@ impl Scenario {
                 "replicas": self.nodes,
                 "template": {"spec": node},
                 "updateStrategy": {
-                    "type": "InPlace",
+                    "type": self.strategy,
                     "inPlace": {"maxUnavailable": self.max_unavailable},
+                    "blueGreen": {"retireDelaySeconds": 5},
                     "progressDeadlineSeconds": DEADLINE_SECONDS,
                 },
             })

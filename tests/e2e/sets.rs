@@ -132,6 +132,39 @@ async fn while_promoting_a_new_target_waits_until_the_old_one_is_promoted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn while_promoting_the_same_content_changes_nothing_and_the_way_back_is_a_rollout_of_its_own() {
+    let world = World::new("bgproback").await;
+    let first = world.settled_fleet(blue_green(1, json!({"promotion": "Immediately"}))).await;
+    world.set_image("db:2-slow").await;
+    let promoting = world.until_db("it promotes", stage("Promoting")).await;
+    let target = text(&promoting["status"], "requestedRolloutHash").to_owned();
+    world.set_image("db:2-slow").await;
+    world.set_image("db:1").await;
+    let done = world.until_db("both are done", |db| is_over(db) && outcomes(db).len() == 2).await;
+    assert_eq!(outcomes(&done), ["Complete", "Complete"]);
+    assert_eq!(done["status"]["history"][0]["targetHash"], target.as_str());
+    assert_eq!(done["status"]["lastCompletedRolloutHash"], first["status"]["lastCompletedRolloutHash"]);
+    assert_eq!(world.images().await, ["db:1"]);
+    let claims = names(&world, "v1", "PersistentVolumeClaim").await;
+    assert_eq!(claims.len(), 3, "the set that is made again has volumes of its own: {claims:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_retiring_a_new_target_starts_at_once_and_the_old_set_still_goes() {
+    let world = World::new("bgretnew").await;
+    world.settled_fleet(blue_green(1, json!({"retireDelaySeconds": 12}))).await;
+    world.set_image("db:2").await;
+    let retiring = world.until_db("traffic moved", stage("Retiring")).await;
+    world.set_image("db:3").await;
+    let next = world.until_db("the next has begun", |db| outcomes(db) == ["Complete"]).await;
+    assert_eq!(next["status"]["history"][0]["planID"], retiring["status"]["plan"]["id"]);
+    assert!(nodes(&world).await.contains(&"db-0".to_owned()), "the first set lives out its delay");
+    world.until(&world.nodes(), "db-0", "the first set goes", Value::is_null).await;
+    let done = world.until_db("all is over", is_over).await;
+    assert_eq!(nodes(&world).await, [format!("db-{}-0", set_of(&done))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_retiring_the_way_back_takes_the_set_that_still_lives() {
     let world = World::new("bgback").await;
     let first = world.settled_fleet(blue_green(1, json!({"retireDelaySeconds": 30}))).await;

@@ -141,19 +141,21 @@ impl Watcher {
         {
             self.fail(what);
         }
-        let completes = now.plan.state == "Complete" && before.plan != now.plan;
+        // What a set was made for is complete with the switch; its plan goes on until the old set is gone.
+        let of_set = now.plan.recipe.starts_with("BlueGreen");
+        let completes = now.plan.state == "Complete" && before.plan != now.plan && !of_set;
         if (completes || before.completed != now.completed) && !ill {
-            self.check_completion(now.replicas);
+            self.check_completion(now.replicas, &now.active_set);
         }
     }
 
     /// Success is what was observed: every node runs the target and is Ready.
-    fn check_completion(&mut self, replicas: i64) {
+    fn check_completion(&mut self, replicas: i64, set: &str) {
         if replicas == 0 {
             self.fail("oracle 4: a rollout completes over no node at all");
         }
         for ordinal in 0..replicas {
-            let name = format!("db-{ordinal}");
+            let name = windlass::api::names::node_name("db", set, ordinal as i32);
             if self.disturbed.contains_key(&name) {
                 continue;
             }

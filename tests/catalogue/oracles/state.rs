@@ -28,6 +28,8 @@ pub struct FleetState {
     pub replicas: i64,
     pub max_unavailable: i64,
     pub completed: String,
+    /// Which set of nodes serves.
+    pub active_set: String,
     pub outcome: String,
     pub plan: PlanState,
 }
@@ -95,6 +97,7 @@ pub fn fleet(object: &Value) -> FleetState {
         replicas: spec["replicas"].as_i64().unwrap_or(1),
         max_unavailable: spec["updateStrategy"]["inPlace"]["maxUnavailable"].as_i64().unwrap_or(1),
         completed: text(&status["lastCompletedRolloutHash"]),
+        active_set: text(&status["activeSet"]),
         outcome: text(&status["rejected"]["outcome"]),
         plan: plan(&status["plan"]),
     }

@@ -82,6 +82,10 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     let exists = |set: &str| facts.sets.get(set).is_some_and(|s| !s.is_gone());
     let entrant = status.rollout.as_ref().map(|r| r.entrant_set.clone()).unwrap_or_default();
     status.retiring.retain(|set| set.set != facts.set && set.set != entrant && exists(&set.set));
+    // A time in the future was written by a clock that has since been set back; the set would live on by as much.
+    for set in &mut status.retiring {
+        set.since = set.since.min(now);
+    }
     let strays: Vec<&String> = facts
         .sets
         .iter()

@@ -331,6 +331,19 @@ fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_keeps_no_set_alive() {
+    let facts = amid(Way::BlueGreen, Stage::Retiring);
+    let mut status = at_rest(&facts);
+    status.active_set = "v2".to_owned();
+    set_status::refresh_retiring(&mut status, &facts, later(3600));
+    assert_eq!(status.retiring[0].since, later(3600));
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(status.retiring[0].since, now());
+    set_status::refresh_retiring(&mut status, &facts, later(5));
+    assert_eq!(status.retiring[0].since, now(), "time that passes does not move it");
+}
+
+#[test]
 fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     let recipe = "{name: X, tasks: [{type: create-entrants}, {type: own-check}, {type: switch-traffic}]}";
     let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
