@@ -18,7 +18,7 @@ use crate::planner::fleet::status::{
     Ending, RefreshInput, end, generated_build_id, is_stalled, refresh, reject, scope_of, short,
     stall_deadline,
 };
-use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, sets};
+use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress};
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_nodes::Told;
 use crate::tasks::node_scope::parse_time;
@@ -233,8 +233,8 @@ impl Reconcile<'_> {
     async fn end_unreadable(&self, facts: &FleetFacts, plan: Plan) -> Result<Next, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
         end(&mut status, &plan, Ending::Failed, "Unreadable", self.now);
+        // The nodes that it made stay: another version of Windlass may read the plan.
         reject(&mut status, facts, &plan.id, Ending::Failed);
-        sets::status::give_up(&mut status, facts, self.now);
         status.rollout = None;
         let next = self.write(status, Some(&plan), Urgency::Now).await?;
         self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);

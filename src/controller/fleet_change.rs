@@ -193,7 +193,12 @@ impl Reconcile<'_> {
         }
         let next = stage::stage_of(plan, rollout.stage);
         if next == Stage::Promoting && rollout.is_revocable() {
-            set_status::pass_no_return(status, facts);
+            // What cannot be undone is not done for a spec that cannot be carried out: it was changed, and to what
+            // is not known yet. The tasks beyond wait until this is recorded.
+            let height = rollout.way != Way::HardFork || facts.halt_height > 0;
+            if facts.invalid.is_none() && height {
+                set_status::pass_no_return(status, facts);
+            }
         } else if let Some(rollout) = status.rollout.as_mut() {
             rollout.stage = next;
         }
@@ -223,8 +228,8 @@ impl Reconcile<'_> {
     ) -> Vec<News> {
         if plan.state != PlanState::Complete {
             end(status, plan, Ending::Failed, &plan.failure, self.now);
+            // The nodes that it made stay until somebody has looked: they may hold days of work.
             reject(status, facts, &plan.id, Ending::Failed);
-            set_status::give_up(status, facts, self.now);
             status.rollout = None;
             return vec![(Tone::Warning, "RolloutFailed", plan.id.clone(), plan.failure.clone())];
         }

@@ -24,7 +24,7 @@ impl Task for AwaitCaughtUp {
             view.wanted().filter(|c| wanted(c)).map(|c| c.name.as_str()).collect::<Vec<_>>()
         };
         let behind = names(&|c| !c.is_caught_up());
-        if behind.is_empty() || view.force_promote {
+        if behind.is_empty() || (view.force_promote && fleet.invalid.is_none()) {
             return Ok(Outcome::Done);
         }
         let unready = names(&|c| !c.ready || c.terminating);

@@ -20,6 +20,9 @@ impl Task for AwaitPromotion {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
         };
+        if let Some(sentence) = &fleet.invalid {
+            return Ok(Outcome::waiting(format!("waiting for a spec that can be carried out: {sentence}")));
+        }
         if view.awaits_person() {
             return Ok(Outcome::waiting(format!(
                 "waiting for a person: set spec.forcePromote to {}",

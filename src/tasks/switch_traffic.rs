@@ -19,6 +19,18 @@ pub struct SwitchTraffic {}
 impl Task for SwitchTraffic {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
+        let meta = &fleet.fleet.meta;
+        let service = || {
+            let service = fleet.view.services.get(&meta.key()).filter(|s| fleet.owns(&s.meta))?;
+            (!service.meta.terminating && fleet.spec.service.is_some()).then_some(service)
+        };
+        if let (Some(rollout), Some(service)) = (fleet.set_rollout(), service())
+            && rollout.stage == Stage::Promoting
+            && service.spec["selector"] == serde_json::json!(fleet_selector(&meta.name, &rollout.entrant))
+        {
+            // They carry the traffic already: what they need from now on they get in waves.
+            return Ok(Outcome::Done);
+        }
         let entrants::Entrants { rollout, .. } = match entrants::keep_up(fleet, &cx.plan.id).await? {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
@@ -30,9 +42,10 @@ impl Task for SwitchTraffic {
         if !fleet.facts().entrants_run(&rollout) {
             return Ok(Outcome::waiting("waiting for every new node to run the target"));
         }
-        let meta = &fleet.fleet.meta;
-        let service = fleet.view.services.get(&meta.key()).filter(|s| fleet.owns(&s.meta));
-        if let Some(service) = service.filter(|s| !s.meta.terminating && fleet.spec.service.is_some()) {
+        if service().is_none() && fleet.spec.service.is_some() && fleet.invalid.is_none() {
+            return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));
+        }
+        if let Some(service) = service() {
             let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.entrant));
             if service.spec["selector"] != selector {
                 let target = Target::of(Kind::Service, &service.meta);

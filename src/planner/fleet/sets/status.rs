@@ -86,11 +86,16 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     for set in &mut status.retiring {
         set.since = set.since.min(now);
     }
+    // After a plan that failed nobody knows which set is whose: nothing joins until a person has asked for something.
+    let failed = status.rollout.is_none() && status.rejected.as_ref().is_some_and(|r| r.outcome == "Failed");
     let strays: Vec<&String> = facts
         .sets
         .iter()
         .filter(|(name, set)| {
-            **name != entrant && !set.children.is_empty() && !status.retiring.iter().any(|r| r.set == **name)
+            !failed
+                && **name != entrant
+                && !set.children.is_empty()
+                && !status.retiring.iter().any(|r| r.set == **name)
         })
         .map(|(name, _)| name)
         .collect();
@@ -105,7 +110,12 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
         };
         status.retiring.push(set);
     }
-    status.retiring.truncate(RETIRING_LIMIT);
+    // Beyond the limit the oldest go at once.
+    status.retiring.sort_by_key(|set| set.since);
+    let beyond = status.retiring.len().saturating_sub(RETIRING_LIMIT);
+    for set in status.retiring.iter_mut().take(beyond) {
+        set.since = DateTime::UNIX_EPOCH;
+    }
 }
 
 /// Brings what a rollout that makes a set says of itself up to date, its nodes apart.
