@@ -302,3 +302,45 @@ fn a_lost_node_of_either_set_is_made_again() {
         assert!(w.images().contains(&"db-1-0 db:1".to_owned()));
     });
 }
+
+#[test]
+fn a_promotion_by_the_hash_of_a_template_that_is_refused_promotes_nothing() {
+    play(|w| async move {
+        ready_to_promote(&w).await;
+        // A third template that the API server refuses, and the hash of just that.
+        let containers = json!([{"name": "db", "image": "db:3", "imagePullPolice": "Always"}]);
+        w.change(
+            json!({"template": {"spec": {"image": "", "podTemplate": {"spec": {"containers": containers}}}}}),
+        )
+        .await;
+        let refused = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        let wanted = text(&refused, "requestedRolloutHash").to_owned();
+        w.change(json!({"forcePromote": wanted})).await;
+        w.rest(600).await;
+        assert_eq!(w.selected(), "first");
+        assert_eq!(w.status()["rollout"]["stage"], "AwaitingPromotion");
+    });
+}
+
+#[test]
+fn the_nodes_of_a_plan_that_cannot_be_read_any_more_stay_until_somebody_asks_for_something() {
+    play(|w| async move {
+        let target = ready_to_promote(&w).await;
+        let entrants = w.names(NODE);
+        assert_eq!(entrants.len(), 4, "{entrants:?}");
+        w.kill_operator();
+        w.patch_status(&json!({"status": {"plan": {"tasks": [{"type": "of-another-version"}]}}})).await;
+        w.start_operator();
+        w.until("the plan has failed", |s| condition(s, "UpToDate") == "False/PlanFailed").await;
+        w.rest(600).await;
+        assert_eq!(w.names(NODE), entrants, "what it made stays");
+        assert_eq!(w.selected(), "first");
+        let plan = text(&w.status()["rejected"], "planID").to_owned();
+        w.annotate("windlass.dev/retry", &plan).await;
+        w.until("it is ready again", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        w.change(json!({"forcePromote": target})).await;
+        w.until("it is over", is_up_to_date).await;
+        w.is_at_rest().await;
+        assert_eq!(w.names(NODE).len(), 2);
+    });
+}

@@ -149,6 +149,10 @@ impl World {
         self.fleets().patch("db", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
+    pub async fn patch_status(&self, patch: &Value) {
+        self.fleets().patch_status("db", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
     pub async fn annotate(&self, key: &str, value: &str) {
         self.patch(&json!({"metadata": {"annotations": {key: value}}})).await;
     }
