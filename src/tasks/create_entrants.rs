@@ -3,9 +3,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, entrants, fleet_scope::some_of};
+use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
-use crate::planner::fleet::Scope;
 
 /// Creates the nodes of the set that is to take over. They do not serve, so all of them are made at once.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -21,19 +20,13 @@ pub struct CreateEntrants {
 impl Task for CreateEntrants {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
-        let entrants::Entrants { rollout, view } = match entrants::keep_up(fleet, &cx.plan.id).await? {
+        let entrants = match entrants::keep_up(fleet, &cx.plan.id).await? {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
         };
         if !self.running {
             return Ok(Outcome::Done);
         }
-        let scope = Scope::Target(rollout.target);
-        let waiting: Vec<&str> =
-            view.wanted().filter(|c| !view.is_updated(c, &scope)).map(|c| c.name.as_str()).collect();
-        if waiting.is_empty() {
-            return Ok(Outcome::Done);
-        }
-        Ok(Outcome::waiting(format!("waiting for {} to run the target", some_of(&waiting))))
+        Ok(entrants.running())
     }
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::FleetScope;
 use super::fleet_nodes::AT_ONCE;
+use super::fleet_scope::some_of;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskContext, TaskError};
 use crate::planner::fleet::{Clause, FleetFacts, Grant, Scope, SetRollout};
@@ -16,6 +17,19 @@ pub(super) struct Entrants {
     pub rollout: SetRollout,
     /// The fleet with this set as if it were the active one.
     pub view: FleetFacts,
+}
+
+impl Entrants {
+    /// Whether every one of them was observed at the target; what is waited for if not.
+    pub fn running(&self) -> Outcome {
+        let scope = Scope::Target(self.rollout.target.clone());
+        let off = self.view.wanted().filter(|c| !self.view.is_updated(c, &scope));
+        let names: Vec<&str> = off.map(|c| c.name.as_str()).collect();
+        if names.is_empty() {
+            return Outcome::Done;
+        }
+        Outcome::waiting(format!("waiting for {} to run the target", some_of(&names)))
+    }
 }
 
 /// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
