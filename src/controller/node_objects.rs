@@ -113,17 +113,19 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     Ok(shared_claim(scope, node))
 }
 
+/// The names of a node's volume claims.
+fn claim_names(node: &ObservedNode) -> Vec<String> {
+    let spec = node.spec.as_ref().ok();
+    let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
+    let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
+    names.map(|name| claim_name(name, &node.meta.name)).collect()
+}
+
 /// Whether a volume claim of this node's is that of another, in a sentence. A claim's name is made of its template's and
-/// the node's, so that `a-db` of node `0` and `a` of node `db-0` meet: two nodes would run on one volume, and it would
+/// the node's, so that `a-e` of node `e-0` and `a` of node `e-e-0` meet: two nodes would run on one volume, and it would
 /// go with the first of them.
 fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
-    let claims = |node: &ObservedNode| -> Vec<String> {
-        let spec = node.spec.as_ref().ok();
-        let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
-        let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
-        names.map(|name| claim_name(name, &node.meta.name)).collect()
-    };
-    let own = claims(node);
+    let own = claim_names(node);
     if own.is_empty() {
         return None;
     }
@@ -140,10 +142,10 @@ fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
     let older = scope.view.nodes.list(namespace, |other| {
         other.meta.name != node.meta.name
             && age(other) < age(node)
-            && claims(other).iter().any(|c| own.contains(c))
+            && claim_names(other).iter().any(|c| own.contains(c))
     });
     let other = older.first()?;
-    let name = claims(other).into_iter().find(|name| own.contains(name))?;
+    let name = claim_names(other).into_iter().find(|name| own.contains(name))?;
     Some(is_of_another(&name, &other.meta.name))
 }
 
@@ -226,9 +228,8 @@ async fn apply_to_claims(
     spec: &StatefulNodeSpec,
 ) -> Result<Option<String>, ReconcileError> {
     let mut shared = None;
-    let names = spec.volume_claim_templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
-    for name in names {
-        let key = Key::new(&node.meta.namespace, claim_name(name, &node.meta.name));
+    for name in claim_names(node) {
+        let key = Key::new(&node.meta.namespace, name);
         let Some(claim) = scope.view.claims.get(&key) else { continue };
         let holder = claim.meta.label(LABEL_NODE).unwrap_or_default();
         if holder != node.meta.name {
