@@ -6,6 +6,7 @@ pub mod facts;
 pub mod progress;
 pub mod sets;
 pub mod status;
+mod verdicts;
 pub mod wave;
 
 #[cfg(test)]

@@ -1,0 +1,207 @@
+//! What a fleet's five conditions say. Pure.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    facts::{ChildFacts, FleetFacts, Scope},
+    progress,
+    status::{RefreshInput, short},
+};
+use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
+use crate::api::{NodeDeploymentStatus, Rollout, Stage};
+
+/// Brings the conditions up to date.
+pub(super) fn refresh_conditions(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    scope: &Scope,
+    input: &RefreshInput<'_>,
+) {
+    let now = input.now;
+    let verdicts = [
+        (READY, ready(status, facts, now)),
+        (UP_TO_DATE, up_to_date(status, facts, stalled, scope, input)),
+        (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled, scope)),
+        (STALLED, standing_still(status, facts, stalled, now)),
+    ];
+    for (type_, (truth, reason, message)) in verdicts {
+        conditions::set(&mut status.conditions, type_, truth, &reason, &message, input.generation, input.now);
+    }
+    let stands = conditions::is_true(&status.conditions, STALLED);
+    let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
+    let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
+    let busy = !stands
+        && (status.rollout.is_some()
+            || filling
+            || !all_ready
+            || !status.retiring.is_empty()
+            || !facts.children.iter().all(|c| !c.surplus));
+    let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
+    conditions::set(&mut status.conditions, RECONCILING, truth, reason, "", input.generation, input.now);
+}
+
+type Verdict = (Truth, String, String);
+
+fn verdict(truth: Truth, reason: &str, message: impl Into<String>) -> Verdict {
+    (truth, reason.to_owned(), message.into())
+}
+
+fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {
+    let failed: Vec<&str> = facts.wanted().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
+    let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
+        + facts.missing().len()
+        + facts.conflicts.len();
+    if facts.replicas == 0 {
+        verdict(Truth::False, "NotStarted", "replicas is 0")
+    } else if unready == 0 {
+        verdict(Truth::True, "AllNodesReady", "")
+    } else if !failed.is_empty() {
+        let first = facts.wanted().find(|c| c.failed).and_then(|c| c.problem.as_ref());
+        let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
+        verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
+    } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
+        verdict(Truth::False, "NotStarted", "no node exists yet")
+    } else {
+        let first = status.last_completed_rollout_hash.is_empty();
+        let reason = if first { "NodesInitializing" } else { "NodesNotReady" };
+        // Which one and why is said of those that stay so: the others would only cost writes.
+        let why = progress::overdue(facts, now).map(|why| format!("; {why}")).unwrap_or_default();
+        verdict(Truth::False, reason, format!("{unready} of {} nodes are not ready{why}", facts.replicas))
+    }
+}
+
+fn invalid(facts: &FleetFacts) -> Option<String> {
+    let entrants = facts.entrants();
+    let conflict = || {
+        let of_entrants = entrants.map(|s| s.conflicts.as_slice()).unwrap_or_default();
+        facts.conflicts.iter().chain(of_entrants).next().map(|c| c.message.clone())
+    };
+    // A name of a node's own objects that belongs to something else is seen by the node.
+    let of_node = || {
+        let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
+        let of_entrants = entrants.map(|s| s.children.as_slice()).unwrap_or_default();
+        let child = facts.wanted().chain(of_entrants).find(refused)?;
+        child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
+    };
+    facts.invalid.clone().or_else(conflict).or_else(of_node)
+}
+
+fn up_to_date(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    scope: &Scope,
+    input: &RefreshInput<'_>,
+) -> Verdict {
+    if let Some(sentence) = invalid(facts) {
+        return verdict(Truth::False, "InvalidSpec", sentence);
+    }
+    let retiring = status.rollout.as_ref().is_some_and(|r| r.stage == Stage::Retiring);
+    if let Some(rollout) = status.rollout.as_ref().filter(|_| !retiring) {
+        if stalled {
+            return verdict(Truth::False, "Stalled", why_stalled(rollout));
+        }
+        match rollout.stage {
+            Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
+            Stage::AwaitingPromotion if facts.awaits_person() => {
+                let message = format!("set spec.forcePromote to {} to promote it", rollout.target_hash);
+                return verdict(Truth::Unknown, "ReadyToPromote", message);
+            }
+            _ => {}
+        }
+        if progress::is_held_by_partition(facts, scope) {
+            return verdict(Truth::Unknown, "PartitionHeld", rollout.message.clone());
+        }
+        return verdict(Truth::Unknown, "Applying", rollout.message.clone());
+    }
+    if let Some(rejected) = &status.rejected {
+        let (reason, what) = match rejected.outcome.as_str() {
+            "Aborted" => ("Aborted", "was aborted"),
+            "RolledBack" => ("RolledBack", "was rolled back"),
+            _ => ("PlanFailed", "failed"),
+        };
+        let mut message = format!(
+            "the rollout of {} {what}; change the template, or annotate windlass.dev/retry={}",
+            short(&rejected.hash),
+            rejected.plan_id
+        );
+        if let Some(plan) = input.plan.filter(|p| reason == "PlanFailed" && !p.failure.is_empty()) {
+            message = format!("{}; {message}", plan.failure);
+        }
+        return verdict(Truth::False, reason, message);
+    }
+    if status.last_completed_rollout_hash == facts.requested {
+        return verdict(Truth::True, "Applied", input.remark);
+    }
+    if facts.replicas == 0 {
+        return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
+    }
+    verdict(Truth::Unknown, "Applying", "the nodes are being created")
+}
+
+fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool, scope: &Scope) -> Verdict {
+    if let Some(rollout) = &status.rollout {
+        let reason = if facts.paused {
+            "Paused"
+        } else if stalled {
+            "Stalled"
+        } else if progress::is_held_by_partition(facts, scope) {
+            "PartitionHeld"
+        } else {
+            &rollout.cause
+        };
+        return verdict(Truth::True, reason, rollout.summary.clone());
+    }
+    let reason = match status.rejected.as_ref().map(|r| r.outcome.as_str()) {
+        Some("Aborted") => "RolloutAborted",
+        Some("RolledBack") => "RolledBack",
+        Some(_) => "RolloutFailed",
+        None if status.last_completed_rollout_hash.is_empty() => "NotStarted",
+        None => "RolloutComplete",
+    };
+    verdict(Truth::False, reason, "")
+}
+
+fn standing_still(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    now: DateTime<Utc>,
+) -> Verdict {
+    if let Some(sentence) = invalid(facts) {
+        return verdict(Truth::True, "InvalidSpec", sentence);
+    }
+    if let Some(rollout) = status.rollout.as_ref().filter(|_| stalled) {
+        return verdict(Truth::True, "NoProgress", why_stalled(rollout));
+    }
+    if status.rollout.is_none()
+        && let Some(rejected) = &status.rejected
+    {
+        let reason = match rejected.outcome.as_str() {
+            "Aborted" => "Aborted",
+            "RolledBack" => "RolledBack",
+            _ => "PlanFailed",
+        };
+        return verdict(
+            Truth::True,
+            reason,
+            format!("plan {} ended; the target is not tried again", rejected.plan_id),
+        );
+    }
+    // The first creation is no rollout, and may stand still all the same.
+    if status.rollout.is_none()
+        && status.last_completed_rollout_hash.is_empty()
+        && let Some(why) = progress::overdue(facts, now)
+    {
+        return verdict(Truth::True, "NoProgress", format!("no progress: {why}"));
+    }
+    verdict(Truth::False, "Progressing", "")
+}
+
+fn why_stalled(rollout: &Rollout) -> String {
+    match rollout.unconverged.first() {
+        Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
+        None => format!("no progress: {}", rollout.message),
+    }
+}
