@@ -10,13 +10,12 @@ use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::conditions::{self, Truth};
 use crate::api::names::ANNOTATION_SKIP;
-use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
+use crate::api::{NodeDeploymentStatus, RawPlan, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::fleet::status::{
-    Ending, RefreshInput, end, generated_build_id, is_stalled, refresh, reject, scope_of, short,
-    stall_deadline,
+    RefreshInput, fail, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
 use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress};
 use crate::tasks::FleetScope;
@@ -27,6 +26,8 @@ use crate::tasks::node_scope::parse_time;
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Why an active plan without its rollout cannot be carried out.
 const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
+/// Why a promotion without its plan cannot be carried on.
+const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
 /// The tasks of a fleet that a person may skip.
 const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
 
@@ -94,6 +95,7 @@ impl Reconcile<'_> {
             return Err(error);
         }
         let facts = self.scope.facts();
+        self.scope.invalid = facts.undecided.clone().or(self.scope.invalid);
         let plan = match self.stored_plan() {
             Ok(plan) => plan,
             Err(failed) => return self.end_unreadable(&facts, *failed).await,
@@ -105,20 +107,23 @@ impl Reconcile<'_> {
         // Plan.
         let scope = scope_of(&before);
         let stalled = is_stalled(&before, &facts, self.now);
-        let decision = decide(&facts, plan.as_ref(), &scope, stalled);
-        if decision != FleetDecision::Keep {
-            let entrant = match self.name_for(&facts, &decision).await? {
-                Ok(entrant) => entrant,
-                Err(sentence) => {
-                    self.scope.invalid = Some(sentence);
-                    return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
-                }
-            };
-            return self.change_plan(&facts, plan, decision, &entrant).await;
+        let mut decision = decide(&facts, plan.as_ref(), &scope, stalled);
+        let mut entrant = self.name_for(&facts, &decision).await;
+        if let Err(sentence) = entrant {
+            // A set that cannot be named is not begun; all that has nothing to do with it goes on.
+            self.scope.invalid = Some(sentence);
+            let facts = self.scope.facts();
+            decision = decide(&facts, plan.as_ref(), &scope, stalled);
+            entrant = self.name_for(&facts, &decision).await;
+        }
+        if let Ok(entrant) = entrant
+            && decision != FleetDecision::Keep
+        {
+            return self.change_plan(&self.scope.facts(), plan, decision, &entrant).await;
         }
 
         // Execute.
-        if facts.terminating {
+        if facts.terminating || facts.undecided.is_some() {
             return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
         }
         let active = plan.as_ref().is_some_and(Plan::is_active);
@@ -188,8 +193,8 @@ impl Reconcile<'_> {
             return Ok(());
         }
         // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
-        if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
-            return Ok(());
+        if let Some(promoted) = self.scope.set_rollout().filter(|r| r.stage == Stage::Promoting) {
+            return fleet_objects::restore_revision(&self.scope, &promoted).await;
         }
         let strategy = &self.scope.spec.update_strategy;
         match strategy.strategy() {
@@ -219,23 +224,28 @@ impl Reconcile<'_> {
 
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
     fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
-        let Some(raw) = &self.scope.fleet.status.plan else { return Ok(None) };
+        let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
+        let Some(raw) = &self.scope.fleet.status.plan else {
+            let gone = || Box::new(RawPlan::default().failed(NO_PLAN, self.now));
+            return if promoting { Err(gone()) } else { Ok(None) };
+        };
         match raw.parse() {
             Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
                 Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
             }
             Ok(plan) => Ok(Some(plan)),
-            Err(_) if raw.is_over() => Ok(None),
+            Err(_) if raw.is_over() && !promoting => Ok(None),
             Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
         }
     }
 
-    async fn end_unreadable(&self, facts: &FleetFacts, plan: Plan) -> Result<Next, ReconcileError> {
+    async fn end_unreadable(&self, facts: &FleetFacts, mut plan: Plan) -> Result<Next, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
-        end(&mut status, &plan, Ending::Failed, "Unreadable", self.now);
-        // The nodes that it made stay: another version of Windlass may read the plan.
-        reject(&mut status, facts, &plan.id, Ending::Failed);
-        status.rollout = None;
+        if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
+            plan.recipe.clone_from(&rollout.recipe);
+            plan.target_hash.clone_from(&rollout.target_hash);
+        }
+        fail(&mut status, facts, &plan, "Unreadable", self.now);
         let next = self.write(status, Some(&plan), Urgency::Now).await?;
         self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
         Ok(next)
@@ -348,6 +358,7 @@ impl Reconcile<'_> {
         urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
         let meta = &self.scope.fleet.meta;
+        self.believe(&mut status);
         // The facts are those of the status that is about to be written: what it newly obeys counts.
         let mut facts = self.scope.facts().activated(&status.active_set);
         facts.set_rollout = SetRollout::of(&status);
@@ -404,6 +415,19 @@ impl Reconcile<'_> {
             self.tell(Tone::Warning, "RolloutStalled", &cause, &condition.message);
         }
         Ok(next)
+    }
+
+    /// A status that names a set that does not serve is not of now, and neither is what it says of that set.
+    fn believe(&self, status: &mut NodeDeploymentStatus) {
+        let recorded = &self.scope.fleet.status.active_set;
+        let facts = self.scope.facts();
+        if recorded.is_empty() || status.active_set != *recorded || facts.set == *recorded {
+            return;
+        }
+        status.active_set.clone_from(&facts.set);
+        status.active_build_id.clear();
+        status.last_completed_rollout_hash.clear();
+        status.current_revision.clear();
     }
 
     /// When to look again although no event comes.

@@ -10,6 +10,7 @@ use crate::api::names::LABEL_SET;
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
+use crate::planner::fleet::SetRollout;
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
 use crate::tasks::FleetScope;
@@ -62,7 +63,37 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
     if let Err(sentence) = would_be_taken(fleet).await? {
         return Ok(Err(sentence));
     }
-    let data = RevisionData::of(&fleet.spec.template.spec);
+    store_revision(fleet, name, &RevisionData::of(&fleet.spec.template.spec)).await
+}
+
+/// Stores the revision that is promoted once more, where it was lost and the template or a node still holds it. What
+/// is promoted cannot become anything else.
+pub async fn restore_revision(fleet: &FleetScope, promoted: &SetRollout) -> Result<(), ReconcileError> {
+    if fleet.revisions().contains_key(&promoted.target) {
+        return Ok(());
+    }
+    let is_it = |spec: &StatefulNodeSpec| revision::rollout_hash(spec, &promoted.build_id) == promoted.target;
+    let wanted = Some(&fleet.spec.template.spec).filter(|spec| is_it(spec)).map(RevisionData::of);
+    let held = || {
+        let nodes = fleet.children();
+        let spec = nodes.iter().find_map(|n| n.spec.as_ref().ok().filter(|spec| is_it(spec)));
+        spec.map(|spec| RevisionData::of(spec))
+    };
+    let Some(data) = wanted.or_else(held) else { return Ok(()) };
+    let meta = &fleet.fleet.meta;
+    let recorded = fleet.fleet.status.rollout.as_ref().map(|r| r.target_revision.clone());
+    let name = recorded.filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| revision_name(&meta.name, &meta.uid, &promoted.target));
+    // Where it is refused the plan says what is missing.
+    store_revision(fleet, name, &data).await.map(drop)
+}
+
+async fn store_revision(
+    fleet: &FleetScope,
+    name: String,
+    data: &RevisionData,
+) -> Result<Result<String, String>, ReconcileError> {
+    let meta = &fleet.fleet.meta;
     let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
     let manifest = json!({
         "apiVersion": Kind::ControllerRevision.api_version(),
@@ -185,7 +216,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     // Between the write that moves traffic and the one that says so the Service is ahead of the status.
     let moved = known.as_ref().and_then(|s| s.spec["selector"][LABEL_SET].as_str());
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
-    let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.active_set());
+    let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.facts().set.clone());
     let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
     if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));

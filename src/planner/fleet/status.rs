@@ -103,6 +103,7 @@ pub fn begin(
     });
     status.rollout = Some(Rollout {
         strategy: start.way.strategy().to_owned(),
+        recipe: start.way.recipe().to_owned(),
         target_hash: start.target.clone(),
         target_revision: revision.to_owned(),
         cause: start.cause.as_str().to_owned(),
@@ -151,6 +152,45 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
         },
     );
     status.plan = Some(RawPlan::of(plan));
+}
+
+/// Takes a plan that cannot be carried out into the history. Before there is no way back its target is rejected, and
+/// its nodes stay until somebody has looked: they may hold days of work. While it promotes the rollout holds. Once traffic
+/// has moved the promotion is done, and the old nodes go without a plan.
+pub fn fail(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    plan: &Plan,
+    reason: &str,
+    now: DateTime<Utc>,
+) {
+    let stage = SetRollout::of(status).map(|set| set.stage);
+    end(status, plan, Ending::Failed, reason, now);
+    if stage == Some(Stage::Promoting) {
+        return;
+    }
+    if stage != Some(Stage::Retiring) {
+        sets::status::give_up(status, facts, now);
+        let requested = plan.target_hash == facts.requested || plan.target_hash.is_empty();
+        // What another plan was to be started for was not tried.
+        if requested || scope_of(status) == Scope::Own {
+            reject(status, facts, &plan.id, Ending::Failed);
+        }
+    }
+    status.rollout = None;
+}
+
+/// Why a promotion stands that has no plan any more, and how it goes on, in a sentence.
+#[must_use]
+pub fn held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<String> {
+    let rollout = SetRollout::of(status).filter(|set| set.stage == Stage::Promoting)?;
+    let plan = plan.filter(|plan| !plan.is_active())?;
+    Some(format!(
+        "{}; the promotion of {} can only go on: put right what was wrong, then annotate windlass.dev/retry: {}",
+        plan.failure,
+        short(&rollout.target),
+        plan.id
+    ))
 }
 
 /// Rejects the target of a plan that ended badly.
@@ -244,12 +284,14 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     if status.rejected.as_ref().is_some_and(|r| r.hash != facts.requested) {
         status.rejected = None;
     }
-    if status.active_set.is_empty() {
+    if status.active_set.is_empty() && facts.undecided.is_none() {
         let set = if facts.set.is_empty() { FIRST_SET } else { &facts.set };
         set.clone_into(&mut status.active_set);
     }
     sets::status::refresh_retiring(status, facts, now);
-    status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    if facts.undecided.is_none() {
+        status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    }
     settle(status, facts);
 
     let steady = Scope::Target(facts.steady_revision().to_owned());
@@ -302,6 +344,7 @@ fn refresh_rollout(
     let was_stopped = was_stopped(status);
     let stopped = is_stopped(status, facts);
     let set = SetRollout::of(status);
+    let held = held(status, input.plan);
     let Some(rollout) = status.rollout.as_mut() else { return };
     let score = match &set {
         Some(set) => stage::score(facts, set),
@@ -324,7 +367,9 @@ fn refresh_rollout(
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     rollout.unconverged = unconverged;
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
-    rollout.message = match input.plan.and_then(Plan::current_task) {
+    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
+    rollout.message = match task {
+        _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
         _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
             format!("waiting for {}: {}: {}", node.name, node.reason, node.message)

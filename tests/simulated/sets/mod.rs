@@ -3,8 +3,10 @@
 mod applications;
 mod blue_green;
 mod build_ids;
+mod failed;
 mod hard_fork;
 mod killed;
+mod lost;
 mod random;
 mod supersede;
 mod verbs;
