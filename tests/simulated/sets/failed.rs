@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
-    NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
 };
 
 const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
@@ -268,5 +268,23 @@ fn an_immediate_promotion_to_what_cannot_run_says_which_node_and_why_and_waits_f
             w.steer(&format!("db-{}-{ordinal}-0", text(&stalled["rollout"], "entrantSet")), "ready").await;
         }
         w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_fleet_whose_immediate_promotion_cannot_run_may_be_made_again_on_the_volumes_of_its_first_set() {
+    play(|w| async move {
+        let fleet = blue_green(2, json!({"promotion": "Immediately"}));
+        w.serve(fleet.clone()).await;
+        let volume = |ordinal: i32| w.get(CLAIM, &format!("data-db-{ordinal}-0"))["metadata"]["uid"].clone();
+        let before = [volume(0), volume(1)];
+        w.image("db:2-nope").await;
+        w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        w.delete(("windlass.dev/v1alpha1", "NodeDeployment"), "db").await;
+        w.until("all of it is gone", |s| s.is_null() && w.names(NODE).is_empty() && w.images().is_empty())
+            .await;
+        w.serve(fleet).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        assert_eq!([volume(0), volume(1)], before);
     });
 }
