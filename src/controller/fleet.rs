@@ -10,7 +10,7 @@ use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::conditions::{self, Truth};
 use crate::api::names::ANNOTATION_SKIP;
-use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
+use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
@@ -425,7 +425,14 @@ impl Reconcile<'_> {
         let next = next.at(removal, self.now);
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let in_doubt = self.scope.children().iter().any(in_doubt);
-        if in_doubt || facts.invalid.is_some() || !facts.conflicts.is_empty() {
+        // Nodes that should be gone wait for their claims to be let go of, which not every watch shows.
+        let is_kept = |set: &RetiringSet| {
+            let nodes = facts.sets.get(&set.set).map(|s| s.children.as_slice()).unwrap_or_default();
+            facts.removal_of(set) <= self.now && nodes.iter().any(|c| !c.terminating)
+        };
+        let kept = status.retiring.iter().any(is_kept)
+            || (facts.active_set_goes() && facts.children.iter().any(|c| !c.terminating));
+        if in_doubt || kept || facts.invalid.is_some() || !facts.conflicts.is_empty() {
             next.within(LOOK_AGAIN)
         } else {
             next

@@ -5,25 +5,28 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use serde_json::json;
+use tokio::time::Instant;
 use tracing::debug;
 
 use super::ReconcileError;
-use crate::api::names::{LABEL_NODE, claim_name};
+use crate::api::names::LABEL_NODE;
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, NoPod};
-use crate::cluster::observed::{Meta, ObservedNode, ObservedSet};
+use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
 use crate::cluster::{Key, Kind, Part, PatchOp, Target};
 use crate::engine::TaskError;
 use crate::planner::node::{NodeFacts, Template};
-use crate::render;
+use crate::render::{self, MetadataChange};
 use crate::tasks::NodeScope;
-use crate::tasks::node_scope::{Belongs, belongs, metadata_change, metadata_ops, set_target};
+use crate::tasks::node_scope::{Belongs, belongs, claim_names, metadata_change, metadata_ops, set_target};
 
 /// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
 /// How soon it is asked again.
 const ASK_WHY: Duration = Duration::from_secs(15);
+/// How soon a claim that no watch shows is asked for again.
+const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 
@@ -111,14 +114,6 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
         }
     }
     Ok(shared_claim(scope, node))
-}
-
-/// The names of a node's volume claims.
-fn claim_names(node: &ObservedNode) -> Vec<String> {
-    let spec = node.spec.as_ref().ok();
-    let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
-    let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
-    names.map(|name| claim_name(name, &node.meta.name)).collect()
 }
 
 /// Whether a volume claim of this node's is that of another, in a sentence. A claim's name is made of its template's and
@@ -230,7 +225,10 @@ async fn apply_to_claims(
     let mut shared = None;
     for name in claim_names(node) {
         let key = Key::new(&node.meta.namespace, name);
-        let Some(claim) = scope.view.claims.get(&key) else { continue };
+        let Some(claim) = scope.view.claims.get(&key) else {
+            take_back(scope, node, spec, &key).await?;
+            continue;
+        };
         let holder = claim.meta.label(LABEL_NODE).unwrap_or_default();
         if holder != node.meta.name {
             shared.get_or_insert(is_of_another(&claim.meta.name, holder));
@@ -261,6 +259,45 @@ async fn apply_to_claims(
         scope.cluster.patch(target, Part::Main, vec![op]).await.map_err(ReconcileError::Children)?;
     }
     Ok(shared)
+}
+
+/// Gives a claim that the node owns the label back by which it is known, and takes the owner away in the same write where
+/// it is to stay: without the label no watch shows it, and it would go with its node.
+async fn take_back(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+    key: &Key,
+) -> Result<(), ReconcileError> {
+    // Before there is a pod there need not be a claim.
+    if scope.pod().is_none() {
+        return Ok(());
+    }
+    let question = (node.meta.uid.clone(), key.name.clone());
+    let asked = scope.memory.unseen_claims.get(&question);
+    let is_fresh = |(generation, at): &(i64, Instant)| {
+        *generation == node.meta.generation && monotonic().duration_since(*at) < ASK_FOR_CLAIM
+    };
+    if asked.as_ref().is_some_and(is_fresh) {
+        return Ok(());
+    }
+    let found = scope.cluster.get(Kind::PersistentVolumeClaim, &key.namespace, &key.name).await;
+    let found = found.map_err(ReconcileError::Observe)?;
+    scope.memory.unseen_claims.put(question, (node.meta.generation, monotonic()));
+    let Some(claim) = found.map(|claim| ObservedClaim::read(&claim)) else { return Ok(()) };
+    let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
+    let (Some(index), None) = (owned_at, claim.meta.label(LABEL_NODE)) else { return Ok(()) };
+    let label = MetadataChange {
+        labels: [(LABEL_NODE.to_owned(), Some(node.meta.name.clone()))].into(),
+        ..MetadataChange::default()
+    };
+    let mut ops = metadata_ops(&claim.meta, &label);
+    if spec.volume_claim_retention == ClaimRetention::Retain {
+        ops.push(PatchOp::remove(format!("/metadata/ownerReferences/{index}")));
+    }
+    let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
+    scope.cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)?;
+    Ok(())
 }
 
 /// Asks the API server, in a dry run, whether it would take the node's StatefulSet; an error is its sentence.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
+use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
@@ -256,6 +256,15 @@ impl NodeScope {
 fn deployment_of(node: &Meta) -> Option<String> {
     let owner = node.controller().filter(|owner| owner.kind == Kind::NodeDeployment.name());
     owner.map(|owner| owner.name.clone()).or_else(|| node.label(LABEL_DEPLOYMENT).map(str::to_owned))
+}
+
+/// The names of a node's volume claims.
+#[must_use]
+pub fn claim_names(node: &ObservedNode) -> Vec<String> {
+    let spec = node.spec.as_ref().ok();
+    let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
+    let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
+    names.map(|name| claim_name(name, &node.meta.name)).collect()
 }
 
 /// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.
