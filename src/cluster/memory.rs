@@ -92,6 +92,8 @@ pub struct NoPod {
     pub asked: Option<Instant>,
     /// What they said.
     pub why: Option<String>,
+    /// What has the pod's name and is not the node's, in a sentence.
+    pub taken: Option<String>,
 }
 
 /// What this process has learned.

@@ -9,17 +9,19 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::ReconcileError;
-use crate::api::names::LABEL_NODE;
+use crate::api::names::{LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, NoPod};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
-use crate::cluster::{Key, Kind, Part, PatchOp, Target};
+use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::TaskError;
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 use crate::tasks::NodeScope;
-use crate::tasks::node_scope::{Belongs, belongs, claim_names, metadata_change, metadata_ops, set_target};
+use crate::tasks::node_scope::{
+    Belongs, belongs, belongs_by_name, claim_names, metadata_change, metadata_ops, set_target,
+};
 
 /// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
@@ -63,9 +65,10 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     let (uid, memory, now) = (&node.meta.uid, &scope.memory.no_pod, monotonic());
     let is_due = || {
         let facts = scope.facts(node);
-        !facts.terminating && !facts.suspended && facts.live().is_some_and(|set| set.observed)
+        let has_none = !facts.terminating && !facts.suspended && facts.pod.is_none();
+        has_none && facts.live().is_some_and(|set| set.observed)
     };
-    let Some(set) = scope.set().filter(|_| scope.pod().is_none() && is_due()) else {
+    let Some(set) = scope.set().filter(|_| is_due()) else {
         memory.take(uid);
         return None;
     };
@@ -75,8 +78,12 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         noticed: since.unwrap_or(scope.now),
         asked: None,
         why: None,
+        taken: None,
     });
-    let (from, wait) = known.asked.map_or((known.since, NO_POD), |asked| (asked, ASK_WHY));
+    // What was said before this process began goes on being said until it is known to be otherwise.
+    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
+    let first = if was_refused { Duration::ZERO } else { NO_POD };
+    let (from, wait) = known.asked.map_or((known.since, first), |asked| (asked, ASK_WHY));
     let left = wait.saturating_sub(now.duration_since(from));
     if left.is_zero() {
         known.asked = Some(now);
@@ -88,9 +95,24 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
             // The node is named as one that has no pod all the same.
             Err(error) => debug!(node = %scope.key, %error, "why there is no pod could not be asked"),
         }
+        match foreign_pod(scope, &set).await {
+            Ok(taken) => known.taken = taken,
+            Err(error) => debug!(node = %scope.key, %error, "whose its pod's name is could not be asked"),
+        }
     }
     memory.put(uid.clone(), known);
     Some(if left.is_zero() { ASK_WHY } else { left })
+}
+
+/// Whether the name of the node's pod belongs to something else, in a sentence.
+async fn foreign_pod(scope: &NodeScope, set: &ObservedSet) -> Result<Option<String>, ClusterError> {
+    let name = pod_name(&scope.key.name);
+    let found = scope.cluster.get(Kind::Pod, &scope.key.namespace, &name).await?;
+    let Some(pod) = found.map(|pod| Meta::read(&pod)).filter(|pod| !pod.terminating) else { return Ok(None) };
+    Ok(match belongs_by_name(&pod, "StatefulSet", &set.meta, Kind::Pod.name()) {
+        Belongs::Elsewhere(sentence) => Some(sentence),
+        Belongs::Here | Belongs::Earlier => None,
+    })
 }
 
 /// What the API server said, without what the StatefulSet controller puts before it.
@@ -113,7 +135,33 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
             return Ok(Some(sentence));
         }
     }
-    Ok(shared_claim(scope, node))
+    match shared_claim(scope, node) {
+        Some(sentence) => Ok(Some(sentence)),
+        None => foreign_claim(scope, node).await,
+    }
+}
+
+/// Whether a claim of this node's exists that is nobody's node's, in a sentence. The StatefulSet controller would take it
+/// as it is, with all that is on it.
+async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
+    let namespace = &node.meta.namespace;
+    for name in claim_names(node) {
+        if scope.view.claims.get(&Key::new(namespace, &name)).is_some() {
+            continue;
+        }
+        let found = scope.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await;
+        let found = found.map_err(ReconcileError::Observe)?;
+        let Some(claim) = found.map(|claim| Meta::read(&claim)) else { continue };
+        let is_its = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
+        if !is_its && claim.label(LABEL_NODE).is_none() {
+            return Ok(Some(format!(
+                "volumeClaimTemplates: PersistentVolumeClaim {name} exists and is not labelled as this node's; Windlass \
+                 does not touch it: remove it, or, if the node is to run on it, label it {LABEL_NODE}={}",
+                node.meta.name
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a volume claim of this node's is that of another, in a sentence. A claim's name is made of its template's and

@@ -294,13 +294,19 @@ pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
 /// To whom an object of a node's name belongs.
 #[must_use]
 pub fn belongs(object: &Meta, node: &Meta, kind: &str) -> Belongs {
-    if object.is_controlled_by(&node.uid) {
+    belongs_by_name(object, Kind::StatefulNode.name(), node, kind)
+}
+
+/// To whom an object belongs that is to be controlled by an object of a kind.
+#[must_use]
+pub fn belongs_by_name(object: &Meta, by: &str, owner: &Meta, kind: &str) -> Belongs {
+    if object.is_controlled_by(&owner.uid) {
         return Belongs::Here;
     }
     match object.controller() {
-        Some(owner) if owner.kind == "StatefulNode" && owner.name == node.name => Belongs::Earlier,
-        owner => {
-            let whose = owner.map_or_else(
+        Some(earlier) if earlier.kind == by && earlier.name == owner.name => Belongs::Earlier,
+        other => {
+            let whose = other.map_or_else(
                 || "has no owner that Windlass knows".to_owned(),
                 |o| format!("belongs to {} {}", o.kind, o.name),
             );

@@ -11,4 +11,4 @@ mod random;
 mod retained;
 mod supersede;
 mod verbs;
-mod world;
+pub mod world;
