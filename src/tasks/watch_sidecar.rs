@@ -13,9 +13,10 @@ use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
 use crate::planner::fleet::sets::stage::HEIGHT_SECONDS;
 use crate::planner::node::status::SidecarAnswer;
-use crate::sidecar::{SidecarError, TaskRequest, TaskState, url_for};
+use crate::sidecar::{TaskRequest, TaskState};
 
 use super::NodeScope;
+use super::sidecar_peer::SidecarPeer;
 
 /// How long until the sidecar is asked again, if no event comes first.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -77,30 +78,23 @@ async fn ask(
     ip: &str,
 ) -> Result<(bool, SidecarStatus), String> {
     let Some(sidecar) = &spec.sidecar else { return Err("the node has no sidecar".to_owned()) };
-    let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
-    let port = u16::try_from(sidecar.port).unwrap_or(7777);
-    let url = url_for(template, &node.meta.name, &node.meta.namespace, port, Some(ip));
-    let url = url.map_err(|e| e.to_string())?;
-    let said = async {
-        let mut answer = SidecarStatus::default();
-        if spec.halt_height > 0 {
-            // One that was restarted has forgotten it.
-            let mut task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
-            if task.is_none() {
-                let request = TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height);
-                scope.sidecars.submit(&url, &request, None).await?;
-                task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
-            }
-            answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
-            let failed = task.filter(|t| t.state == TaskState::Failed);
-            answer.message = failed.map(|t| cut(&t.message, MAX_PROBLEM_BYTES)).unwrap_or_default();
-            answer.halt_task_id.clone_from(&spec.halt_task_id);
+    let peer = SidecarPeer::of(scope, node, sidecar, ip)?;
+    let mut answer = SidecarStatus::default();
+    if spec.halt_height > 0 {
+        // One that was restarted has forgotten it.
+        let mut task = peer.task(&spec.halt_task_id).await?;
+        if task.is_none() {
+            peer.submit(&TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height)).await?;
+            task = peer.task(&spec.halt_task_id).await?;
         }
-        let status = scope.sidecars.status(&url).await?;
-        answer.caught_up = status.caught_up;
-        // It changes all the time; nobody waits for it but those that wait for a halt.
-        answer.height = status.height.filter(|_| spec.halt_height > 0);
-        Ok::<_, SidecarError>((status.ready, answer))
-    };
-    said.await.map_err(|e| e.to_string())
+        answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
+        let failed = task.filter(|t| t.state == TaskState::Failed);
+        answer.message = failed.map(|t| cut(&t.message, MAX_PROBLEM_BYTES)).unwrap_or_default();
+        answer.halt_task_id.clone_from(&spec.halt_task_id);
+    }
+    let status = peer.status().await?;
+    answer.caught_up = status.caught_up;
+    // It changes all the time; nobody waits for it but those that wait for a halt.
+    answer.height = status.height.filter(|_| spec.halt_height > 0);
+    Ok((status.ready, answer))
 }
