@@ -9,13 +9,14 @@ use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::conditions::{self, Truth};
-use crate::api::names::ANNOTATION_SKIP;
-use crate::api::{NodeDeploymentStatus, RawPlan, Stage, StrategyType};
+use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::api::status::HISTORY_LIMIT;
+use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::fleet::status::{
-    RefreshInput, fail, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
+    RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
 use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress};
 use crate::tasks::FleetScope;
@@ -24,10 +25,6 @@ use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Why an active plan without its rollout cannot be carried out.
-const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
-/// Why a promotion without its plan cannot be carried on.
-const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
 /// The tasks of a fleet that a person may skip.
 const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
 
@@ -192,9 +189,10 @@ impl Reconcile<'_> {
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
+        fleet_objects::restore_revisions(&self.scope).await?;
         // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
-        if let Some(promoted) = self.scope.set_rollout().filter(|r| r.stage == Stage::Promoting) {
-            return fleet_objects::restore_revision(&self.scope, &promoted).await;
+        if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
+            return Ok(());
         }
         let strategy = &self.scope.spec.update_strategy;
         match strategy.strategy() {
@@ -220,35 +218,6 @@ impl Reconcile<'_> {
             Err(sentence) => self.scope.invalid = Some(sentence),
         }
         Ok(())
-    }
-
-    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
-    fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
-        let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
-        let Some(raw) = &self.scope.fleet.status.plan else {
-            let gone = || Box::new(RawPlan::default().failed(NO_PLAN, self.now));
-            return if promoting { Err(gone()) } else { Ok(None) };
-        };
-        match raw.parse() {
-            Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
-                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
-            }
-            Ok(plan) => Ok(Some(plan)),
-            Err(_) if raw.is_over() && !promoting => Ok(None),
-            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
-        }
-    }
-
-    async fn end_unreadable(&self, facts: &FleetFacts, mut plan: Plan) -> Result<Next, ReconcileError> {
-        let mut status = (*self.scope.fleet.status).clone();
-        if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
-            plan.recipe.clone_from(&rollout.recipe);
-            plan.target_hash.clone_from(&rollout.target_hash);
-        }
-        fail(&mut status, facts, &plan, "Unreadable", self.now);
-        let next = self.write(status, Some(&plan), Urgency::Now).await?;
-        self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
-        Ok(next)
     }
 
     /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
@@ -289,12 +258,36 @@ impl Reconcile<'_> {
             );
             self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
+        self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
             let note = format!(
                 "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
             );
             self.tell(Tone::Warning, "InvalidSpec", text, &note);
+        }
+    }
+
+    /// Says of an annotation that it names a plan which this fleet never had. One that is forgotten may well be meant.
+    fn refuse_unknown_plans(&self, facts: &FleetFacts) {
+        let status = &self.scope.fleet.status;
+        if facts.unrecorded {
+            return;
+        }
+        let current = status.plan.as_ref().and_then(|plan| plan.0["id"].as_str());
+        let is_known = |id: &str| {
+            current == Some(id)
+                || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
+                || status.history.iter().any(|h| h.plan_id == id)
+        };
+        let may_be_forgotten = |id: &str| status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id);
+        for (key, id) in [(ANNOTATION_ABORT, &facts.abort), (ANNOTATION_RETRY, &facts.retry)] {
+            if id.is_empty() || is_known(id) || may_be_forgotten(id) {
+                continue;
+            }
+            let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
+            let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
         }
     }
 
@@ -449,7 +442,14 @@ impl Reconcile<'_> {
         let next = next.at(removal, self.now);
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let in_doubt = self.scope.children().iter().any(in_doubt);
-        if in_doubt || facts.invalid.is_some() || !facts.conflicts.is_empty() {
+        // Nodes that should be gone wait for their claims to be let go of, which not every watch shows.
+        let is_kept = |set: &RetiringSet| {
+            let nodes = facts.sets.get(&set.set).map(|s| s.children.as_slice()).unwrap_or_default();
+            facts.removal_of(set) <= self.now && nodes.iter().any(|c| !c.terminating)
+        };
+        let kept = status.retiring.iter().any(is_kept)
+            || (facts.active_set_goes() && facts.children.iter().any(|c| !c.terminating));
+        if in_doubt || kept || facts.invalid.is_some() || !facts.conflicts.is_empty() {
             next.within(LOOK_AGAIN)
         } else {
             next

@@ -11,8 +11,9 @@ use crate::clock::monotonic;
 use crate::cluster::Kind;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
-use crate::planner::fleet::status::{Ending, begin, complete, end, fail, note_asked, reject, short};
+use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, short};
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
 
 /// The kinds of objects whose names a set's could meet.
@@ -22,7 +23,45 @@ const KINDS_OF_A_SET: [Kind; 5] =
 /// How soon it is asked again which names are taken, where none was free.
 const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
 
+/// Why an active plan without its rollout cannot be carried out.
+const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
+/// Why a promotion without its plan cannot be carried on.
+const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
+
 impl Reconcile<'_> {
+    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
+        let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
+        let Some(raw) = &self.scope.fleet.status.plan else {
+            let gone = || Box::new(RawPlan::default().failed(NO_PLAN, self.now));
+            return if promoting { Err(gone()) } else { Ok(None) };
+        };
+        match raw.parse() {
+            Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
+                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
+            }
+            Ok(plan) => Ok(Some(plan)),
+            Err(_) if raw.is_over() && !promoting => Ok(None),
+            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
+        }
+    }
+
+    pub(super) async fn end_unreadable(
+        &self,
+        facts: &FleetFacts,
+        mut plan: Plan,
+    ) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
+            plan.recipe.clone_from(&rollout.recipe);
+            plan.target_hash.clone_from(&rollout.target_hash);
+        }
+        fail(&mut status, facts, &plan, "Unreadable", self.now);
+        let next = self.write(status, Some(&plan), Urgency::Now).await?;
+        self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
+        Ok(next)
+    }
+
     /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name, in a
     /// sentence.
     pub(super) async fn name_for(

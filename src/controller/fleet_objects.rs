@@ -10,7 +10,6 @@ use crate::api::names::LABEL_SET;
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
-use crate::planner::fleet::SetRollout;
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
 use crate::tasks::FleetScope;
@@ -63,38 +62,17 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
     if let Err(sentence) = would_be_taken(fleet).await? {
         return Ok(Err(sentence));
     }
-    store_revision(fleet, name, &RevisionData::of(&fleet.spec.template.spec)).await
+    let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
+    store(fleet, name, newest + 1, &RevisionData::of(&fleet.spec.template.spec)).await
 }
 
-/// Stores the revision that is promoted once more, where it was lost and the template or a node still holds it. What
-/// is promoted cannot become anything else.
-pub async fn restore_revision(fleet: &FleetScope, promoted: &SetRollout) -> Result<(), ReconcileError> {
-    if fleet.revisions().contains_key(&promoted.target) {
-        return Ok(());
-    }
-    let is_it = |spec: &StatefulNodeSpec| revision::rollout_hash(spec, &promoted.build_id) == promoted.target;
-    let wanted = Some(&fleet.spec.template.spec).filter(|spec| is_it(spec)).map(RevisionData::of);
-    let held = || {
-        let nodes = fleet.children();
-        let spec = nodes.iter().find_map(|n| n.spec.as_ref().ok().filter(|spec| is_it(spec)));
-        spec.map(|spec| RevisionData::of(spec))
-    };
-    let Some(data) = wanted.or_else(held) else { return Ok(()) };
-    let meta = &fleet.fleet.meta;
-    let recorded = fleet.fleet.status.rollout.as_ref().map(|r| r.target_revision.clone());
-    let name = recorded.filter(|name| !name.is_empty());
-    let name = name.unwrap_or_else(|| revision_name(&meta.name, &meta.uid, &promoted.target));
-    // Where it is refused the plan says what is missing.
-    store_revision(fleet, name, &data).await.map(drop)
-}
-
-async fn store_revision(
+async fn store(
     fleet: &FleetScope,
     name: String,
+    number: i64,
     data: &RevisionData,
 ) -> Result<Result<String, String>, ReconcileError> {
     let meta = &fleet.fleet.meta;
-    let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
     let manifest = json!({
         "apiVersion": Kind::ControllerRevision.api_version(),
         "kind": Kind::ControllerRevision.name(),
@@ -104,7 +82,7 @@ async fn store_revision(
             "labels": identity(fleet).labels(),
             "ownerReferences": [owner_reference(meta)],
         },
-        "revision": newest + 1,
+        "revision": number,
         "data": data.to_value(),
     });
     match fleet.cluster.create(Kind::ControllerRevision, manifest).await {
@@ -121,6 +99,27 @@ async fn store_revision(
         }
         Err(error) => Err(ReconcileError::Revision(error)),
     }
+}
+
+/// Stores the revisions again that nodes are still to run and that somebody deleted, as far as a node, or the template,
+/// holds what they said: what last completed, and where the rollout goes.
+pub async fn restore_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
+    let status = &fleet.fleet.status;
+    let known = fleet.revisions();
+    let of_rollout = status.rollout.as_ref().map(|r| (&r.target_hash, &r.target_revision));
+    let current = (&status.last_completed_rollout_hash, &status.current_revision);
+    for (hash, name) in [current].into_iter().chain(of_rollout) {
+        if hash.is_empty() || name.is_empty() || known.contains_key(hash) {
+            continue;
+        }
+        let Some(data) = fleet.held_content(hash) else { continue };
+        // It was there before every other that is kept.
+        let oldest = own_revisions(fleet).iter().map(|r| r.revision).min();
+        let number = oldest.map_or(1, |oldest| (oldest - 1).max(0));
+        // What is refused is refused again, and said, where a node is made.
+        let _ = store(fleet, name.clone(), number, &data).await?;
+    }
+    Ok(())
 }
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, ReconcileError> {

@@ -5,6 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{
     decide::Start,
     facts::{FleetFacts, Scope},
+    failed::held,
     progress,
     sets::{self, SetRollout, stage},
     verdicts::refresh_conditions,
@@ -117,6 +118,7 @@ pub fn begin(
         entrant_set: String::new(),
         build_id: String::new(),
         from_hash: String::new(),
+        forced: false,
         halt_height: 0,
         height: 0,
         nodes: crate::api::NodeCounts::default(),
@@ -152,45 +154,6 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
         },
     );
     status.plan = Some(RawPlan::of(plan));
-}
-
-/// Takes a plan that cannot be carried out into the history. Before there is no way back its target is rejected, and
-/// its nodes stay until somebody has looked: they may hold days of work. While it promotes the rollout holds. Once traffic
-/// has moved the promotion is done, and the old nodes go without a plan.
-pub fn fail(
-    status: &mut NodeDeploymentStatus,
-    facts: &FleetFacts,
-    plan: &Plan,
-    reason: &str,
-    now: DateTime<Utc>,
-) {
-    let stage = SetRollout::of(status).map(|set| set.stage);
-    end(status, plan, Ending::Failed, reason, now);
-    if stage == Some(Stage::Promoting) {
-        return;
-    }
-    if stage != Some(Stage::Retiring) {
-        sets::status::give_up(status, facts, now);
-        let requested = plan.target_hash == facts.requested || plan.target_hash.is_empty();
-        // What another plan was to be started for was not tried.
-        if requested || scope_of(status) == Scope::Own {
-            reject(status, facts, &plan.id, Ending::Failed);
-        }
-    }
-    status.rollout = None;
-}
-
-/// Why a promotion stands that has no plan any more, and how it goes on, in a sentence.
-#[must_use]
-pub fn held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<String> {
-    let rollout = SetRollout::of(status).filter(|set| set.stage == Stage::Promoting)?;
-    let plan = plan.filter(|plan| !plan.is_active())?;
-    Some(format!(
-        "{}; the promotion of {} can only go on: put right what was wrong, then annotate windlass.dev/retry: {}",
-        plan.failure,
-        short(&rollout.target),
-        plan.id
-    ))
 }
 
 /// Rejects the target of a plan that ended badly.
@@ -230,7 +193,10 @@ pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Opti
     let removal = |r: &crate::api::RetiringSet| (r.set == rollout.incumbent_set).then(|| facts.removal_of(r));
     let due = status.retiring.iter().find_map(removal).filter(|_| rollout.stage == Stage::Retiring);
     let since = due.map_or(rollout.last_progress_at, |due| due.max(rollout.last_progress_at));
-    Some(since + TimeDelta::seconds(facts.deadline_seconds))
+    // What is known of heights is that old; and asked for a while before it is written.
+    let halting = rollout.stage == Stage::Promoting && rollout.halt_height > 0;
+    let known_late = if halting { 2 * stage::HEIGHT_SECONDS } else { 0 };
+    Some(since + TimeDelta::seconds(facts.deadline_seconds.max(known_late)))
 }
 
 /// Whether a rollout's clock stands: it waits for a person.
@@ -368,7 +334,7 @@ fn refresh_rollout(
     rollout.unconverged = unconverged;
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
     let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
-    rollout.message = match task {
+    let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
         _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
@@ -376,6 +342,13 @@ fn refresh_rollout(
         }),
         Some(task) => task.message.clone(),
         None => String::new(),
+    };
+    // Nothing that is asked for may seem to be forgotten.
+    rollout.message = match &facts.restart_request {
+        Some(restart) if set.is_some() => {
+            format!("{message}; the restart of {restart} follows the promotion")
+        }
+        _ => message,
     };
 }
 

@@ -1,7 +1,7 @@
 //! Rollouts that make a set of nodes: the whole of strategy × stage × what the spec becomes × what a person asks for.
 
+use super::super::failed::fail;
 use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
-use super::super::status::fail;
 use super::super::{FleetDecision, decide};
 use super::*;
 use crate::api::{OnStall, Promotion, RetiringSet, Stage};
