@@ -89,7 +89,13 @@ fn observed(world: &mut World, key: &Key) -> Option<Arc<Object>> {
 
 /// Syncs one set.
 pub(crate) fn step(world: &mut World, key: &Key) {
-    let Some(set) = observed(world, key) else { return };
+    let set = observed(world, key);
+    // What is still on its way was listed together with what has just arrived.
+    if let Some((arrives, _)) = world.seen_sets.get(key).and_then(|seen| seen.arriving.first()) {
+        let delay = arrives.saturating_sub(world.agenda.now_ms) + 1;
+        world.agenda.after(Job::StatefulSet(key.clone()), delay);
+    }
+    let Some(set) = set else { return };
     if let Err(retry) = sync::sync(world, key, &set) {
         world.agenda.after(Job::StatefulSet(key.clone()), retry);
     }
