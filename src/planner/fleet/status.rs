@@ -317,6 +317,8 @@ fn refresh_rollout(
     if score > rollout.best || (was_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }
+    // A time in the future was written by a clock that has since been set back; no stall would be seen until then.
+    rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
     rollout.nodes = progress::counts(facts, scope);
     let mut unconverged = progress::missing(facts, input.name, &rollout.unconverged, input.now);
