@@ -99,6 +99,11 @@ impl Injector {
         self.with(|s| s.armed = true);
     }
 
+    /// Whether it counts.
+    pub fn is_armed(&self) -> bool {
+        self.with(|s| s.armed)
+    }
+
     /// Whether every fault has struck and is over.
     pub fn is_over(&self) -> bool {
         let now = monotonic();
