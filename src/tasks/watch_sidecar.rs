@@ -4,10 +4,14 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
+use crate::clock::monotonic;
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
+use crate::planner::fleet::sets::stage::HEIGHT_SECONDS;
 use crate::planner::node::status::SidecarAnswer;
 use crate::sidecar::{TaskRequest, TaskState};
 
@@ -16,6 +20,8 @@ use super::sidecar_peer::SidecarPeer;
 
 /// How long until the sidecar is asked again, if no event comes first.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// How often a height is written that is all that changed.
+const HEIGHT_INTERVAL: Duration = Duration::from_secs(HEIGHT_SECONDS as u64);
 
 /// Asks the sidecar if there is a wish to, and keeps what it says. Answers when to ask again.
 pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
@@ -35,7 +41,8 @@ pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     match ask(scope, node, spec, &pod.ip).await {
         Ok((ready, said)) => {
             scope.answered(if ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
-            keep(scope, Some(SidecarStatus { pod_uid: pod.meta.uid.clone(), ..said }));
+            let said = SidecarStatus { pod_uid: pod.meta.uid.clone(), ..said };
+            keep(scope, Some(without_small_steps(scope, node, before.as_ref(), said)));
         }
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence));
@@ -43,6 +50,21 @@ pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
         }
     }
     Some(ASK_AGAIN)
+}
+
+/// What is worth a write. A height changes all the time: where nothing else does, the one that was written stands for as
+/// long as a fleet may go by it.
+fn without_small_steps(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    before: Option<&SidecarStatus>,
+    said: SidecarStatus,
+) -> SidecarStatus {
+    let Some(before) = before.filter(|b| b.height.is_some() && said.height.is_some()) else { return said };
+    let only_height = SidecarStatus { height: before.height, ..said.clone() };
+    let is_recent = |at: Instant| monotonic().duration_since(at) < HEIGHT_INTERVAL;
+    let recent = scope.memory.saved_at.get(&node.meta.uid).is_some_and(is_recent);
+    if recent && only_height == *before { only_height } else { said }
 }
 
 fn keep(scope: &NodeScope, said: Option<SidecarStatus>) {
