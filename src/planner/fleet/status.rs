@@ -328,6 +328,11 @@ fn refresh_rollout(
     let mut unconverged = progress::missing(facts, input.name, &rollout.unconverged, input.now);
     unconverged.extend(progress::unconverged(facts, scope, &rollout.unconverged, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
+    // New nodes that are only made once the old ones are gone are late for nothing of their own.
+    let current = input.plan.and_then(Plan::current_task);
+    if rollout.stage == Stage::Promoting && current.is_some_and(|t| t.type_ == "retire-incumbents") {
+        unconverged.clear();
+    }
     rollout.unconverged = unconverged;
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
     let message = match input.plan.and_then(Plan::current_task) {
