@@ -123,6 +123,10 @@ impl Deed {
         if wants && (scenario.follow == Follow::BackOnceMoved || scenario.change == Change::Broken) {
             return false;
         }
+        // What is promoted from its first write on is carried on with whatever is wanted next, and cannot run.
+        if self == BrokenThenThird && scenario.promotion == "Immediately" {
+            return false;
+        }
         if self == OneFewerAndBack {
             return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);
         }

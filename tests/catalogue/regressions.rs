@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 13] = [
+const KEPT: [(&str, &str); 14] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -47,6 +47,10 @@ const KEPT: [(&str, &str); 13] = [
     (
         "in-place-verbs/stall/3 F9-back 2 seed=1",
         "a rollout that stood still was not seen to stall for an hour after the clock was set back by one",
+    ),
+    (
+        "immediately/image/3 F10-dead 0 seed=1",
+        "a rollout whose old nodes did not go named the new ones, which were not to be made before that",
     ),
 ];
 

@@ -178,7 +178,11 @@ impl Watcher {
         // What a set was made for is complete with the switch; its plan goes on until the old set is gone.
         let of_set = now.plan.recipe.starts_with("BlueGreen") || now.plan.recipe == "HardFork";
         let completes = now.plan.state == "Complete" && before.plan != now.plan && !of_set;
-        if (completes || before.completed != now.completed) && !ill {
+        // Traffic moved to nodes that ran, which was looked at then; by the time that it is written none may be wanted.
+        let moved = before.active_set != now.active_set
+            && now.replicas == 0
+            && self.stored.selected.as_ref() == Some(&now.active_set);
+        if (completes || before.completed != now.completed) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }
     }
