@@ -31,7 +31,7 @@ pub enum Deed {
     DisownSet,
     StripPod,
     DisownService,
-    /// A claim is not marked as a node's any more.
+    /// A claim is not marked as a node's for a while.
     StripClaim,
     DeleteFleetService,
     /// The fleet's Service is pointed at no node at all.
@@ -205,9 +205,12 @@ impl Deed {
                 world.patch("v1", "Pod", &pod, &back).await;
             }
             Self::StripClaim => {
-                let strip = json!({"metadata": {"labels": {
-                    "windlass.dev/node": null, "windlass.dev/set": null, "windlass.dev/deployment": null}}});
-                world.patch("v1", "PersistentVolumeClaim", &format!("data-{pod}"), &strip).await;
+                let claim = format!("data-{pod}");
+                let label = |value: Value| json!({"metadata": {"labels": {"windlass.dev/node": value}}});
+                world.patch("v1", "PersistentVolumeClaim", &claim, &label(Value::Null)).await;
+                // A node that is made anew does not take it, and says what to do.
+                sleep(BREATH).await;
+                world.patch("v1", "PersistentVolumeClaim", &claim, &label(node.into())).await;
             }
             Self::DeleteFleetService => world.delete("v1", "Service", "db").await,
             Self::EditSelector => {

@@ -54,7 +54,8 @@ pub fn is_well(world: &World) -> bool {
         && condition(&object, "Reconciling").0 == "False"
         && object["status"]["rollout"].is_null()
         && object["status"]["plan"]["state"] != "Active";
-    if !settled || !is_restarted(&object) || (replicas > 0 && !taken_back && reason != "Applied") {
+    let obeyed = replicas == 0 || is_restarted(&object);
+    if !settled || !obeyed || (replicas > 0 && !taken_back && reason != "Applied") {
         return false;
     }
     let objects = world.cluster.snapshot();

@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use windlass::operator::Health;
 use windlass::sim::Failure;
 
-use crate::deeds::Deed;
 use crate::faults::{self, Fault};
 use crate::point::Point;
 use crate::run::Report;
@@ -54,11 +53,6 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         for line in difference(evidence, baseline) {
             // Where everything goes, a node whose turn had not come never had a claim.
             let never_made = line.starts_with("PersistentVolumeClaim") && line.ends_with("is missing");
-            // Labels of a claim are a person's to take, and nobody's to give back: the claim itself is to stay.
-            let stripped = line.starts_with("PersistentVolumeClaim") && line.contains(".labels ");
-            if stripped && evidence.strikes(|f| matches!(f, Fault::Person(Deed::StripClaim))) {
-                continue;
-            }
             let is_the_end = evidence.strikes(|f| matches!(f, Fault::Person(deed) if deed.is_the_end()));
             if !(is_the_end && never_made) {
                 evidence.fail(format!("oracle 1: {line}"));
