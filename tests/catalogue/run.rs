@@ -255,13 +255,12 @@ impl Run {
             Change::Image => world.patch_object(&scenario.image("db:2")).await,
             Change::Back => world.patch_object(&scenario.image("db:1")).await,
             Change::Stall | Change::Broken => world.patch_object(&scenario.image("db:2-nope")).await,
-            Change::SameBuild => world.patch_object(&scenario.template("2")).await,
             Change::NewBuild => world.patch_object(&json!({"spec": {"unsafeCustomBuildID": "two"}})).await,
             Change::Restart => {
                 let asked = json!({"windlass.dev/restartedAt": "2026-01-01T00:00:10Z"});
                 world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
             }
-            Change::Template => world.patch_object(&scenario.template("2")).await,
+            Change::Template | Change::SameBuild => world.patch_object(&scenario.template("2")).await,
             Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
             Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
             Change::Repair => {

@@ -186,7 +186,7 @@ impl Scenario {
         self.strategy != "InPlace"
     }
 
-    /// How the rollout ends that the scenario is about, as UpToDate says it.
+    /// How the rollout ends that the scenario is about, as `UpToDate` says it.
     pub fn ending(&self) -> &'static str {
         if self.change == Change::Stall { "RolledBack" } else { "Applied" }
     }

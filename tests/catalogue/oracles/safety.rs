@@ -157,9 +157,9 @@ impl Watcher {
             _ if self.tampered || self.alone => None,
             "NodeDeployment" => sets.fleet(step, &around),
             "Service" if name == "db" => sets.service(step, &around),
-            "StatefulNode" => sets.node(name, step, is_leaving(step), &around),
-            "StatefulSet" if template(step.before) != template(step.after) => sets.effect(name, &around),
-            "Pod" if is_leaving(step) => sets.effect(name.strip_suffix("-0").unwrap_or(name), &around),
+            "StatefulNode" => Sets::node(name, step, is_leaving(step), &around),
+            "StatefulSet" if template(step.before) != template(step.after) => Sets::effect(name, &around),
+            "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
             _ => None,
         }
     }

@@ -45,6 +45,31 @@ fn is_before_promotion(rollout: &RolloutState) -> bool {
     matches!(rollout.stage.as_str(), "CreatingEntrants" | "AwaitingEntrants" | "AwaitingPromotion")
 }
 
+/// Traffic moves to nodes that run the target; under BlueGreen, to nodes that are Ready.
+fn is_whole(rollout: &RolloutState, fleet: &FleetState, around: &Around<'_>) -> Option<String> {
+    let ready = fleet.plan.recipe == "BlueGreen" && !around.ill;
+    for ordinal in 0..fleet.replicas {
+        let name = windlass::api::names::node_name("db", &rollout.entrant, ordinal as i32);
+        if (around.disturbed)(&name) {
+            continue;
+        }
+        let node = around.stored.nodes.get(&name);
+        let pod = around.stored.pods.get(&format!("{name}-0"));
+        let runs = node.is_some_and(|node| !node.granted.is_empty() && node.running == node.granted);
+        let serves = pod.is_some_and(|pod| pod.ready && !pod.leaving);
+        if !runs || ready && !serves {
+            return Some(format!("oracle 4: traffic moves to {name}, which is {node:?} {pod:?}"));
+        }
+    }
+    None
+}
+
+fn is_not_to_be_touched(name: &str, fleet: &FleetState, around: &Around<'_>) -> bool {
+    let rollout = fleet.rollout.as_ref();
+    let waits = rollout.is_some_and(|r| is_before_promotion(r) && r.incumbent == set_of(name));
+    waits && !around.restarts && !(around.disturbed)(name)
+}
+
 impl Sets {
     /// Takes in a change that is not judged.
     pub fn take_in(&mut self, stored: &Stored) {
@@ -98,32 +123,13 @@ impl Sets {
         let enters = |r: &&RolloutState| r.stage == "Promoting" && r.entrant == selected;
         let entering = fleet.rollout.as_ref().filter(enters);
         if let (Some(_), Some(rollout)) = (before, entering) {
-            return self.is_whole(rollout, fleet, around);
+            return is_whole(rollout, fleet, around);
         }
         self.one_set(fleet, Some(&selected))
     }
 
-    /// Traffic moves to nodes that run the target; under BlueGreen, to nodes that are Ready.
-    fn is_whole(&self, rollout: &RolloutState, fleet: &FleetState, around: &Around<'_>) -> Option<String> {
-        let ready = fleet.plan.recipe == "BlueGreen" && !around.ill;
-        for ordinal in 0..fleet.replicas {
-            let name = windlass::api::names::node_name("db", &rollout.entrant, ordinal as i32);
-            if (around.disturbed)(&name) {
-                continue;
-            }
-            let node = around.stored.nodes.get(&name);
-            let pod = around.stored.pods.get(&format!("{name}-0"));
-            let runs = node.is_some_and(|node| !node.granted.is_empty() && node.running == node.granted);
-            let serves = pod.is_some_and(|pod| pod.ready && !pod.leaving);
-            if !runs || ready && !serves {
-                return Some(format!("oracle 4: traffic moves to {name}, which is {node:?} {pod:?}"));
-            }
-        }
-        None
-    }
-
     /// Judges a change of a node.
-    pub fn node(&self, name: &str, step: Step<'_>, leaves: bool, around: &Around<'_>) -> Option<String> {
+    pub fn node(name: &str, step: Step<'_>, leaves: bool, around: &Around<'_>) -> Option<String> {
         let fleet = around.stored.fleet.as_ref().filter(|f| around.by_operator && !f.leaving)?;
         let set = set_of(name);
         let rollout = fleet.rollout.as_ref();
@@ -149,22 +155,16 @@ impl Sets {
         let held = |object: &Value| {
             ["image", "podTemplate", "grantedHash", "grantID"].map(|field| object["spec"][field].clone())
         };
-        (held(before) != held(after) && self.is_not_to_be_touched(name, fleet, around))
+        (held(before) != held(after) && is_not_to_be_touched(name, fleet, around))
             .then(|| format!("oracle 4: {name} is changed before any promotion: {fleet:?}"))
     }
 
     /// Judges that a pod is taken down, or a StatefulSet's template is written.
-    pub fn effect(&self, name: &str, around: &Around<'_>) -> Option<String> {
+    pub fn effect(name: &str, around: &Around<'_>) -> Option<String> {
         let fleet = around.stored.fleet.as_ref().filter(|_| around.by_operator)?;
         let was_ready = around.stored.pods.get(&format!("{name}-0")).is_some_and(|pod| pod.ready);
-        (was_ready && self.is_not_to_be_touched(name, fleet, around))
+        (was_ready && is_not_to_be_touched(name, fleet, around))
             .then(|| format!("oracle 4: {name} is taken down before any promotion: {fleet:?}"))
-    }
-
-    fn is_not_to_be_touched(&self, name: &str, fleet: &FleetState, around: &Around<'_>) -> bool {
-        let rollout = fleet.rollout.as_ref();
-        let waits = rollout.is_some_and(|r| is_before_promotion(r) && r.incumbent == set_of(name));
-        waits && !around.restarts && !(around.disturbed)(name)
     }
 
     /// Takes in that all there is goes.
