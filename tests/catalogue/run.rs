@@ -292,7 +292,7 @@ impl Run {
             let now = self.world.version();
             still = if now == version && !self.injector.is_at_work() { still + 1 } else { 0 };
             version = now;
-            if still >= self.patient && self.is_quiet() && still.is_multiple_of(STILL) {
+            if still >= self.patient && still.is_multiple_of(STILL) && self.is_quiet() {
                 if self.is_well() {
                     return true;
                 }

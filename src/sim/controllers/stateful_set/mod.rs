@@ -89,13 +89,14 @@ fn observed(world: &mut World, key: &Key) -> Option<Arc<Object>> {
 
 /// Syncs one set.
 pub(crate) fn step(world: &mut World, key: &Key) {
-    let set = observed(world, key);
-    // What is still on its way was listed together with what has just arrived.
-    if let Some((arrives, _)) = world.seen_sets.get(key).and_then(|seen| seen.arriving.first()) {
-        let delay = arrives.saturating_sub(world.agenda.now_ms) + 1;
-        world.agenda.after(Job::StatefulSet(key.clone()), delay);
+    let observed = observed(world, key);
+    // A set that changes twice within the lag is listed once, for the first of its changes.
+    let next = world.seen_sets.get(key).and_then(|seen| seen.arriving.first()).map(|(arrives, _)| *arrives);
+    if let Some(arrives) = next {
+        let wait = arrives.saturating_sub(world.agenda.now_ms);
+        world.agenda.after(Job::StatefulSet(key.clone()), wait);
     }
-    let Some(set) = set else { return };
+    let Some(set) = observed else { return };
     if let Err(retry) = sync::sync(world, key, &set) {
         world.agenda.after(Job::StatefulSet(key.clone()), retry);
     }
