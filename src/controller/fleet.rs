@@ -284,6 +284,15 @@ impl<'a> Reconcile<'a> {
             );
             self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
+        let current = self.scope.fleet.status.plan.as_ref().and_then(|plan| plan.id());
+        if promoting && !facts.abort.is_empty() && current == Some(&facts.abort) {
+            let id = &facts.abort;
+            let note = format!(
+                "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
+                 template to what is wanted, and it follows the promotion"
+            );
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{ANNOTATION_ABORT}={id} promotes"), &note);
+        }
         self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {

@@ -136,7 +136,7 @@ impl Reconcile<'_> {
         if raw.is_over() {
             return Ok(None);
         }
-        Err(Box::new(raw.failed(&sentence, self.now)))
+        Err(Box::new(raw.failed(&self.node.meta.uid, &sentence, self.now)))
     }
 
     async fn end_unreadable(&self, mut plan: Plan) -> Result<Next, ReconcileError> {

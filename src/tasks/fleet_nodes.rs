@@ -162,7 +162,9 @@ impl FleetScope {
             return Ok(());
         };
         match self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await {
-            Ok(()) | Err(ClusterError::Conflict { .. }) => {}
+            Ok(()) => {}
+            // Another has its name by now.
+            Err(ClusterError::Conflict { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
         self.tell("NodeDeleted", &node.meta.uid, format!("deleted node {name}: {why}"));
@@ -219,7 +221,9 @@ impl FleetScope {
         // The watch shows claims by a label, which somebody may have taken off: they are asked for by their names.
         for name in claim_names(node) {
             let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
-            if live.is_some_and(|claim| owned(&ObservedClaim::read(&claim))) {
+            let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
+            // A write that was not answered may still make it the node's.
+            if owned(&live) || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta) {
                 return Ok(owns(&name));
             }
         }
