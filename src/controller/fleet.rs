@@ -142,8 +142,9 @@ impl Reconcile<'_> {
         }
         let facts = self.scope.facts();
         let of_nodes = (active && facts.set_rollout.is_none()).then_some(&scope);
-        let created = fleet_children::create_missing(&self.scope, &facts, of_nodes);
-        if let Err(error) = created.await {
+        // Where no plan asks nodes to halt, those that are lost are not made again to run past the height.
+        let unasked = !active && facts.set_rollout.as_ref().is_some_and(SetRollout::is_halting);
+        if !unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await {
             self.note(&mut trouble, error);
         }
         if !active {

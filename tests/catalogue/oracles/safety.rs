@@ -8,8 +8,10 @@ use serde_json::Value;
 use windlass::sim::{AuditEntry, Step};
 
 use super::plans::Plans;
+use super::sets::{self, Around, Sets};
 use super::state::{self, Stored};
 use super::{Evidence, writes};
+use crate::deeds::Deed;
 use crate::faults::Fault;
 
 /// Who makes a change.
@@ -37,23 +39,28 @@ struct Watcher {
     allowed: i64,
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
     tampered: bool,
+    sets: Sets,
+    /// Whether a person asks for a restart on the way.
+    restarts: bool,
     found: Vec<String>,
 }
 
 /// Walks through every change since the run began.
 pub fn examine(evidence: &mut Evidence<'_>) {
     let audit = evidence.world.cluster.audit();
-    let by_end = attribution(&audit);
+    let makers = Makers::of(&audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
     let tampered = evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12"));
-    let mut watcher = Watcher { alone: evidence.world.scenario.is_alone(), tampered, ..Watcher::default() };
+    let restarts = evidence.strikes(|f| matches!(f, Fault::Person(Deed::Restart)));
+    let mut watcher =
+        Watcher { alone: evidence.world.scenario.is_alone(), tampered, restarts, ..Watcher::default() };
     let first = evidence.first_version;
     let complete = evidence.world.cluster.replay(100, |step| {
-        let actor = actor_of(&audit, &by_end, step.version);
         if step.version <= first {
             watcher.take_in(step);
             return;
         }
+        let actor = makers.of_version(step.version);
         let found = watcher.found.len();
         watcher.step(step, actor, ill);
         for what in &mut watcher.found[found..] {
@@ -66,25 +73,40 @@ pub fn examine(evidence: &mut Evidence<'_>) {
     evidence.failures.append(&mut watcher.found);
 }
 
-/// Requests that changed something, by the last version that they made.
-fn attribution(audit: &[AuditEntry]) -> BTreeMap<u64, usize> {
-    let changed = audit.iter().enumerate().filter(|(_, e)| e.wrote.0 < e.wrote.1);
-    changed.map(|(index, entry)| (entry.wrote.1, index)).collect()
+/// Who made which change, read off the audit log once.
+struct Makers<'a> {
+    audit: &'a [AuditEntry],
+    /// Requests that changed something, by the last version that they made.
+    by_end: BTreeMap<u64, usize>,
+    /// The first version that each operator made.
+    began: BTreeMap<&'a str, u64>,
 }
 
-fn actor_of(audit: &[AuditEntry], by_end: &BTreeMap<u64, usize>, version: u64) -> Actor {
-    let found = by_end.range(version..).next().map(|(_, index)| &audit[*index]);
-    let Some(entry) = found.filter(|e| e.wrote.0 < version) else { return Actor::Other };
-    if entry.user_agent == "person" {
-        return Actor::Person;
+impl<'a> Makers<'a> {
+    fn of(audit: &'a [AuditEntry]) -> Self {
+        let changed = || audit.iter().enumerate().filter(|(_, e)| e.wrote.0 < e.wrote.1);
+        let by_end = changed().map(|(index, entry)| (entry.wrote.1, index)).collect();
+        let mut began: BTreeMap<&str, u64> = BTreeMap::new();
+        for entry in audit.iter().filter(|e| writes::is_operators(e) && e.wrote.1 > 0) {
+            let first = began.entry(&entry.user_agent).or_insert(entry.wrote.1);
+            *first = entry.wrote.1.min(*first);
+        }
+        Self { audit, by_end, began }
     }
-    if !writes::is_operators(entry) {
-        return Actor::Other;
+
+    fn of_version(&self, version: u64) -> Actor {
+        let found = self.by_end.range(version..).next().map(|(_, index)| &self.audit[*index]);
+        let Some(entry) = found.filter(|e| e.wrote.0 < version) else { return Actor::Other };
+        if entry.user_agent == "person" {
+            return Actor::Person;
+        }
+        if !writes::is_operators(entry) {
+            return Actor::Other;
+        }
+        // Agents are numbered: an old one is an old leader.
+        let mut newer = self.began.iter().filter(|(agent, _)| **agent > entry.user_agent.as_str());
+        if newer.any(|(_, first)| *first <= entry.wrote.0) { Actor::OldOperator } else { Actor::Operator }
     }
-    // Agents are numbered: an old one is an old leader.
-    let newer = |e: &AuditEntry| writes::is_operators(e) && e.user_agent > entry.user_agent;
-    let overtaken = audit.iter().any(|e| newer(e) && e.wrote.1 <= entry.wrote.0 && e.wrote.1 > 0);
-    if overtaken { Actor::OldOperator } else { Actor::Operator }
 }
 
 impl Watcher {
@@ -111,8 +133,10 @@ impl Watcher {
             ("StatefulSet", None) => drop(stored.sets.remove(&name)),
             ("Pod", Some(after)) => drop(stored.pods.insert(name, state::pod(after))),
             ("Pod", None) => drop(stored.pods.remove(&name)),
+            ("Service", after) if name == "db" => stored.selected = after.map(state::selected),
             _ => {}
         }
+        self.sets.take_in(&self.stored);
     }
 
     fn step(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
@@ -122,12 +146,37 @@ impl Watcher {
             "StatefulNode" => self.node(&name, step, actor),
             "StatefulSet" => self.set(&name, step, actor),
             "Pod" => self.pod(&name, step, actor),
-            "PersistentVolumeClaim" if actor == Actor::Operator && is_leaving(step) => {
-                self.fail(format!("oracle 4: Windlass deletes the claim {name}"));
-            }
             _ => {}
         }
+        let found = self.of_sets(kind, &name, step, actor, ill);
+        self.found.extend(found);
         self.take_in(step);
+    }
+
+    fn of_sets(&mut self, kind: &str, name: &str, step: Step<'_>, actor: Actor, ill: bool) -> Option<String> {
+        let disturbed = &self.disturbed;
+        let around = Around {
+            stored: &self.stored,
+            disturbed: &|node| disturbed.contains_key(node),
+            by_operator: matches!(actor, Actor::Operator | Actor::OldOperator),
+            by_person: actor == Actor::Person,
+            ill,
+            restarts: self.restarts,
+        };
+        let sets = &mut self.sets;
+        match kind {
+            // What a person deletes a namespace for goes with it.
+            "Namespace" if is_leaving(step) => sets.namespace_goes(),
+            "PersistentVolumeClaim" if is_leaving(step) => sets.claim(name, &around),
+            // Where a status was lost or changed by another, what it says cannot be held against what is done.
+            _ if self.tampered || self.alone => None,
+            "NodeDeployment" => sets.fleet(step, &around),
+            "Service" if name == "db" => sets.service(step, &around),
+            "StatefulNode" => Sets::node(name, step, is_leaving(step), &around),
+            "StatefulSet" if template(step.before) != template(step.after) => Sets::effect(name, &around),
+            "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
+            _ => None,
+        }
     }
 
     fn fleet(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
@@ -142,9 +191,13 @@ impl Watcher {
             self.fail(what);
         }
         // What a set was made for is complete with the switch; its plan goes on until the old set is gone.
-        let of_set = now.plan.recipe.starts_with("BlueGreen");
+        let of_set = now.plan.recipe.starts_with("BlueGreen") || now.plan.recipe == "HardFork";
         let completes = now.plan.state == "Complete" && before.plan != now.plan && !of_set;
-        if (completes || before.completed != now.completed) && !ill {
+        // Traffic moved to nodes that ran, which was looked at then; by the time that it is written none may be wanted.
+        let moved = before.active_set != now.active_set
+            && now.replicas == 0
+            && self.stored.selected.as_ref() == Some(&now.active_set);
+        if (completes || before.completed != now.completed) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }
     }
@@ -239,7 +292,6 @@ impl Watcher {
         if actor == Actor::Person {
             self.disturb(name);
         }
-        let template = |object: Option<&Value>| object.map(|o| o["spec"]["template"].clone());
         let changed = template(step.before) != template(step.after) && step.after.is_some();
         if actor == Actor::Operator && changed {
             let stamp = step.after.map(state::set).unwrap_or_default().stamp;
@@ -283,7 +335,13 @@ impl Watcher {
         if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
         }
-        if !before.ready || self.free.contains(name) || self.alone {
+        // A set that is to serve and does not yet is in no wave, even where its nodes lived on from before.
+        let fleet = self.stored.fleet.as_ref();
+        let enters = fleet.is_some_and(|f| {
+            let entrant = f.rollout.as_ref().map(|rollout| rollout.entrant.as_str());
+            entrant.is_some_and(|set| set != f.active_set && set == sets::set_of(name))
+        });
+        if !before.ready || self.free.contains(name) || self.alone || enters {
             return;
         }
         self.taken.insert(name.to_owned());
@@ -299,6 +357,10 @@ fn place(step: Step<'_>) -> Option<(&str, String)> {
     let object = step.after.or(step.before)?;
     let name = object["metadata"]["name"].as_str()?.to_owned();
     Some((object["kind"].as_str()?, name))
+}
+
+fn template(object: Option<&Value>) -> Option<Value> {
+    object.map(|o| o["spec"]["template"].clone())
 }
 
 /// Whether this change begins or makes an end of the object.

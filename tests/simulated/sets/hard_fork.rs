@@ -201,3 +201,26 @@ fn an_old_node_that_cannot_be_asked_to_halt_is_named_as_what_the_rollout_waits_f
         assert!(message.contains("db-0: SidecarUnreachable"), "{message}");
     });
 }
+
+#[test]
+fn a_lost_old_node_is_made_again_although_strategy_and_build_id_are_others_by_now() {
+    play(|w| async move {
+        w.applications.reach(500);
+        let mut fleet = hard_fork(1000);
+        fleet["spec"]["unsafeCustomBuildID"] = json!("one");
+        w.serve(fleet).await;
+        w.change(json!({"unsafeCustomBuildID": "two"})).await;
+        w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+            .await;
+        w.change(json!({"updateStrategy": {"type": "InPlace"}, "unsafeCustomBuildID": ""})).await;
+        let uid = w.get(NODE, "db-0")["metadata"]["uid"].clone();
+        w.delete(NODE, "db-0").await;
+        w.until("it is there again, and asked", |_| {
+            let node = w.get(NODE, "db-0");
+            node["spec"]["haltHeight"] == 1000 && node["metadata"]["uid"] != uid
+        })
+        .await;
+        w.applications.reach(1000);
+        w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+    });
+}

@@ -123,6 +123,12 @@ impl SetRollout {
         })
     }
 
+    /// Whether its old nodes are to halt by now.
+    #[must_use]
+    pub fn is_halting(&self) -> bool {
+        self.stage == Stage::Promoting && self.halt_height > 0
+    }
+
     /// Whether its target may still be given up: nothing that cannot be undone has begun.
     #[must_use]
     pub fn is_revocable(&self) -> bool {
