@@ -43,6 +43,9 @@ pub enum Deed {
     TruncatedPlan,
     UnknownTaskOfNode,
     TruncatedPlanOfNode,
+    /// A newer version wrote a word into the plan that this one does not know.
+    UnreadablePlan,
+    UnreadablePlanOfNode,
     OlderStatus,
     OlderStatusOfNode,
     ToZeroAndBack,
@@ -82,6 +85,8 @@ impl Deed {
             ("F12-truncated", TruncatedPlan),
             ("F12-unknown-task-of-node", UnknownTaskOfNode),
             ("F12-truncated-of-node", TruncatedPlanOfNode),
+            ("F12-unreadable", UnreadablePlan),
+            ("F12-unreadable-of-node", UnreadablePlanOfNode),
             ("F12-older", OlderStatus),
             ("F12-older-of-node", OlderStatusOfNode),
             ("F15-none-and-back", ToZeroAndBack),
@@ -101,6 +106,7 @@ impl Deed {
                 | Abort
                 | UnknownTask
                 | TruncatedPlan
+                | UnreadablePlan
                 | OlderStatus
                 | ToZeroAndBack
         );
@@ -125,7 +131,7 @@ impl Deed {
     /// Whether a plan may end so that only a person's retry goes on.
     pub fn may_need_retry(self) -> bool {
         use Deed::*;
-        matches!(self, Abort | UnknownTask | TruncatedPlan | OlderStatus)
+        matches!(self, Abort | UnknownTask | TruncatedPlan | UnreadablePlan | OlderStatus)
     }
 
     /// Whether it leaves nothing behind that could converge.
@@ -210,6 +216,8 @@ impl Deed {
             Self::TruncatedPlan => change_plan(world, scenario.kind(), "db", truncate).await,
             Self::UnknownTaskOfNode => change_plan(world, "StatefulNode", node, unknown_task).await,
             Self::TruncatedPlanOfNode => change_plan(world, "StatefulNode", node, truncate).await,
+            Self::UnreadablePlan => change_plan(world, scenario.kind(), "db", unreadable).await,
+            Self::UnreadablePlanOfNode => change_plan(world, "StatefulNode", node, unreadable).await,
             Self::OlderStatus => older(world, scenario.kind(), "db").await,
             Self::OlderStatusOfNode => older(world, "StatefulNode", node).await,
             Self::ToZeroAndBack => scale(world, 0).await,
@@ -247,6 +255,12 @@ fn unknown_task(plan: &mut Value) {
 fn truncate(plan: &mut Value) {
     if let Some(tasks) = plan["tasks"].as_array_mut() {
         tasks.remove(0);
+    }
+}
+
+fn unreadable(plan: &mut Value) {
+    if let Some(task) = plan["tasks"].as_array_mut().and_then(|tasks| tasks.last_mut()) {
+        task["state"] = "Pondering".into();
     }
 }
 

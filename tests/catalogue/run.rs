@@ -220,6 +220,7 @@ impl Run {
         let world = &self.world;
         match scenario.change {
             Change::Create => world.create(scenario.object()).await,
+            Change::Upgrade => self.upgrade(),
             Change::Image => world.patch_object(&scenario.image("db:2")).await,
             Change::Template => world.patch_object(&scenario.template("2")).await,
             Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
@@ -229,6 +230,13 @@ impl Run {
                 world.delete("windlass.dev/v1alpha1", "StatefulNode", &last).await;
             }
         }
+    }
+
+    /// The operator is replaced by one of another version.
+    fn upgrade(&mut self) {
+        self.world.upgraded = true;
+        self.operator.task.abort();
+        self.operator = self.world.start_operator();
     }
 
     /// Plays on until everything is as it should be and rests; false if that takes too long.

@@ -5,6 +5,7 @@ pub mod panics;
 mod plans;
 mod safety;
 mod state;
+mod words;
 mod writes;
 
 pub use end::{End, condition, end_of, is_gone, is_well, says_so, summary};

@@ -9,6 +9,7 @@ use windlass::sim::{AuditEntry, Step};
 
 use super::plans::Plans;
 use super::state::{self, Stored};
+use super::words::{self, Words};
 use super::{Evidence, writes};
 use crate::faults::Fault;
 
@@ -37,6 +38,7 @@ struct Watcher {
     allowed: i64,
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
     tampered: bool,
+    words: Words,
     found: Vec<String>,
 }
 
@@ -127,7 +129,33 @@ impl Watcher {
             }
             _ => {}
         }
+        self.hear(kind, &name, step, actor);
         self.take_in(step);
+    }
+
+    /// What statuses say has to be so.
+    fn hear(&mut self, kind: &str, name: &str, step: Step<'_>, actor: Actor) {
+        if !matches!(kind, "NodeDeployment" | "StatefulNode") {
+            return;
+        }
+        let object = format!("{kind} {name}");
+        if actor == Actor::Person {
+            self.words.by_person(&object, step);
+            return;
+        }
+        let disturbed = &self.disturbed;
+        let mut found = vec![self.words.of_plan(&object, step)];
+        if kind == "NodeDeployment" && !self.tampered {
+            let of_fleet = self.stored.nodes.iter().filter(|(name, _)| !disturbed.contains_key(*name));
+            found.push(words::of_what_is_complete(step, of_fleet));
+        }
+        if let (Some(before), Some(after)) = (self.stored.nodes.get(name), step.after)
+            && kind == "StatefulNode"
+            && !disturbed.contains_key(name)
+        {
+            found.push(words::of_what_runs(name, before, &state::node(after), &self.stored));
+        }
+        self.found.extend(found.into_iter().flatten());
     }
 
     fn fleet(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
@@ -282,6 +310,10 @@ impl Watcher {
         let at_grant = set.observed && set.stamp == node.granted && before.revision == set.update_revision;
         if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
+        }
+        let is_spent = !node.granted.is_empty() && node.grant_id == node.spent_id;
+        if is_spent && before.ready && !self.tampered {
+            self.fail(format!("oracle 4: Windlass deletes {pod}, which is Ready, and its grant is spent"));
         }
         if !before.ready || self.free.contains(name) || self.alone {
             return;
