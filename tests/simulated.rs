@@ -9,10 +9,16 @@ mod clients;
 mod determinism;
 #[path = "simulated/faults.rs"]
 mod faults;
+#[path = "simulated/foreign.rs"]
+mod foreign;
+#[path = "simulated/nonsense.rs"]
+mod nonsense;
 #[path = "simulated/operator.rs"]
 mod operator;
 #[path = "simulated/pace.rs"]
 mod pace;
+#[path = "simulated/revisions.rs"]
+mod revisions;
 #[path = "simulated/sets/mod.rs"]
 mod sets;
 #[path = "simulated/stage.rs"]

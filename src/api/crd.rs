@@ -8,7 +8,7 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use super::rules::{self, Rule};
-use super::{NodeDeployment, StatefulNode, not_yet};
+use super::{NodeDeployment, StatefulNode};
 
 /// Both CRDs, NodeDeployment first.
 #[must_use]
@@ -23,13 +23,11 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         }
         attach(schema, "", rules::NODE_DEPLOYMENT);
         attach(schema, "spec.template.spec", rules::NODE_SPEC);
-        attach(schema, "spec.template.spec", not_yet::NODE_SPEC);
     }
     if let Some(schema) = root(&mut node) {
         tidy(schema);
         attach(schema, "", rules::STATEFUL_NODE);
         attach(schema, "spec", rules::NODE_SPEC);
-        attach(schema, "spec", not_yet::NODE_SPEC);
     }
     vec![fleet, node]
 }

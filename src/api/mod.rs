@@ -5,7 +5,6 @@ pub mod conditions;
 pub mod crd;
 pub mod names;
 pub mod node_deployment;
-mod not_yet;
 pub mod plan_field;
 mod rules;
 mod schema;

@@ -1,5 +1,5 @@
 //! The validation rules that the API server enforces, as data: where each is attached, what it checks, and the
-//! sentence that a person reads. Bounds and types are in the schema; what a later version allows is in `not_yet`.
+//! sentence that a person reads. Bounds and types are in the schema.
 //!
 //! An object that became invalid after it was stored, by a newer CRD, has to stay one that can be scaled, finished and
 //! given a status. So a rule sits as deep in the schema as its inputs allow: the API server forgives one that fails on
@@ -244,6 +244,12 @@ pub(super) const NODE_SPEC: &[Rule] = &[
         "self.all(a, !has(a.metadata) || !has(a.metadata.name) || self.exists_one(b, \
          has(b.metadata) && has(b.metadata.name) && a.metadata.name == b.metadata.name))",
         "volumeClaimTemplates has two claims of one name: rename one metadata.name",
+    ),
+    Rule::new(
+        "sidecar.tokenSecret",
+        "self == '' || self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",
+        "sidecar.tokenSecret is not the name of a Secret: give the name of one in the node's namespace that has the \
+         token under its key token, or leave it out",
     ),
     Rule::new("ports", PORTS_HAVE_NAMES, "ports has several ports: give each a name").class(Reason::Required),
     Rule::new("ports", PORT_NAMES_DIFFER, "ports has two ports of one name: rename one"),

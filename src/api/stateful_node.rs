@@ -124,7 +124,8 @@ pub struct Sidecar {
     /// Default: `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// The Secret that holds the bearer token for POSTs. Not available in this version.
+    /// The name of the Secret, in the node's namespace, whose key `token` is the bearer token for the operator's
+    /// POSTs to the sidecar. Default: none is sent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub token_secret: String,

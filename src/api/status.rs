@@ -198,6 +198,9 @@ pub struct Rollout {
     /// The rollout hash that had last completed when it began.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from_hash: String,
+    /// Whether a person forced the promotion; set with the stage Promoting (BlueGreen).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
     /// The height at which the incumbents halt; set with the stage Promoting (HardFork).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub halt_height: i64,

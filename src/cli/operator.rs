@@ -16,7 +16,7 @@ use crate::revision::hash::hex;
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
     /// Work in this namespace only; repeatable [default: all namespaces]
-    #[arg(long = "namespace", short = 'n', value_name = "NS")]
+    #[arg(long = "namespace", short = 'n', value_name = "NS", value_parser = namespace)]
     namespaces: Vec<String>,
     /// How many objects of a kind are reconciled at the same time
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -33,6 +33,22 @@ pub struct OperatorArgs {
     /// How the log is written
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+}
+
+/// Watching a namespace whose name cannot be would look like a fleet that nobody cares for.
+fn namespace(text: &str) -> Result<String, String> {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.is_empty()
+        || text.len() > 63
+        || !text.chars().all(inner)
+        || text.starts_with('-')
+        || text.ends_with('-')
+    {
+        return Err("a namespace's name is 1 to 63 lowercase letters, digits and dashes, with no dash at either end; \
+                    leave the flag out to work in all namespaces"
+            .to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -112,4 +128,19 @@ fn log(format: LogFormat) {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_namespace_can_have_is_wrong_usage() {
+        for name in ["shop", "shop-1", "1", &"a".repeat(63)] {
+            assert_eq!(namespace(name).as_deref(), Ok(name));
+        }
+        for name in ["", " ", "Shop", "shop,lab", "-shop", "shop-", "kube.system", &"a".repeat(64)] {
+            assert!(namespace(name).is_err(), "{name}");
+        }
+    }
 }

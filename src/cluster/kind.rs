@@ -21,6 +21,8 @@ pub enum Kind {
     Pod,
     /// Core PersistentVolumeClaim.
     PersistentVolumeClaim,
+    /// Core Secret: never watched, read by name where a sidecar's token is needed.
+    Secret,
     /// `events.k8s.io` Event.
     Event,
 }
@@ -37,6 +39,7 @@ impl Kind {
             Self::Service => "Service",
             Self::Pod => "Pod",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::Secret => "Secret",
             Self::Event => "Event",
         }
     }
@@ -52,7 +55,7 @@ impl Kind {
         match self {
             Self::NodeDeployment | Self::StatefulNode => (GROUP, VERSION),
             Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
-            Self::Service | Self::Pod | Self::PersistentVolumeClaim => ("", "v1"),
+            Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }
     }

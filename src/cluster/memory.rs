@@ -92,6 +92,8 @@ pub struct NoPod {
     pub asked: Option<Instant>,
     /// What they said.
     pub why: Option<String>,
+    /// What has the pod's name and is not the node's, in a sentence.
+    pub taken: Option<String>,
 }
 
 /// What this process has learned.
@@ -112,6 +114,8 @@ pub struct Memory {
     pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
     /// By the UID of a node or fleet: when its Service's name was found to belong to something else, and to what.
     pub foreign: Remembered<String, (Instant, String)>,
+    /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
+    pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
     /// By a node's UID: that it has no pod, and why.
     pub no_pod: Remembered<String, NoPod>,
     /// By a node's UID: since when its status has something to say that is not yet written.

@@ -90,7 +90,7 @@ impl View {
             Kind::Service => self.services.observe(Observed::read(object)),
             Kind::PersistentVolumeClaim => self.claims.observe(Observed::read(object)),
             Kind::ControllerRevision => self.revisions.observe(Observed::read(object)),
-            Kind::Event => false,
+            Kind::Event | Kind::Secret => false,
         };
         if let Some(news) = self.news.get().filter(|_| is_new) {
             // The receiver is gone only when the operator stops.
@@ -140,7 +140,7 @@ impl View {
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
             Kind::ControllerRevision => self.revisions.deleted(key, uid),
-            Kind::Event => {}
+            Kind::Event | Kind::Secret => {}
         }
     }
 

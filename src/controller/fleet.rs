@@ -9,8 +9,9 @@ use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::conditions::{self, Truth};
-use crate::api::names::ANNOTATION_SKIP;
-use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
+use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::api::status::HISTORY_LIMIT;
+use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
@@ -187,6 +188,7 @@ impl Reconcile<'_> {
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
+        fleet_objects::restore_revisions(&self.scope).await?;
         // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
         if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
             return Ok(());
@@ -279,12 +281,36 @@ impl Reconcile<'_> {
             );
             self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
+        self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
             let note = format!(
                 "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
             );
             self.tell(Tone::Warning, "InvalidSpec", text, &note);
+        }
+    }
+
+    /// Says of an annotation that it names a plan which this fleet never had. One that is forgotten may well be meant.
+    fn refuse_unknown_plans(&self, facts: &FleetFacts) {
+        let status = &self.scope.fleet.status;
+        if facts.unrecorded {
+            return;
+        }
+        let current = status.plan.as_ref().and_then(|plan| plan.0["id"].as_str());
+        let is_known = |id: &str| {
+            current == Some(id)
+                || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
+                || status.history.iter().any(|h| h.plan_id == id)
+        };
+        let may_be_forgotten = |id: &str| status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id);
+        for (key, id) in [(ANNOTATION_ABORT, &facts.abort), (ANNOTATION_RETRY, &facts.retry)] {
+            if id.is_empty() || is_known(id) || may_be_forgotten(id) {
+                continue;
+            }
+            let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
+            let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
         }
     }
 
@@ -425,7 +451,14 @@ impl Reconcile<'_> {
         let next = next.at(removal, self.now);
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let in_doubt = self.scope.children().iter().any(in_doubt);
-        if in_doubt || facts.invalid.is_some() || !facts.conflicts.is_empty() {
+        // Nodes that should be gone wait for their claims to be let go of, which not every watch shows.
+        let is_kept = |set: &RetiringSet| {
+            let nodes = facts.sets.get(&set.set).map(|s| s.children.as_slice()).unwrap_or_default();
+            facts.removal_of(set) <= self.now && nodes.iter().any(|c| !c.terminating)
+        };
+        let kept = status.retiring.iter().any(is_kept)
+            || (facts.active_set_goes() && facts.children.iter().any(|c| !c.terminating));
+        if in_doubt || kept || facts.invalid.is_some() || !facts.conflicts.is_empty() {
             next.within(LOOK_AGAIN)
         } else {
             next

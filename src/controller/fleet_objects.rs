@@ -64,6 +64,16 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
     }
     let data = RevisionData::of(&fleet.spec.template.spec);
     let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
+    store(fleet, name, newest + 1, &data).await
+}
+
+async fn store(
+    fleet: &FleetScope,
+    name: String,
+    number: i64,
+    data: &RevisionData,
+) -> Result<Result<String, String>, ReconcileError> {
+    let meta = &fleet.fleet.meta;
     let manifest = json!({
         "apiVersion": Kind::ControllerRevision.api_version(),
         "kind": Kind::ControllerRevision.name(),
@@ -73,7 +83,7 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
             "labels": identity(fleet).labels(),
             "ownerReferences": [owner_reference(meta)],
         },
-        "revision": newest + 1,
+        "revision": number,
         "data": data.to_value(),
     });
     match fleet.cluster.create(Kind::ControllerRevision, manifest).await {
@@ -90,6 +100,27 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
         }
         Err(error) => Err(ReconcileError::Revision(error)),
     }
+}
+
+/// Stores the revisions again that nodes are still to run and that somebody deleted, as far as a node holds what they
+/// said: what last completed, and where the rollout goes.
+pub async fn restore_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
+    let status = &fleet.fleet.status;
+    let known = fleet.revisions();
+    let of_rollout = status.rollout.as_ref().map(|r| (&r.target_hash, &r.target_revision));
+    let current = (&status.last_completed_rollout_hash, &status.current_revision);
+    for (hash, name) in [current].into_iter().chain(of_rollout) {
+        if hash.is_empty() || name.is_empty() || known.contains_key(hash) {
+            continue;
+        }
+        let Some(data) = fleet.held_content(hash) else { continue };
+        // It was there before every other that is kept.
+        let oldest = own_revisions(fleet).iter().map(|r| r.revision).min();
+        let number = oldest.map_or(1, |oldest| (oldest - 1).max(0));
+        // What is refused is refused again, and said, where a node is made.
+        let _ = store(fleet, name.clone(), number, &data).await?;
+    }
+    Ok(())
 }
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, ReconcileError> {

@@ -77,6 +77,8 @@ impl Reconcile<'_> {
         if invalid.is_none() && facts.live().is_none() && !facts.terminating {
             invalid = node_objects::foreign(&self.scope, &self.node).await?;
         }
+        let taken = || self.scope.memory.no_pod.get(&self.node.meta.uid).and_then(|known| known.taken);
+        invalid = invalid.or_else(taken);
 
         // Plan.
         let decision =

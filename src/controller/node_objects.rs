@@ -5,25 +5,30 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use serde_json::json;
+use tokio::time::Instant;
 use tracing::debug;
 
 use super::ReconcileError;
-use crate::api::names::{LABEL_NODE, claim_name};
+use crate::api::names::{LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, NoPod};
-use crate::cluster::observed::{Meta, ObservedNode, ObservedSet};
-use crate::cluster::{Key, Kind, Part, PatchOp, Target};
+use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
+use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::TaskError;
 use crate::planner::node::{NodeFacts, Template};
-use crate::render;
+use crate::render::{self, MetadataChange};
 use crate::tasks::NodeScope;
-use crate::tasks::node_scope::{Belongs, belongs, metadata_change, metadata_ops, set_target};
+use crate::tasks::node_scope::{
+    Belongs, belongs, belongs_by_name, claim_names, metadata_change, metadata_ops, set_target,
+};
 
 /// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
 /// How soon it is asked again.
 const ASK_WHY: Duration = Duration::from_secs(15);
+/// How soon a claim that no watch shows is asked for again.
+const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 
@@ -60,9 +65,10 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     let (uid, memory, now) = (&node.meta.uid, &scope.memory.no_pod, monotonic());
     let is_due = || {
         let facts = scope.facts(node);
-        !facts.terminating && !facts.suspended && facts.live().is_some_and(|set| set.observed)
+        let has_none = !facts.terminating && !facts.suspended && facts.pod.is_none();
+        has_none && facts.live().is_some_and(|set| set.observed)
     };
-    let Some(set) = scope.set().filter(|_| scope.pod().is_none() && is_due()) else {
+    let Some(set) = scope.set().filter(|_| is_due()) else {
         memory.take(uid);
         return None;
     };
@@ -72,8 +78,12 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         noticed: since.unwrap_or(scope.now),
         asked: None,
         why: None,
+        taken: None,
     });
-    let (from, wait) = known.asked.map_or((known.since, NO_POD), |asked| (asked, ASK_WHY));
+    // What was said before this process began goes on being said until it is known to be otherwise.
+    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
+    let first = if was_refused { Duration::ZERO } else { NO_POD };
+    let (from, wait) = known.asked.map_or((known.since, first), |asked| (asked, ASK_WHY));
     let left = wait.saturating_sub(now.duration_since(from));
     if left.is_zero() {
         known.asked = Some(now);
@@ -85,9 +95,24 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
             // The node is named as one that has no pod all the same.
             Err(error) => debug!(node = %scope.key, %error, "why there is no pod could not be asked"),
         }
+        match foreign_pod(scope, &set).await {
+            Ok(taken) => known.taken = taken,
+            Err(error) => debug!(node = %scope.key, %error, "whose its pod's name is could not be asked"),
+        }
     }
     memory.put(uid.clone(), known);
     Some(if left.is_zero() { ASK_WHY } else { left })
+}
+
+/// Whether the name of the node's pod belongs to something else, in a sentence.
+async fn foreign_pod(scope: &NodeScope, set: &ObservedSet) -> Result<Option<String>, ClusterError> {
+    let name = pod_name(&scope.key.name);
+    let found = scope.cluster.get(Kind::Pod, &scope.key.namespace, &name).await?;
+    let Some(pod) = found.map(|pod| Meta::read(&pod)).filter(|pod| !pod.terminating) else { return Ok(None) };
+    Ok(match belongs_by_name(&pod, "StatefulSet", &set.meta, Kind::Pod.name()) {
+        Belongs::Elsewhere(sentence) => Some(sentence),
+        Belongs::Here | Belongs::Earlier => None,
+    })
 }
 
 /// What the API server said, without what the StatefulSet controller puts before it.
@@ -110,15 +135,33 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
             return Ok(Some(sentence));
         }
     }
-    Ok(shared_claim(scope, node))
+    match shared_claim(scope, node) {
+        Some(sentence) => Ok(Some(sentence)),
+        None => foreign_claim(scope, node).await,
+    }
 }
 
-/// The names of a node's volume claims.
-fn claim_names(node: &ObservedNode) -> Vec<String> {
-    let spec = node.spec.as_ref().ok();
-    let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
-    let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
-    names.map(|name| claim_name(name, &node.meta.name)).collect()
+/// Whether a claim of this node's exists that is nobody's node's, in a sentence. The StatefulSet controller would take it
+/// as it is, with all that is on it.
+async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
+    let namespace = &node.meta.namespace;
+    for name in claim_names(node) {
+        if scope.view.claims.get(&Key::new(namespace, &name)).is_some() {
+            continue;
+        }
+        let found = scope.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await;
+        let found = found.map_err(ReconcileError::Observe)?;
+        let Some(claim) = found.map(|claim| Meta::read(&claim)) else { continue };
+        let is_its = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
+        if !is_its && claim.label(LABEL_NODE).is_none() {
+            return Ok(Some(format!(
+                "volumeClaimTemplates: PersistentVolumeClaim {name} exists and is not labelled as this node's; Windlass \
+                 does not touch it: remove it, or, if the node is to run on it, label it {LABEL_NODE}={}",
+                node.meta.name
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a volume claim of this node's is that of another, in a sentence. A claim's name is made of its template's and
@@ -230,7 +273,10 @@ async fn apply_to_claims(
     let mut shared = None;
     for name in claim_names(node) {
         let key = Key::new(&node.meta.namespace, name);
-        let Some(claim) = scope.view.claims.get(&key) else { continue };
+        let Some(claim) = scope.view.claims.get(&key) else {
+            take_back(scope, node, spec, &key).await?;
+            continue;
+        };
         let holder = claim.meta.label(LABEL_NODE).unwrap_or_default();
         if holder != node.meta.name {
             shared.get_or_insert(is_of_another(&claim.meta.name, holder));
@@ -261,6 +307,45 @@ async fn apply_to_claims(
         scope.cluster.patch(target, Part::Main, vec![op]).await.map_err(ReconcileError::Children)?;
     }
     Ok(shared)
+}
+
+/// Gives a claim that the node owns the label back by which it is known, and takes the owner away in the same write where
+/// it is to stay: without the label no watch shows it, and it would go with its node.
+async fn take_back(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    spec: &StatefulNodeSpec,
+    key: &Key,
+) -> Result<(), ReconcileError> {
+    // Before there is a pod there need not be a claim.
+    if scope.pod().is_none() {
+        return Ok(());
+    }
+    let question = (node.meta.uid.clone(), key.name.clone());
+    let asked = scope.memory.unseen_claims.get(&question);
+    let is_fresh = |(generation, at): &(i64, Instant)| {
+        *generation == node.meta.generation && monotonic().duration_since(*at) < ASK_FOR_CLAIM
+    };
+    if asked.as_ref().is_some_and(is_fresh) {
+        return Ok(());
+    }
+    let found = scope.cluster.get(Kind::PersistentVolumeClaim, &key.namespace, &key.name).await;
+    let found = found.map_err(ReconcileError::Observe)?;
+    scope.memory.unseen_claims.put(question, (node.meta.generation, monotonic()));
+    let Some(claim) = found.map(|claim| ObservedClaim::read(&claim)) else { return Ok(()) };
+    let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
+    let (Some(index), None) = (owned_at, claim.meta.label(LABEL_NODE)) else { return Ok(()) };
+    let label = MetadataChange {
+        labels: [(LABEL_NODE.to_owned(), Some(node.meta.name.clone()))].into(),
+        ..MetadataChange::default()
+    };
+    let mut ops = metadata_ops(&claim.meta, &label);
+    if spec.volume_claim_retention == ClaimRetention::Retain {
+        ops.push(PatchOp::remove(format!("/metadata/ownerReferences/{index}")));
+    }
+    let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
+    scope.cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)?;
+    Ok(())
 }
 
 /// Asks the API server, in a dry run, whether it would take the node's StatefulSet; an error is its sentence.

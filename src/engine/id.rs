@@ -13,6 +13,12 @@ pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> String {
     format!("{:010x}", digest >> 24)
 }
 
+/// Whether a text has the form of a plan's ID.
+#[must_use]
+pub fn is_plan_id(text: &str) -> bool {
+    text.len() == 10 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// A task's ID: the plan's, `-`, and the task's index.
 #[must_use]
 pub fn task_id(plan_id: &str, index: usize) -> String {

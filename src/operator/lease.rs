@@ -243,7 +243,38 @@ fn holder(lease: &Lease) -> &str {
 
 async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(PERIOD, call).await {
-        Ok(answer) => answer.map_err(|e| e.to_string()),
+        Ok(answer) => answer.map_err(sentence),
         Err(_) => Err(format!("no answer within {} s", PERIOD.as_secs())),
+    }
+}
+
+/// What the API server says, in one line; its own words for an error are the whole object that it sent.
+fn sentence(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("{}: apply deploy/rbac/leader-election.yaml, which allows it", status.message)
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_that_may_not_be_touched_is_said_in_one_sentence_with_what_to_do() {
+        let refused = |code| {
+            let said = "leases \"windlass\" is forbidden";
+            sentence(kube::Error::Api(Box::new(Status::failure(said, "").with_code(code))))
+        };
+        assert_eq!(
+            refused(403),
+            "leases \"windlass\" is forbidden: apply deploy/rbac/leader-election.yaml, which allows it"
+        );
+        assert_eq!(refused(500), "leases \"windlass\" is forbidden");
     }
 }

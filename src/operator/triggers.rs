@@ -124,7 +124,7 @@ impl Tell {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event => {}
+            Kind::Event | Kind::Secret => {}
         }
     }
 

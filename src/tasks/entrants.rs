@@ -8,8 +8,8 @@ use super::FleetScope;
 use super::fleet_nodes::AT_ONCE;
 use super::fleet_scope::some_of;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
-use crate::engine::{Outcome, TaskContext, TaskError};
-use crate::planner::fleet::{Clause, FleetFacts, Grant, Scope, SetRollout};
+use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
+use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, Way};
 
 /// The set that is to take over.
 pub(super) struct Entrants {
@@ -20,15 +20,52 @@ pub(super) struct Entrants {
 }
 
 impl Entrants {
-    /// Whether every one of them was observed at the target; what is waited for if not.
+    /// Whether every one of them runs the target; what is waited for if not.
     pub fn running(&self) -> Outcome {
-        let scope = Scope::Target(self.rollout.target.clone());
-        let off = self.view.wanted().filter(|c| !self.view.is_updated(c, &scope));
-        let names: Vec<&str> = off.map(|c| c.name.as_str()).collect();
+        let names = self.names(|c| !self.view.runs(c, &self.rollout.target));
         if names.is_empty() {
             return Outcome::Done;
         }
         Outcome::waiting(format!("waiting for {} to run the target", some_of(&names)))
+    }
+
+    /// Whether every one of them is Ready and has caught up, by what its sidecar says; what is waited for if not.
+    pub fn caught_up(&self) -> Outcome {
+        let behind = self.names(|c| !c.is_caught_up());
+        if behind.is_empty() {
+            return Outcome::Done;
+        }
+        let unready = self.names(|c| !c.ready || c.terminating);
+        Outcome::waiting(if unready.is_empty() {
+            format!("waiting for {} to catch up, by what its sidecar says", some_of(&behind))
+        } else {
+            format!("waiting for {} to be ready", some_of(&unready))
+        })
+    }
+
+    /// Whether they may take over now. What was waited for once may be so no longer: it is looked at again, but for
+    /// what a person said need not be waited for.
+    pub fn may_take_over(&self, fleet: &FleetScope, plan: &Plan) -> Outcome {
+        if !fleet.facts().entrants_run(&self.rollout) {
+            return match self.running() {
+                Outcome::Done => Outcome::waiting("waiting for every new node to run the target"),
+                waiting => waiting,
+            };
+        }
+        let skipped = |t: &TaskRecord| t.type_ == "await-caught-up" && t.state == TaskState::Skipped;
+        let is_free =
+            self.rollout.way != Way::BlueGreen || self.is_forced(fleet) || plan.tasks.iter().any(skipped);
+        if is_free { Outcome::Done } else { self.caught_up() }
+    }
+
+    /// Whether a person forces the promotion, or has by the time that it was recorded: the wish is spent by then.
+    pub fn is_forced(&self, fleet: &FleetScope) -> bool {
+        let recorded = fleet.fleet.status.rollout.as_ref().is_some_and(|r| r.forced);
+        recorded || (self.view.force_promote && fleet.invalid.is_none())
+    }
+
+    fn names(&self, wanted: impl Fn(&ChildFacts) -> bool) -> Vec<&str> {
+        self.view.wanted().filter(|c| wanted(c)).map(|c| c.name.as_str()).collect()
     }
 }
 
@@ -60,7 +97,7 @@ pub(super) async fn keep_up(
     fleet.create_nodes(&view, |_, _| target.clone()).await?;
     let scope = Scope::Target(target.clone());
     let view = fleet.facts().as_set(&rollout.entrant);
-    let grant = |c: &crate::planner::fleet::ChildFacts| {
+    let grant = |c: &ChildFacts| {
         let rendering = view.target_for(c, &scope)?;
         let (name, hash) = (c.name.clone(), rendering.hash.clone());
         Some(Grant { name, revision: target.clone(), hash, clause: Clause::NeverReady })

@@ -106,6 +106,16 @@ impl FleetScope {
         found
     }
 
+    /// What a revision said, as far as a node still holds it: its content hashes to this.
+    #[must_use]
+    pub fn held_content(&self, hash: &str) -> Option<RevisionData> {
+        let build_ids = self.build_ids();
+        let children = self.children();
+        let specs = children.iter().filter_map(|node| node.spec.as_ref().ok());
+        let contents = specs.map(|spec| RevisionData::of(spec));
+        contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hash(id) == hash))
+    }
+
     fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
         let key = (revision.meta.uid.clone(), build_id.to_owned());
         if let Some((_, hash)) = self.memory.held.get(&key) {

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::FleetScope;
 use super::fleet_scope::owner_reference;
+use super::node_scope::claim_names;
 use crate::api::names::{
     ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET,
     MANAGER, node_name, place_of,
 };
 use crate::api::{ClaimRetention, DeletionPolicy, Stage, StatefulNodeSpec, TemplateMeta};
-use crate::cluster::observed::ObservedNode;
+use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::planner::fleet::{ChildFacts, FleetFacts, Way};
 use crate::render;
@@ -171,29 +172,38 @@ impl FleetScope {
     /// Deletes the nodes of a set, those whose claims stay only once these are not theirs any more.
     pub async fn remove_set(&self, set: &str, why: &str) -> Result<(), ClusterError> {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
-        let ready = nodes.iter().filter(|n| !n.meta.terminating && self.may_be_removed(n));
-        stream::iter(ready.map(Ok::<_, ClusterError>))
-            .try_for_each_concurrent(
-                AT_ONCE,
-                |node| async move { self.delete_node(&node.meta.name, why).await },
-            )
+        let staying = nodes.iter().filter(|n| !n.meta.terminating);
+        stream::iter(staying.map(Ok::<_, ClusterError>))
+            .try_for_each_concurrent(AT_ONCE, |node| async move {
+                if self.may_be_removed(node).await? {
+                    self.delete_node(&node.meta.name, why).await?;
+                }
+                Ok(())
+            })
             .await
     }
 
-    fn may_be_removed(&self, node: &ObservedNode) -> bool {
+    /// Whether no claim that is to stay would go with a node.
+    async fn may_be_removed(&self, node: &ObservedNode) -> Result<bool, ClusterError> {
         if !self.keeps_claims(&node.meta.name) {
-            return true;
+            return Ok(true);
         }
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
         let seen = node.status.observed_generation == node.meta.generation
             && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
         // What is owned by a node that goes is collected with it.
-        let uid = &node.meta.uid;
-        let namespace = &node.meta.namespace;
-        let owned = || {
-            let claims = self.view.claims.list(namespace, |c| c.meta.owners.iter().any(|o| o.uid == *uid));
-            !claims.is_empty()
-        };
-        retains && seen && !owned()
+        let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
+        let owned = |claim: &ObservedClaim| claim.meta.owners.iter().any(|o| o.uid == *uid);
+        if !retains || !seen || !self.view.claims.list(namespace, owned).is_empty() {
+            return Ok(false);
+        }
+        // The watch shows claims by a label, which somebody may have taken off: they are asked for by their names.
+        for name in claim_names(node) {
+            let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
+            if live.is_some_and(|claim| owned(&ObservedClaim::read(&claim))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

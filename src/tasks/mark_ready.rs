@@ -5,11 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::sidecar_peer::SidecarPeer;
 use super::{CHILD_CHANGED, FleetScope, NodeScope, node_scope::spec_of};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::node::{SetFact, decide::is_rolling, status::SidecarAnswer};
-use crate::sidecar::{TaskRequest, TaskType, url_for};
+use crate::sidecar::{TaskRequest, TaskType};
 
 /// How long until a sidecar that took the task is asked again, if no event comes first.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -109,12 +110,9 @@ pub async fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Resu
         scope.answered(SidecarAnswer::NotReady);
         return Ok(false);
     }
-    let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
-    let (name, namespace) = (&node.meta.name, &node.meta.namespace);
-    let port = u16::try_from(sidecar.port).unwrap_or(7777);
-    let asked = match url_for(template, name, namespace, port, Some(&pod.ip)) {
-        Ok(url) => ask(scope, &url, task_id).await.map_err(|e| e.to_string()),
-        Err(error) => Err(error.to_string()),
+    let asked = match SidecarPeer::of(scope, node, sidecar, &pod.ip) {
+        Ok(peer) => ask(&peer, task_id).await,
+        Err(sentence) => Err(sentence),
     };
     match asked {
         Ok(ready) => {
@@ -128,12 +126,12 @@ pub async fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Resu
     }
 }
 
-async fn ask(scope: &NodeScope, url: &str, task_id: &str) -> Result<bool, crate::sidecar::SidecarError> {
-    if scope.sidecars.status(url).await?.ready {
+async fn ask(peer: &SidecarPeer<'_>, task_id: &str) -> Result<bool, String> {
+    if peer.status().await?.ready {
         return Ok(true);
     }
     let request =
         TaskRequest { id: task_id.to_owned(), kind: TaskType::MarkReady, params: serde_json::Map::new() };
-    scope.sidecars.submit(url, &request, None).await?;
-    Ok(scope.sidecars.status(url).await?.ready)
+    peer.submit(&request).await?;
+    Ok(peer.status().await?.ready)
 }

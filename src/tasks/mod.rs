@@ -19,6 +19,7 @@ mod observe_image;
 mod replace_pod;
 mod replacement;
 mod retire_incumbents;
+mod sidecar_peer;
 mod submit_halt;
 mod switch_traffic;
 mod update_node_specs;

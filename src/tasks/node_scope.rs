@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, pod_name};
+use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
@@ -258,6 +258,15 @@ fn deployment_of(node: &Meta) -> Option<String> {
     owner.map(|owner| owner.name.clone()).or_else(|| node.label(LABEL_DEPLOYMENT).map(str::to_owned))
 }
 
+/// The names of a node's volume claims.
+#[must_use]
+pub fn claim_names(node: &ObservedNode) -> Vec<String> {
+    let spec = node.spec.as_ref().ok();
+    let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
+    let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
+    names.map(|name| claim_name(name, &node.meta.name)).collect()
+}
+
 /// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.
 #[must_use]
 pub fn effective_restart(node: &ObservedNode) -> String {
@@ -285,13 +294,19 @@ pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
 /// To whom an object of a node's name belongs.
 #[must_use]
 pub fn belongs(object: &Meta, node: &Meta, kind: &str) -> Belongs {
-    if object.is_controlled_by(&node.uid) {
+    belongs_by_name(object, Kind::StatefulNode.name(), node, kind)
+}
+
+/// To whom an object belongs that is to be controlled by an object of a kind.
+#[must_use]
+pub fn belongs_by_name(object: &Meta, by: &str, owner: &Meta, kind: &str) -> Belongs {
+    if object.is_controlled_by(&owner.uid) {
         return Belongs::Here;
     }
     match object.controller() {
-        Some(owner) if owner.kind == "StatefulNode" && owner.name == node.name => Belongs::Earlier,
-        owner => {
-            let whose = owner.map_or_else(
+        Some(earlier) if earlier.kind == by && earlier.name == owner.name => Belongs::Earlier,
+        other => {
+            let whose = other.map_or_else(
                 || "has no owner that Windlass knows".to_owned(),
                 |o| format!("belongs to {} {}", o.kind, o.name),
             );

@@ -31,16 +31,18 @@ impl Task for SwitchTraffic {
             // They carry the traffic already: what they need from now on they get in waves.
             return Ok(Outcome::Done);
         }
-        let entrants::Entrants { rollout, .. } = match entrants::keep_up(fleet, &cx.plan.id).await? {
+        let entrants = match entrants::keep_up(fleet, &cx.plan.id).await? {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
         };
         // Nothing may be moved before it is persisted that it will be.
+        let rollout = &entrants.rollout;
         if rollout.stage != Stage::Promoting {
             return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
         }
-        if !fleet.facts().entrants_run(&rollout) {
-            return Ok(Outcome::waiting("waiting for every new node to run the target"));
+        let ready = entrants.may_take_over(fleet, cx.plan);
+        if ready != Outcome::Done {
+            return Ok(ready);
         }
         if service().is_none() && fleet.spec.service.is_some() && fleet.invalid.is_none() {
             return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));

@@ -4,17 +4,24 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
+use crate::clock::monotonic;
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
+use crate::planner::fleet::sets::stage::HEIGHT_SECONDS;
 use crate::planner::node::status::SidecarAnswer;
-use crate::sidecar::{SidecarError, TaskRequest, TaskState, url_for};
+use crate::sidecar::{TaskRequest, TaskState};
 
 use super::NodeScope;
+use super::sidecar_peer::SidecarPeer;
 
 /// How long until the sidecar is asked again, if no event comes first.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// How often a height is written that is all that changed.
+const HEIGHT_INTERVAL: Duration = Duration::from_secs(HEIGHT_SECONDS as u64);
 
 /// Asks the sidecar if there is a wish to, and keeps what it says. Answers when to ask again.
 pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
@@ -34,7 +41,8 @@ pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     match ask(scope, node, spec, &pod.ip).await {
         Ok((ready, said)) => {
             scope.answered(if ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
-            keep(scope, Some(SidecarStatus { pod_uid: pod.meta.uid.clone(), ..said }));
+            let said = SidecarStatus { pod_uid: pod.meta.uid.clone(), ..said };
+            keep(scope, Some(without_small_steps(scope, node, before.as_ref(), said)));
         }
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence));
@@ -42,6 +50,21 @@ pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
         }
     }
     Some(ASK_AGAIN)
+}
+
+/// What is worth a write. A height changes all the time: where nothing else does, the one that was written stands for as
+/// long as a fleet may go by it.
+fn without_small_steps(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    before: Option<&SidecarStatus>,
+    said: SidecarStatus,
+) -> SidecarStatus {
+    let Some(before) = before.filter(|b| b.height.is_some() && said.height.is_some()) else { return said };
+    let only_height = SidecarStatus { height: before.height, ..said.clone() };
+    let is_recent = |at: Instant| monotonic().duration_since(at) < HEIGHT_INTERVAL;
+    let recent = scope.memory.saved_at.get(&node.meta.uid).is_some_and(is_recent);
+    if recent && only_height == *before { only_height } else { said }
 }
 
 fn keep(scope: &NodeScope, said: Option<SidecarStatus>) {
@@ -55,30 +78,23 @@ async fn ask(
     ip: &str,
 ) -> Result<(bool, SidecarStatus), String> {
     let Some(sidecar) = &spec.sidecar else { return Err("the node has no sidecar".to_owned()) };
-    let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
-    let port = u16::try_from(sidecar.port).unwrap_or(7777);
-    let url = url_for(template, &node.meta.name, &node.meta.namespace, port, Some(ip));
-    let url = url.map_err(|e| e.to_string())?;
-    let said = async {
-        let mut answer = SidecarStatus::default();
-        if spec.halt_height > 0 {
-            // One that was restarted has forgotten it.
-            let mut task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
-            if task.is_none() {
-                let request = TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height);
-                scope.sidecars.submit(&url, &request, None).await?;
-                task = scope.sidecars.task(&url, &spec.halt_task_id).await?;
-            }
-            answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
-            let failed = task.filter(|t| t.state == TaskState::Failed);
-            answer.message = failed.map(|t| cut(&t.message, MAX_PROBLEM_BYTES)).unwrap_or_default();
-            answer.halt_task_id.clone_from(&spec.halt_task_id);
+    let peer = SidecarPeer::of(scope, node, sidecar, ip)?;
+    let mut answer = SidecarStatus::default();
+    if spec.halt_height > 0 {
+        // One that was restarted has forgotten it.
+        let mut task = peer.task(&spec.halt_task_id).await?;
+        if task.is_none() {
+            peer.submit(&TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height)).await?;
+            task = peer.task(&spec.halt_task_id).await?;
         }
-        let status = scope.sidecars.status(&url).await?;
-        answer.caught_up = status.caught_up;
-        // It changes all the time; nobody waits for it but those that wait for a halt.
-        answer.height = status.height.filter(|_| spec.halt_height > 0);
-        Ok::<_, SidecarError>((status.ready, answer))
-    };
-    said.await.map_err(|e| e.to_string())
+        answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
+        let failed = task.filter(|t| t.state == TaskState::Failed);
+        answer.message = failed.map(|t| cut(&t.message, MAX_PROBLEM_BYTES)).unwrap_or_default();
+        answer.halt_task_id.clone_from(&spec.halt_task_id);
+    }
+    let status = peer.status().await?;
+    answer.caught_up = status.caught_up;
+    // It changes all the time; nobody waits for it but those that wait for a halt.
+    answer.height = status.height.filter(|_| spec.halt_height > 0);
+    Ok((status.ready, answer))
 }

@@ -6,6 +6,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::kit::{World, condition, fleet};
+use crate::sets::{blue_green, selected, stage, text};
 use crate::tools::{image_of, is_up, message};
 
 fn retained(replicas: i64) -> Value {
@@ -129,6 +130,63 @@ async fn a_fleet_deleted_in_the_middle_of_a_rollout_leaves_retained_nodes_at_the
         assert_eq!(image_of(&state), held, "{pod} runs what its node holds");
     }
     assert_eq!(world.images().await[0], "db:1", "nothing is granted by nobody");
+}
+
+/// Deletes the fleet, and holds that pods and claims of both sets live on, and come back as they were.
+async fn delete_and_hold_both_sets(world: &World, nodes: usize) {
+    let claims = world.api("v1", "PersistentVolumeClaim");
+    let (pods, volumes) = (world.uids(&world.pods()).await, world.uids(&claims).await);
+    assert_eq!((pods.len(), volumes.len()), (nodes, nodes));
+    let images = world.images().await;
+    world.delete(&world.fleets(), "db").await;
+    world.until(&world.fleets(), "db", "the fleet is gone", Value::is_null).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.uids(&world.pods()).await, pods);
+    assert_eq!(world.uids(&claims).await, volumes);
+    for node in world.list(&world.nodes()).await {
+        assert!(node["metadata"]["ownerReferences"].is_null(), "{node:#}");
+        assert_eq!(node["spec"]["grantedHash"], node["status"]["podTemplateHash"], "{node:#}");
+    }
+    for (pod, uid) in &pods {
+        world.delete(&world.pods(), pod).await;
+        world
+            .until(&world.pods(), pod, "it is back", |p| is_up(p) && p["metadata"]["uid"] != json!(uid))
+            .await;
+    }
+    assert_eq!(world.images().await, images, "each as it was");
+    assert_eq!(world.uids(&claims).await, volumes);
+    world.until_quiet().await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+}
+
+fn retained_blue_green(settings: Value) -> Value {
+    let mut fleet = blue_green(1, settings);
+    fleet["spec"]["deletionPolicy"] = json!("Retain");
+    fleet["spec"]["template"]["spec"]["volumeClaimRetention"] = json!("Delete");
+    fleet
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_deleted_before_a_promotion_leaves_both_retained_sets_as_they_are() {
+    let world = World::new("leavebg").await;
+    world.settled_fleet(retained_blue_green(json!({"promotion": "Manual"}))).await;
+    world.set_image("db:2").await;
+    let ready = |db: &Value| condition(db, "UpToDate") == "Unknown/ReadyToPromote";
+    world.until_db("it is ready", ready).await;
+    world.until_quiet().await;
+    delete_and_hold_both_sets(&world, 2).await;
+    assert_eq!(selected(&world).await, "first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_deleted_while_its_old_set_retires_leaves_both_retained_sets_as_they_are() {
+    let world = World::new("leavert").await;
+    world.settled_fleet(retained_blue_green(json!({"retireDelaySeconds": 600}))).await;
+    world.set_image("db:2").await;
+    let moved = world.until_db("traffic moved", stage("Retiring")).await;
+    world.until_quiet().await;
+    delete_and_hold_both_sets(&world, 2).await;
+    assert_eq!(selected(&world).await, text(&moved["status"], "activeSet"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

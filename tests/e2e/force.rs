@@ -18,7 +18,8 @@ impl World {
         let mut role = self.get(&api, "windlass").await;
         let rules = role["rules"].as_array_mut().expect("rules");
         let pods = rules.iter_mut().find(|r| r["resources"] == json!(["pods"])).expect("a rule for pods");
-        pods["verbs"] = if allowed { json!(["list", "watch", "delete"]) } else { json!(["list", "watch"]) };
+        pods["verbs"] =
+            if allowed { json!(["get", "list", "watch", "delete"]) } else { json!(["get", "list", "watch"]) };
         self.patch(&api, "windlass", json!({"rules": role["rules"]})).await;
         let user = self.operator_user();
         let can = ["-n", &self.ns, "auth", "can-i", "delete", "pods", "--as", &user];

@@ -136,3 +136,52 @@ async fn a_foreign_service_of_the_fleets_own_name_is_named_and_left_alone() {
     let service = world.get(&services, "db").await;
     assert_eq!(service["spec"]["ports"][0]["port"], 5432, "{service:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_pod_of_a_nodes_name_is_named_and_left_alone_and_the_other_nodes_go_on() {
+    let world = World::new("foreign").await;
+    let spec = json!({"containers": [{"name": "x", "image": "other:1"}]});
+    world.create("v1", "Pod", json!({"metadata": {"name": "db-1-0"}, "spec": spec})).await;
+    let pod = world.until_serves("db-1-0", "").await;
+    world.fleet(fleet(3, "db:1")).await;
+    let refused =
+        |db: &Value| condition(db, "UpToDate") == "False/InvalidSpec" && db["status"]["readyReplicas"] == 2;
+    let db = world.until_db("the name is taken, and the others serve", refused).await;
+    assert!(message(&db, "UpToDate").contains("Pod db-1-0"), "{db:#}");
+    let node = world.get(&world.nodes(), "db-1").await;
+    assert_eq!(condition(&node, "Stalled"), "True/InvalidSpec", "{node:#}");
+    assert!(world.until_event("db-1", "InvalidSpec").await.contains("Pod db-1-0"));
+    world.until_quiet().await;
+    assert_eq!(world.uid_of("db-1-0").await, pod["metadata"]["uid"], "it is not touched");
+
+    world.delete(&world.pods(), "db-1-0").await;
+    world.until_applied().await;
+    assert_eq!(world.images().await, ["db:1"; 3], "once it is gone the fleet goes on by itself");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_claim_of_a_nodes_name_is_named_and_nothing_runs_on_it() {
+    let world = World::new("foreign").await;
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claim = json!({"metadata": {"name": "data-db-1-0"}, "spec": spec});
+    world.create("v1", "PersistentVolumeClaim", claim).await;
+    let claims = world.api("v1", "PersistentVolumeClaim");
+    let before = world.get(&claims, "data-db-1-0").await["metadata"].clone();
+    let mut object = fleet(2, "db:1");
+    object["spec"]["template"]["spec"]["volumeClaimTemplates"] =
+        json!([{"metadata": {"name": "data"}, "spec": spec}]);
+    world.fleet(object).await;
+    let refused =
+        |db: &Value| condition(db, "UpToDate") == "False/InvalidSpec" && db["status"]["readyReplicas"] == 1;
+    let db = world.until_db("the name is taken, and the other serves", refused).await;
+    assert!(message(&db, "UpToDate").contains("PersistentVolumeClaim data-db-1-0"), "{db:#}");
+    world.until_quiet().await;
+    assert!(world.get(&world.sets(), "db-1").await.is_null(), "nothing runs on it");
+    let after = world.get(&claims, "data-db-1-0").await["metadata"].clone();
+    assert_eq!((&after["uid"], &after["labels"]), (&before["uid"], &before["labels"]), "it is not touched");
+
+    // A person may give it to the node.
+    world.patch(&claims, "data-db-1-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-1"}}})).await;
+    world.until_applied().await;
+    assert_eq!(world.get(&claims, "data-db-1-0").await["metadata"]["uid"], before["uid"]);
+}

@@ -1,4 +1,4 @@
-//! BlueGreen, HardFork and build IDs: a set of nodes is made beside the one that serves, and takes over.
+//! BlueGreen and HardFork: a set of nodes is made beside the one that serves, and takes over.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::sidecars::Sidecars;
 
 /// A fleet that makes sets, with a Service and a claim for each node.
 #[allow(clippy::needless_pass_by_value, reason = "as tests read best")]
-fn blue_green(replicas: i64, settings: Value) -> Value {
+pub fn blue_green(replicas: i64, settings: Value) -> Value {
     let strategy = json!({"type": "BlueGreen", "blueGreen": settings, "progressDeadlineSeconds": 30});
     let claim = json!({"metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -20,39 +20,39 @@ fn blue_green(replicas: i64, settings: Value) -> Value {
     )
 }
 
-fn is_over(db: &Value) -> bool {
+pub fn is_over(db: &Value) -> bool {
     is_applied(db) && db["status"]["rollout"].is_null()
 }
 
-fn stage(name: &str) -> impl Fn(&Value) -> bool {
+pub fn stage(name: &str) -> impl Fn(&Value) -> bool {
     move |db| db["status"]["rollout"]["stage"] == name
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn set_of(db: &Value) -> String {
+pub fn set_of(db: &Value) -> String {
     text(&db["status"], "lastCompletedRolloutHash")[3..8].to_owned()
 }
 
-async fn names(world: &World, api_version: &str, kind: &str) -> Vec<String> {
+pub async fn names(world: &World, api_version: &str, kind: &str) -> Vec<String> {
     let objects = world.list(&world.api(api_version, kind)).await;
     let mut names: Vec<String> = objects.iter().map(|o| text(&o["metadata"], "name").to_owned()).collect();
     names.sort();
     names
 }
 
-async fn nodes(world: &World) -> Vec<String> {
+pub async fn nodes(world: &World) -> Vec<String> {
     names(world, "windlass.dev/v1alpha1", "StatefulNode").await
 }
 
-async fn selected(world: &World) -> String {
+pub async fn selected(world: &World) -> String {
     let service = world.get(&world.api("v1", "Service"), "db").await;
     text(&service["spec"]["selector"], "windlass.dev/set").to_owned()
 }
 
-fn outcomes(db: &Value) -> Vec<&str> {
+pub fn outcomes(db: &Value) -> Vec<&str> {
     let history = db["status"]["history"].as_array().map(Vec::as_slice).unwrap_or_default();
     history.iter().map(|h| text(h, "outcome")).collect()
 }
@@ -205,6 +205,87 @@ async fn a_manual_promotion_waits_for_the_hash_that_is_wanted_and_spends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_promotion_of_a_wrong_form_promotes_nothing_and_is_said_once_for_each() {
+    let world = World::new("bgform").await;
+    world.settled_fleet(blue_green(1, json!({"promotion": "Manual", "retireDelaySeconds": 1}))).await;
+    world.set_image("db:2").await;
+    let ready = |db: &Value| condition(db, "UpToDate") == "Unknown/ReadyToPromote";
+    let waits = world.until_db("it is ready", ready).await;
+    let hash = text(&waits["status"], "requestedRolloutHash").to_owned();
+    let force = |value: Value| json!({"spec": {"forcePromote": value}});
+    let wrong = [
+        hash[3..8].to_owned(),
+        hash[3..].to_owned(),
+        hash.to_uppercase(),
+        format!("{hash} "),
+        "*".to_owned(),
+    ];
+    for (told, value) in wrong.iter().enumerate() {
+        world.patch_fleet(force(json!(value))).await;
+        for _ in 0..200 {
+            if world.notes("StaleForcePromote").await.len() > told {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert_eq!(world.notes("StaleForcePromote").await.len(), told + 1, "{value:?}");
+    }
+    let held = world.until_quiet().await;
+    assert_eq!(held["status"]["rollout"]["stage"], "AwaitingPromotion");
+    assert_eq!(selected(&world).await, "first");
+    assert_eq!(world.notes("StaleForcePromote").await.len(), wrong.len());
+    let params = kube::api::PatchParams::default();
+    let number = kube::api::Patch::Merge(force(json!(1)));
+    let refused = world.fleets().patch("db", &params, &number).await.unwrap_err().to_string();
+    assert!(refused.contains("forcePromote"), "{refused}");
+    world.patch_fleet(force(json!(hash))).await;
+    world.until_db("it is over", |db| is_over(db) && db["status"]["activeSet"] != "first").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_lost_its_readiness_before_the_promotion_is_waited_for_and_named() {
+    let world = World::new("bglost").await;
+    world.settled_fleet(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 1}))).await;
+    world.set_image("db:2").await;
+    let ready = |db: &Value| condition(db, "UpToDate") == "Unknown/ReadyToPromote";
+    let waits = world.until_db("it is ready", ready).await;
+    let node = format!("db-{}-1", text(&waits["status"]["rollout"], "entrantSet"));
+    world.steer(&format!("{node}-0"), "unready").await;
+    world
+        .until(&world.nodes(), &node, "it is not ready", |n| condition(n, "Ready").starts_with("False"))
+        .await;
+    world.patch_fleet(json!({"spec": {"updateStrategy": {"blueGreen": {"promotion": "WhenReady"}}}})).await;
+    let named =
+        |db: &Value| text(&db["status"]["rollout"], "message") == format!("waiting for {node} to be ready");
+    world.until_db("it is named", named).await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(selected(&world).await, "first");
+    world.steer(&format!("{node}-0"), "default").await;
+    world.until_db("it is over", |db| is_over(db) && db["status"]["activeSet"] != "first").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hard_fork_without_a_height_is_refused_and_what_runs_is_left_alone() {
+    let world = World::new("forkno").await;
+    let sentence = |refused: String| assert!(refused.contains("haltHeight"), "{refused}");
+    let strategy = json!({"spec": {"updateStrategy": {"type": "HardFork"}}});
+    let fork = with(fleet(1, "db:1"), &strategy);
+    let created = world.try_create("windlass.dev/v1alpha1", "NodeDeployment", fork.clone()).await;
+    sentence(created.unwrap_err());
+    let zero = with(fork, &json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 0}}}}));
+    let created = world.try_create("windlass.dev/v1alpha1", "NodeDeployment", zero).await;
+    sentence(created.unwrap_err());
+    let before = world.settled_fleet(blue_green(1, json!({}))).await;
+    let pods = world.pod_uids().await;
+    let change = with(json!({"spec": {"template": {"spec": {"image": "db:2"}}}}), &strategy);
+    let params = kube::api::PatchParams::default();
+    let patched = world.fleets().patch("db", &params, &kube::api::Patch::Merge(change)).await;
+    sentence(patched.unwrap_err().to_string());
+    assert_eq!(world.until_quiet().await["status"], before["status"]);
+    assert_eq!(world.pod_uids().await, pods);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_dies_again_and_again_promotes_once() {
     let mut world = World::new("bgkill").await;
     world.settled_fleet(blue_green(2, json!({"retireDelaySeconds": 2}))).await;
@@ -265,32 +346,6 @@ async fn entrants_that_are_given_up_keep_their_claims_under_every_policy() {
     world.set_image("db:3").await;
     world.until_db("it is over", is_over).await;
     world.until(&claims, "data-db-0-0", "the old set's claim goes", Value::is_null).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_build_id_names_a_set_and_the_same_one_is_updated_in_place() {
-    let world = World::new("bgid").await;
-    let id = |id: &str| json!({"spec": {"unsafeCustomBuildID": id}});
-    world.settled_fleet(with(blue_green(1, json!({"retireDelaySeconds": 1})), &id("v1"))).await;
-    world.set_image("db:2").await;
-    let done = world.until_db("it is over", |db| is_over(db) && db["status"]["history"].is_array()).await;
-    assert_eq!(done["status"]["plan"]["recipe"], "InPlace");
-    assert_eq!(nodes(&world).await, ["db-0"]);
-    world.patch_fleet(id("v2")).await;
-    let done = world.until_db("it is over", |db| is_over(db) && db["status"]["activeSet"] != "first").await;
-    assert_eq!(done["status"]["activeSet"], "fb04d");
-    assert_eq!(done["status"]["buildID"], "v2");
-    let refused = world.try_create(
-        "windlass.dev/v1alpha1",
-        "NodeDeployment",
-        with(
-            blue_green(1, json!({})),
-            &json!({
-        "metadata": {"name": "other"}, "spec": {"unsafeCustomBuildID": "-bad-"}}),
-        ),
-    );
-    let sentence = refused.await.unwrap_err();
-    assert!(sentence.contains("unsafeCustomBuildID has to be at most 63"), "{sentence}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -199,27 +199,64 @@ async fn the_sidecars_url_applies_at_once_and_its_image_is_a_new_target() {
     assert_ne!(world.pod_uids().await, before);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_sidecar_that_is_shipped_is_found_by_the_pods_address_and_forgets_when_it_is_restarted() {
-    let world = World::new("real").await;
-    let address = "127.65.0.1:17777";
-    let start = || {
-        tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))
-            .args(["sidecar", "--bind", address])
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the sidecar starts")
-    };
+/// `windlass sidecar`, on a loopback address of its own.
+fn shipped_sidecar(ip: &str, arguments: &[&str]) -> tokio::process::Child {
+    tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["sidecar", "--bind", &format!("{ip}:17777")])
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the sidecar starts")
+}
+
+/// A fleet of one node whose pod has that address.
+fn fleet_of_one_at(ip: &str) -> Value {
     let mut wanted = crate::kit::fleet(1, "db:1");
     let spec = &mut wanted["spec"]["template"]["spec"];
     spec["sidecar"] = json!({"image": "sidecar:1", "port": 17777});
     spec["podTemplate"]["metadata"] = json!({"annotations": {
-        "windlass.test/pod-ip": "127.65.0.1",
-        "windlass.test/sidecar-url": format!("http://{address}"),
+        "windlass.test/pod-ip": ip,
+        "windlass.test/sidecar-url": format!("http://{ip}:17777"),
     }});
-    world.fleet(wanted).await;
+    wanted
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_wants_a_token_is_given_the_one_of_the_secret_that_its_node_names() {
+    let world = World::new("token").await;
+    let file = std::env::temp_dir().join(format!("windlass-token-{}", std::process::id()));
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let _sidecar = shipped_sidecar("127.65.0.2", &["--token-file", file.to_str().unwrap()]);
+    world.fleet(fleet_of_one_at("127.65.0.2")).await;
+    let node_says = async |sentence: &str| {
+        world
+            .until(&world.nodes(), "db-0", sentence, |n| {
+                let conditions = n["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                conditions.iter().any(|c| {
+                    c["type"] == "SidecarReady" && c["message"].as_str().is_some_and(|m| m.contains(sentence))
+                })
+            })
+            .await
+    };
+    node_says("takes tasks only with").await;
+    world.patch_fleet(json!({"spec": {"template": {"spec": {"sidecar": {"tokenSecret": "tok"}}}}})).await;
+    node_says("which sidecar.tokenSecret names, does not exist").await;
+    let secret = |token: &str| json!({"metadata": {"name": "tok"}, "stringData": {"token": token}});
+    world.create("v1", "Secret", secret("wrong")).await;
+    node_says("the bearer token is not this sidecar's").await;
+    world.patch(&world.api("v1", "Secret"), "tok", secret("s3cret")).await;
+    world.until_applied().await;
+    sidecar_says(&world, "db-0", "True/Ready").await;
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sidecar_that_is_shipped_is_found_by_the_pods_address_and_forgets_when_it_is_restarted() {
+    let world = World::new("real").await;
+    let start = || shipped_sidecar("127.65.0.1", &[]);
+    world.fleet(fleet_of_one_at("127.65.0.1")).await;
     sidecar_says(&world, "db-0", "Unknown/Unreachable").await;
     let mut sidecar = start();
     world.until_applied().await;

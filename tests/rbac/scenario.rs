@@ -1,6 +1,7 @@
 //! Everything that the operator ever does.
 
 use serde_json::{Value, json};
+use windlass::sidecar::{SidecarArgs, SidecarServer, serve};
 
 use crate::operated::{World, condition, fleet, image};
 
@@ -58,6 +59,8 @@ pub async fn run(world: &World) {
     let failed = |node: &Value| node["status"]["phase"] == "Failed";
     world.until(nodes(), "ghost-0", "the refusal of the pod is known", failed).await;
 
+    token(world).await;
+
     // Names that belong to somebody else.
     let labels = json!({"app": "other"});
     let mine = json!({
@@ -71,4 +74,27 @@ pub async fn run(world: &World) {
     world.fleet(fleet("other", 1, "db:1", &json!(1))).await;
     let refused = |node: &Value| condition(node, "Stalled") == "True/InvalidSpec";
     world.until(nodes(), "other-0", "the node says that its name is taken", refused).await;
+}
+
+/// A sidecar is told something with a token.
+async fn token(world: &World) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let arguments = SidecarArgs {
+        bind: listener.local_addr().expect("an address"),
+        caught_up_url: None,
+        height_url: None,
+        token_file: None,
+    };
+    let sidecar = SidecarServer::new(&arguments).expect("a sidecar");
+    let serving = tokio::spawn(serve(listener, sidecar, std::future::pending()));
+    let tok = json!({"metadata": {"name": "tok"}, "stringData": {"token": "s3cret"}});
+    world.create("v1", "Secret", tok).await;
+    let mut fleet = fleet("told", 1, "db:1", &json!(1));
+    let spec = &mut fleet["spec"]["template"]["spec"];
+    spec["sidecar"] = json!({"image": "sidecar:1", "url": url, "tokenSecret": "tok"});
+    spec["podTemplate"]["metadata"] = json!({"annotations": {"windlass.test/sidecar-url": url}});
+    world.fleet(fleet).await;
+    world.until_applied("told").await;
+    serving.abort();
 }

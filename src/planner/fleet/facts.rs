@@ -85,6 +85,14 @@ impl ChildFacts {
         self.ready && !self.terminating && said
     }
 
+    /// Whether its pod is there and not known to fail. What a node was observed to run is kept while its pod is made
+    /// anew; that is not running.
+    #[must_use]
+    pub fn has_running_pod(&self) -> bool {
+        let gone = |p: &Problem| matches!(p.reason.as_str(), "Missing" | "Terminating");
+        !self.terminating && (self.ready || !(self.failed || self.problem.as_ref().is_some_and(gone)))
+    }
+
     /// Serving, not in flight, and in need of a new grant.
     #[must_use]
     pub fn is_drifted(&self) -> bool {

@@ -116,6 +116,7 @@ pub fn begin(
         entrant_set: String::new(),
         build_id: String::new(),
         from_hash: String::new(),
+        forced: false,
         halt_height: 0,
         height: 0,
         nodes: crate::api::NodeCounts::default(),
@@ -190,7 +191,10 @@ pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Opti
     let removal = |r: &crate::api::RetiringSet| (r.set == rollout.incumbent_set).then(|| facts.removal_of(r));
     let due = status.retiring.iter().find_map(removal).filter(|_| rollout.stage == Stage::Retiring);
     let since = due.map_or(rollout.last_progress_at, |due| due.max(rollout.last_progress_at));
-    Some(since + TimeDelta::seconds(facts.deadline_seconds))
+    // What is known of heights is that old; and asked for a while before it is written.
+    let halting = rollout.stage == Stage::Promoting && rollout.halt_height > 0;
+    let known_late = if halting { 2 * stage::HEIGHT_SECONDS } else { 0 };
+    Some(since + TimeDelta::seconds(facts.deadline_seconds.max(known_late)))
 }
 
 /// Whether a rollout's clock stands: it waits for a person.
@@ -324,13 +328,20 @@ fn refresh_rollout(
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     rollout.unconverged = unconverged;
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
-    rollout.message = match input.plan.and_then(Plan::current_task) {
+    let message = match input.plan.and_then(Plan::current_task) {
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
         _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
             format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
         }),
         Some(task) => task.message.clone(),
         None => String::new(),
+    };
+    // Nothing that is asked for may seem to be forgotten.
+    rollout.message = match &facts.restart_request {
+        Some(restart) if set.is_some() => {
+            format!("{message}; the restart of {restart} follows the promotion")
+        }
+        _ => message,
     };
 }
 

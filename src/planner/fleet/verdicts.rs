@@ -21,7 +21,7 @@ pub(super) fn refresh_conditions(
     let now = input.now;
     let verdicts = [
         (READY, ready(status, facts, now)),
-        (UP_TO_DATE, up_to_date(status, facts, stalled, scope, input)),
+        (UP_TO_DATE, with_what_is_gone(up_to_date(status, facts, stalled, scope, input), status, facts)),
         (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled, scope)),
         (STALLED, standing_still(status, facts, stalled, now)),
     ];
@@ -45,6 +45,24 @@ type Verdict = (Truth, String, String);
 
 fn verdict(truth: Truth, reason: &str, message: impl Into<String>) -> Verdict {
     (truth, reason.to_owned(), message.into())
+}
+
+/// What cannot be done any more because nobody knows what nodes are to run.
+fn with_what_is_gone(
+    (truth, reason, message): Verdict,
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+) -> Verdict {
+    let hash = &facts.last_completed;
+    if hash.is_empty() || facts.renderings.is_empty() || facts.is_known(hash) {
+        return (truth, reason, message);
+    }
+    let gone = format!(
+        "ControllerRevision {}, which last completed, is gone or cannot be read, and no node holds what it said: nodes \
+         that are to run it are not made again",
+        status.current_revision
+    );
+    (truth, reason, if message.is_empty() { gone } else { format!("{message}; {gone}") })
 }
 
 fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {

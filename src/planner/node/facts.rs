@@ -180,6 +180,14 @@ impl NodeFacts {
         known.then_some(self.previous.hash.as_str())
     }
 
+    /// Whether the node serves. A new pod counts once its StatefulSet's status is seen, and with it what the pod runs: a
+    /// node that serves and runs nothing known would count as drifted.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let seen = self.live().is_some_and(|set| set.observed);
+        self.staying_pod().is_some_and(|p| p.ready && (seen || p.uid == self.previous.pod_uid))
+    }
+
     /// What the node runs now: see BEHAVIOUR §2 on `currentImage` and `podTemplateHash`.
     #[must_use]
     pub fn running(&self) -> Running {

@@ -56,7 +56,7 @@ pub struct StatusInput<'a> {
 #[must_use]
 pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus {
     let running = facts.running();
-    let ready = facts.staying_pod().is_some_and(|p| p.ready);
+    let ready = facts.is_ready();
     let previous = input.previous;
     let first_ready_at = previous.first_ready_at.or_else(|| ready.then_some(input.now));
     let spent = if facts.is_converged() { facts.grant_id.clone() } else { previous.spent_grant_id.clone() };

@@ -92,6 +92,59 @@ async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id_and_asked_aga
     assert_eq!(ready.answer(), SidecarAnswer::Ready);
 }
 
+/// One whose sidecar wants a token.
+fn with_token() -> Node {
+    let mut node = with_sidecar().not_ready();
+    node.object["spec"]["sidecar"]["tokenSecret"] = json!("tok");
+    node
+}
+
+/// What the port answers when it is asked for the Secret.
+fn secret(bench: &mut Bench, answer: Result<Option<Value>, ClusterError>) {
+    bench
+        .cluster
+        .expect_get()
+        .times(1)
+        .withf(|kind, namespace, name| (*kind, namespace, name) == (Kind::Secret, "shop", "tok"))
+        .return_once(move |_, _, _| answer);
+}
+
+#[tokio::test]
+async fn a_sidecar_is_told_with_the_token_of_the_secret_that_its_node_names() {
+    let mut bench = bench(&with_token());
+    bench.sidecars.expect_status().times(2).returning(|_| Ok(status(false)));
+    secret(&mut bench, Ok(Some(json!({"data": {"token": "czNjcmV0Cg=="}}))));
+    bench
+        .sidecars
+        .expect_submit()
+        .times(1)
+        .withf(|_, _, token| *token == Some("s3cret"))
+        .returning(|_, _, _| Ok(()));
+    let outcome = said(&bench.once(&MarkReady {}).await);
+    assert!(outcome.starts_with("waiting for the pod to be Ready"), "{outcome}");
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_had_is_said_and_nothing_is_sent_without_it() {
+    let forbidden =
+        ClusterError::Forbidden { object: "Secret shop/tok".to_owned(), message: "no".to_owned() };
+    let table = [
+        (Ok(None), "Secret shop/tok, which sidecar.tokenSecret names, does not exist"),
+        (Ok(Some(json!({"data": {"password": "eA=="}}))), "has no text under its key `token`"),
+        (Err(forbidden), "the operator may not read Secret shop/tok"),
+        (Err(overloaded()), &overloaded().to_string()),
+    ];
+    for (answer, sentence) in table {
+        let mut bench = bench(&with_token());
+        bench.sidecars.expect_status().times(1).returning(|_| Ok(status(false)));
+        secret(&mut bench, answer);
+        let ready = bench.scope();
+        let outcome = said(&run(&MarkReady {}, &ready).await);
+        assert!(outcome.starts_with("again None: ") && outcome.contains(sentence), "{outcome}");
+        assert!(matches!(ready.answer(), SidecarAnswer::Unreachable(said) if said.contains(sentence)));
+    }
+}
+
 #[tokio::test]
 async fn a_sidecar_that_says_ready_while_its_pod_is_not_is_not_believed() {
     let mut bench = bench(&with_sidecar().not_ready());

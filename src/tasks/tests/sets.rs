@@ -182,6 +182,63 @@ async fn traffic_does_not_move_to_what_does_not_run() {
 }
 
 #[tokio::test]
+async fn what_has_fallen_behind_again_does_not_take_over_unless_a_person_says_so() {
+    let entrant = "db-new-0";
+    let unready = || {
+        let condition = json!([{"type": "Ready", "status": "False", "reason": "PodNotReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
+        amid("BlueGreen", "Promoting").changed(entrant, "/status/conditions", condition)
+    };
+    let gone = || {
+        let problem =
+            json!({"reason": "Missing", "message": "it has no pod", "since": "2030-01-01T00:00:00Z"});
+        unready().changed(entrant, "/status/problem", problem)
+    };
+    let waits =
+        [(unready(), "waiting for db-new-0 to be ready"), (gone(), "waiting for db-new-0 to run the target")];
+    // It is looked at before the promotion is recorded, and once more before traffic moves.
+    for (amid, sentence) in waits {
+        let earlier =
+            Amid { stage: "AwaitingPromotion", spec: amid.spec.clone(), nodes: amid.nodes.clone(), ..amid };
+        assert_eq!(earlier.without_a_write(&AwaitPromotion {}).await, sentence);
+        assert_eq!(amid.without_a_write(&SwitchTraffic {}).await, sentence);
+    }
+    let forced = |amid: Amid| amid.with(json!({"forcePromote": revision_of("v2")}));
+    let force = || {
+        let mut cluster = MockCluster::new();
+        cluster
+            .expect_patch()
+            .once()
+            .withf(|t, _, _| t.kind == Kind::Service)
+            .returning(|_, _, _| Ok(json!({})));
+        cluster
+    };
+    assert_eq!(forced(unready()).run(force(), &SwitchTraffic {}).await, "done");
+    let still = forced(gone()).without_a_write(&SwitchTraffic {}).await;
+    assert_eq!(still, "waiting for db-new-0 to run the target", "force makes nothing run");
+    // The wish is spent once it is recorded; what was recorded counts. So does that a person skipped the wait.
+    for skipped in [false, true] {
+        let mut scope = unready().scope(force(), &View::shared());
+        let mut plan = plan("BlueGreen");
+        if skipped {
+            plan.tasks[0].type_ = "await-caught-up".to_owned();
+            plan.tasks[0].state = crate::engine::TaskState::Skipped;
+        } else {
+            let mut fleet = (*scope.fleet).clone();
+            fleet.status.rollout.as_mut().unwrap().forced = true;
+            scope.fleet = Arc::new(fleet);
+        }
+        assert_eq!(
+            said(&run_in(&Env::new().with(scope), &plan, &SwitchTraffic {}).await),
+            "done",
+            "{skipped}"
+        );
+    }
+    // The old nodes have halted: there is no other set to wait with.
+    let fork = Amid { strategy: "HardFork", ..unready() };
+    assert_eq!(fork.run(force(), &SwitchTraffic {}).await, "done");
+}
+
+#[tokio::test]
 async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
     let waits = amid("HardFork", "CreatingEntrants").without_a_write(&SubmitHalt {}).await;
     assert_eq!(waits, "waiting for the promotion to be recorded");
@@ -283,6 +340,8 @@ async fn an_entrant_that_is_not_at_the_target_is_granted_it_whatever_others_do()
 async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_theirs() {
     let immediate = |retention: &str| {
         let amid = amid("BlueGreen", "Promoting").without("db-new-0");
+        let templates = json!([{"metadata": {"name": "data"}}]);
+        let amid = amid.changed("db-0", "/spec/volumeClaimTemplates", templates);
         amid.changed("db-0", "/spec/volumeClaimRetention", json!(retention))
     };
     let claim = |owned: bool| {
@@ -293,10 +352,18 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         }
         json!({"metadata": metadata})
     };
-    for (retention, owned, goes) in
-        [("Retain", false, true), ("Retain", true, false), ("Delete", false, false)]
-    {
+    // One that is not labelled as the node's is shown by no watch.
+    for (retention, owned, shown, goes) in [
+        ("Retain", false, true, true),
+        ("Retain", true, true, false),
+        ("Retain", true, false, false),
+        ("Delete", false, true, false),
+    ] {
         let mut cluster = MockCluster::new();
+        cluster
+            .expect_get()
+            .withf(|kind, _, name| *kind == Kind::PersistentVolumeClaim && name == "data-db-0-0")
+            .returning(move |_, _, _| Ok(Some(claim(owned))));
         if goes {
             cluster.expect_delete().once().withf(|target| target.name == "db-0").returning(|_| Ok(()));
         }
@@ -305,9 +372,11 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         let mut fleet = (*scope.fleet).clone();
         fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"})));
         scope.fleet = Arc::new(fleet);
-        view.observe(Kind::PersistentVolumeClaim, &claim(owned));
+        if shown {
+            view.observe(Kind::PersistentVolumeClaim, &claim(owned));
+        }
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
-        assert!(waits.starts_with("waiting for set first to go"), "{retention} {owned}: {waits}");
+        assert!(waits.starts_with("waiting for set first to go"), "{retention} {owned} {shown}: {waits}");
     }
 }

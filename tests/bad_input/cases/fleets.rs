@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Case, fleet, node};
+use super::{Case, fleet};
 
 pub(super) fn in_place() -> Vec<Case> {
     let max = |value: Value| fleet(&[("spec.updateStrategy.inPlace.maxUnavailable", value)]);
@@ -217,14 +217,4 @@ pub(super) fn fleet_fields() -> Vec<Case> {
             "unsafeCustomBuildID cannot be used with updateStrategy.type InPlace",
         ),
     ]
-}
-
-pub(super) fn not_yet() -> Vec<Case> {
-    vec![Case::new(
-        "a sidecar's token",
-        node(&[("spec.sidecar", json!({"image": "s:1", "tokenSecret": "t"}))]),
-        node(&[("spec.sidecar", json!({"image": "s:1"}))]),
-        "spec.sidecar.tokenSecret",
-        "sidecar authentication is not available in this version",
-    )]
 }

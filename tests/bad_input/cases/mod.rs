@@ -120,7 +120,6 @@ pub fn all() -> Vec<Case> {
         fleets::in_place(),
         fleets::strategy(),
         fleets::fleet_fields(),
-        fleets::not_yet(),
         nodes::node_fields(),
         nodes::template_fields(),
         ports_and_claims::ports(),

@@ -54,6 +54,13 @@ pub(super) fn node_fields() -> Vec<Case> {
             "should be less than or equal to 65535",
         )
         .by_schema(),
+        Case::new(
+            "a name that no Secret can have",
+            sidecar(json!({"image": "s:1", "tokenSecret": "my/token"})),
+            sidecar(json!({"image": "s:1", "tokenSecret": "my.token"})),
+            "spec.sidecar.tokenSecret",
+            "sidecar.tokenSecret is not the name of a Secret",
+        ),
     ]
 }
 

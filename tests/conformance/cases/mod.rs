@@ -7,6 +7,7 @@ mod deletes;
 mod lists;
 mod patches;
 mod pods;
+mod revisions;
 mod schemas;
 mod sets;
 mod statuses;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Case> {
         applies::CASES,
         pods::CASES,
         sets::CASES,
+        revisions::CASES,
         tables::CASES,
     ]
     .concat()

@@ -192,15 +192,20 @@ impl FleetFacts {
         facts
     }
 
-    /// Every node of the entrant set that is wanted exists, and was observed at the target.
+    /// Every node of the entrant set that is wanted exists, and runs the target.
     #[must_use]
     pub fn entrants_run(&self, rollout: &SetRollout) -> bool {
         let view = self.as_set(&rollout.entrant);
-        let scope = Scope::Target(rollout.target.clone());
         view.replicas > 0
             && view.missing().is_empty()
             && view.conflicts.is_empty()
-            && view.wanted().all(|c| view.is_updated(c, &scope) && !c.terminating)
+            && view.wanted().all(|c| view.runs(c, &rollout.target))
+    }
+
+    /// Whether a node of a set that is to take over runs the target now.
+    #[must_use]
+    pub fn runs(&self, child: &ChildFacts, target: &str) -> bool {
+        self.is_updated(child, &Scope::Target(target.to_owned())) && child.has_running_pod()
     }
 
     /// When a set that neither serves nor enters is removed.

@@ -32,6 +32,7 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     }
     if let Some(rollout) = status.rollout.as_mut() {
         rollout.stage = Stage::Promoting;
+        rollout.forced = facts.force_promote;
         if rollout.strategy == Way::HardFork.strategy() {
             rollout.halt_height = facts.halt_height;
         }

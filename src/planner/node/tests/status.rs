@@ -392,3 +392,26 @@ fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
     };
     assert_eq!(status(&facts, &input).plan, Some(raw.clone()));
 }
+
+#[test]
+fn a_new_pod_is_ready_once_it_is_known_what_it_runs() {
+    // Resumed, or made for a lost StatefulSet: its pod may be Ready before its controller's status is seen. A node that
+    // says Ready and runs nothing known would count as drifted.
+    let unseen = || node().with_unseen_template("v1").with_pod(pod("v1").of_another_uid());
+    let before = look(unseen()).status();
+    assert_eq!(before.pod_template_hash, "");
+    assert_eq!(find(&before.conditions, "Ready").unwrap().status, "False");
+    let seen = look(node().with_pod(pod("v1").of_another_uid())).status();
+    assert_eq!(seen.pod_template_hash, "v1");
+    assert_eq!(find(&seen.conditions, "Ready").unwrap().status, "True");
+    // The pod that is known goes on to serve while a new template is not seen yet.
+    let known = look(node().with_unseen_template("v2")).status();
+    assert_eq!(find(&known.conditions, "Ready").unwrap().status, "True");
+    // One that was made from an edited template is known not to be what was granted.
+    let edited =
+        node().with_edited_template().with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..pod("v1") });
+    let edited =
+        look(edited.with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..pod("v1").of_another_uid() }))
+            .status();
+    assert_eq!(find(&edited.conditions, "Ready").unwrap().status, "True");
+}

@@ -1,0 +1,39 @@
+//! An annotation that names a plan which this fleet never had: that is said once, and nothing else comes of it.
+
+use serde_json::json;
+
+use super::sets::world::{fleet, is_up_to_date, play, text};
+
+#[test]
+fn an_abort_and_a_retry_of_no_plan_of_the_fleet_are_said_once_and_change_nothing() {
+    play(|w| async move {
+        w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+        w.image("db:2").await;
+        let done = w.until("it is over", |s| is_up_to_date(s) && !s["history"].is_null()).await;
+        let own = text(&done["plan"], "id").to_owned();
+        for (key, value) in [
+            ("windlass.dev/abort", "nonsense"),
+            ("windlass.dev/retry", "0123456789"),
+            ("windlass.dev/abort", "nonsense"),
+            // Its own, which is over.
+            ("windlass.dev/abort", own.as_str()),
+            ("windlass.dev/retry", own.as_str()),
+        ] {
+            w.annotate(key, value).await;
+            w.rest(10).await;
+        }
+        let notes = w.events("InvalidSpec");
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(
+            notes.iter().any(|n| n.contains("windlass.dev/abort") && n.contains("nonsense")),
+            "{notes:?}"
+        );
+        assert!(
+            notes.iter().any(|n| n.contains("windlass.dev/retry") && n.contains("0123456789")),
+            "{notes:?}"
+        );
+        let after = w.status();
+        assert_eq!((&after["conditions"], &after["history"]), (&done["conditions"], &done["history"]));
+        w.is_at_rest().await;
+    });
+}

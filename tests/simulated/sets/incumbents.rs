@@ -1,0 +1,125 @@
+//! The nodes that serve while others are made to take over: they are not touched, a lost one is made again, and what
+//! is asked of them meanwhile is not forgotten.
+
+use serde_json::{Value, json};
+
+use super::world::{NODE, World, blue_green, condition, is_up_to_date, play, stage_is, text};
+
+const LATER: &str = "2031-01-01T00:00:00Z";
+
+async fn ready_to_promote(w: &World) -> Value {
+    w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 5}))).await;
+    w.image("db:2").await;
+    w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await
+}
+
+fn pod_uid(w: &World, pod: &str) -> Value {
+    w.get(("v1", "Pod"), pod)["metadata"]["uid"].clone()
+}
+
+fn restarted(w: &World, pod: &str) -> Value {
+    w.get(("v1", "Pod"), pod)["metadata"]["annotations"]["windlass.dev/restartedAt"].clone()
+}
+
+async fn until_serves(w: &World, pod: &str, image: &str) {
+    let serves = |_: &Value| {
+        let pod = w.get(("v1", "Pod"), pod);
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        pod["spec"]["containers"][0]["image"] == image
+            && pod["metadata"]["deletionTimestamp"].is_null()
+            && conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    };
+    w.until("it serves", serves).await;
+}
+
+#[test]
+fn a_lost_incumbent_is_made_again_at_what_it_ran_in_every_stage_before_the_promotion() {
+    for image in ["db:2-unready", "db:2"] {
+        play(|w| async move {
+            w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
+            w.image(image).await;
+            let waits = |s: &Value| {
+                let stage = if image == "db:2" { "AwaitingPromotion" } else { "AwaitingEntrants" };
+                stage_is(stage)(s)
+            };
+            w.until("it waits", waits).await;
+            let before = pod_uid(&w, "db-1-0");
+            w.delete(NODE, "db-1").await;
+            w.until("it goes", |_| pod_uid(&w, "db-1-0") != before).await;
+            until_serves(&w, "db-1-0", "db:1").await;
+            let node = w.get(NODE, "db-1");
+            assert_eq!(node["metadata"]["labels"]["windlass.dev/set"], "first");
+            assert_eq!(w.selected(), "first");
+            assert!(waits(&w.status()), "the rollout goes on where it was");
+        });
+    }
+}
+
+#[test]
+fn a_restart_that_is_asked_for_before_the_promotion_is_said_to_wait_and_rolls_the_new_set() {
+    play(|w| async move {
+        let ready = ready_to_promote(&w).await;
+        let set = text(&ready["rollout"], "entrantSet").to_owned();
+        let before = [pod_uid(&w, "db-0-0"), pod_uid(&w, "db-1-0")];
+        w.annotate("windlass.dev/restartedAt", LATER).await;
+        w.rest(120).await;
+        assert_eq!([pod_uid(&w, "db-0-0"), pod_uid(&w, "db-1-0")], before, "incumbents are not touched");
+        let message = text(&w.status()["rollout"], "message").to_owned();
+        assert!(message.contains(LATER), "{message}");
+        w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+        let done = w.until("it is over", |s| is_up_to_date(s) && s["restartedAt"] == LATER).await;
+        assert_eq!(done["activeSet"], set.as_str());
+        assert_eq!(restarted(&w, &format!("db-{set}-0-0")), LATER);
+        assert_eq!(restarted(&w, &format!("db-{set}-1-0")), LATER);
+    });
+}
+
+#[test]
+fn a_restart_that_is_asked_for_before_a_rollout_is_given_up_rolls_what_serves() {
+    for abort in [false, true] {
+        play(|w| async move {
+            let ready = ready_to_promote(&w).await;
+            w.annotate("windlass.dev/restartedAt", LATER).await;
+            w.rest(10).await;
+            if abort {
+                w.annotate("windlass.dev/abort", text(&ready["plan"], "id")).await;
+            } else {
+                w.image("db:1").await;
+            }
+            w.until("it is obeyed", |s| s["restartedAt"] == LATER && s["rollout"].is_null()).await;
+            assert_eq!(restarted(&w, "db-0-0"), LATER);
+            assert_eq!(restarted(&w, "db-1-0"), LATER);
+            until_serves(&w, "db-0-0", "db:1").await;
+        });
+    }
+}
+
+#[test]
+fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_right_once_the_rollout_is_over()
+ {
+    play(|w| async move {
+        ready_to_promote(&w).await;
+        // The pod is made from the edited template before anybody can restore that.
+        w.kill_operator();
+        let edit =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "db:hand"}]}}}});
+        let sets = w.api(("apps/v1", "StatefulSet"));
+        let patch = kube::api::Patch::Strategic(edit);
+        sets.patch("db-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
+        w.rest(2).await;
+        w.delete(("v1", "Pod"), "db-1-0").await;
+        until_serves(&w, "db-1-0", "db:hand").await;
+        let by_hand = pod_uid(&w, "db-1-0");
+        w.start_operator();
+        w.rest(120).await;
+        assert_eq!(pod_uid(&w, "db-1-0"), by_hand, "incumbents are not touched");
+        w.image("db:1").await;
+        w.until("the entrants are given up", |s| {
+            s["rollout"].is_null() || s["rollout"]["stage"] == "Updating"
+        })
+        .await;
+        until_serves(&w, "db-1-0", "db:1").await;
+        w.until("it is put right", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
