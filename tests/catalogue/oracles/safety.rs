@@ -109,7 +109,11 @@ impl Watcher {
             }
             ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
             ("StatefulNode", None) => drop(stored.nodes.remove(&name)),
-            ("StatefulSet", Some(after)) => drop(stored.sets.insert(name, state::set(after))),
+            ("StatefulSet", Some(after)) => {
+                let set = state::set(after);
+                self.words.by_set(&name, &set);
+                stored.sets.insert(name, set);
+            }
             ("StatefulSet", None) => drop(stored.sets.remove(&name)),
             ("Pod", Some(after)) => drop(stored.pods.insert(name, state::pod(after))),
             ("Pod", None) => drop(stored.pods.remove(&name)),
@@ -149,11 +153,12 @@ impl Watcher {
             let of_fleet = self.stored.nodes.iter().filter(|(name, _)| !disturbed.contains_key(*name));
             found.push(words::of_what_is_complete(step, of_fleet));
         }
-        if let (Some(before), Some(after)) = (self.stored.nodes.get(name), step.after)
+        let pod = self.stored.pods.get(&format!("{name}-0"));
+        if let (Some(before), Some(after), Some(pod)) = (self.stored.nodes.get(name), step.after, pod)
             && kind == "StatefulNode"
             && !disturbed.contains_key(name)
         {
-            found.push(words::of_what_runs(name, before, &state::node(after), &self.stored));
+            found.push(self.words.of_what_runs(name, before, &state::node(after), pod));
         }
         self.found.extend(found.into_iter().flatten());
     }

@@ -1,18 +1,20 @@
 //! What a status newly says is held against what is stored at that moment: each sentence of it that others rest on
 //! may be late, and may never be untrue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use windlass::sim::Step;
 
-use super::state::{self, NodeState, Stored};
+use super::state::{self, NodeState, PodState, SetState};
 
 /// What statuses have said so far.
 #[derive(Default)]
 pub struct Words {
     /// Plans that somebody else cut short, by object.
     cut_short: BTreeSet<(String, String)>,
+    /// By node and revision of its StatefulSet: the pod template hash that it was made of.
+    revisions: BTreeMap<(String, String), String>,
 }
 
 impl Words {
@@ -35,16 +37,30 @@ impl Words {
         (is_cut && !matches!(state, "Active" | "Failed"))
             .then(|| format!("oracle 4: plan {id} of {object} was cut short by another, and is {state}"))
     }
-}
 
-/// A node runs what its pod was made from, and not what its StatefulSet says by now.
-pub fn of_what_runs(name: &str, before: &NodeState, now: &NodeState, stored: &Stored) -> Option<String> {
-    if now.running.is_empty() || before.running == now.running {
-        return None;
+    /// Takes in what the StatefulSet controller has seen.
+    pub fn by_set(&mut self, name: &str, set: &SetState) {
+        if set.observed && !set.update_revision.is_empty() {
+            self.revisions.insert((name.to_owned(), set.update_revision.clone()), set.stamp.clone());
+        }
     }
-    let (set, pod) = (stored.sets.get(name)?, stored.pods.get(&format!("{name}-0"))?);
-    (set.observed && set.stamp == now.running && pod.revision != set.update_revision)
-        .then(|| format!("oracle 4: {name} says that it runs {}, and its pod is an older one", now.running))
+
+    /// A node runs what its pod was made from, and not what its StatefulSet says by now.
+    pub fn of_what_runs(
+        &self,
+        name: &str,
+        before: &NodeState,
+        now: &NodeState,
+        pod: &PodState,
+    ) -> Option<String> {
+        if now.running.is_empty() || before.running == now.running {
+            return None;
+        }
+        let made_of = self.revisions.get(&(name.to_owned(), pod.revision.clone()))?;
+        (*made_of != now.running).then(|| {
+            format!("oracle 4: {name} says that it runs {}, and its pod was made of {made_of}", now.running)
+        })
+    }
 }
 
 /// What a fleet newly calls complete, under the spec that it was decided on, is in the spec of every node.

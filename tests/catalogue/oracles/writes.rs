@@ -51,20 +51,20 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         }
     }
     let busiest = busiest_minute(&asked);
-    let Some(baseline) = evidence.baseline else {
-        if matches!(evidence.world.scenario.change, Change::Image | Change::Template | Change::Upgrade) {
-            let of_nodes = writes_of_nodes(&asked, &evidence.world.scenario.node_names());
-            evidence.failures.extend(of_nodes);
-        }
-        return (counts, busiest);
-    };
+    let is_rollout =
+        matches!(evidence.world.scenario.change, Change::Image | Change::Template | Change::Upgrade);
+    if is_rollout && evidence.point.strikes.is_empty() {
+        let of_nodes = writes_of_nodes(&asked, &evidence.world.scenario.node_names());
+        evidence.failures.extend(of_nodes);
+    }
+    let Some(baseline) = evidence.baseline else { return (counts, busiest) };
     // What is refused for a minute is tried again, less and less often, and each time told.
     let nodes = evidence.world.scenario.node_names().len() as u32;
     let tries =
         if evidence.strikes(|f| matches!(f, Fault::AnswerFor(..))) { nodes * TRIES_A_MINUTE } else { 0 };
     // What a person asks for, or what a node's illness asks for, costs writes of its own.
     if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
-        let factor = evidence.point.strikes.len() as u32 * FACTOR;
+        let factor = evidence.point.strikes.len().max(1) as u32 * FACTOR;
         for (kind, count) in &counts {
             let clean = baseline.writes.get(kind).copied().unwrap_or_default();
             if *count > clean * factor + SLACK + tries {
