@@ -142,6 +142,9 @@ pub struct RetiringSet {
     /// `volumeClaimRetention` says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpromoted: bool,
+    /// The height that its nodes halted at (HardFork); they do not serve again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub halt_height: i64,
 }
 
 impl RetiringSet {
@@ -159,6 +162,9 @@ pub struct Rollout {
     /// InPlace, BlueGreen or HardFork.
     #[serde(default)]
     pub strategy: String,
+    /// The recipe of its plans.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub recipe: String,
     /// The rollout hash that it goes to.
     #[serde(default)]
     pub target_hash: String,

@@ -16,8 +16,7 @@ use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::fleet::status::{
-    Ending, RefreshInput, end, generated_build_id, is_stalled, refresh, reject, scope_of, short,
-    stall_deadline,
+    RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
 use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress};
 use crate::tasks::FleetScope;
@@ -26,8 +25,6 @@ use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// Why an active plan without its rollout cannot be carried out.
-const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
 /// The tasks of a fleet that a person may skip.
 const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
 
@@ -95,6 +92,7 @@ impl Reconcile<'_> {
             return Err(error);
         }
         let facts = self.scope.facts();
+        self.scope.invalid = facts.undecided.clone().or(self.scope.invalid);
         let plan = match self.stored_plan() {
             Ok(plan) => plan,
             Err(failed) => return self.end_unreadable(&facts, *failed).await,
@@ -106,20 +104,23 @@ impl Reconcile<'_> {
         // Plan.
         let scope = scope_of(&before);
         let stalled = is_stalled(&before, &facts, self.now);
-        let decision = decide(&facts, plan.as_ref(), &scope, stalled);
-        if decision != FleetDecision::Keep {
-            let entrant = match self.name_for(&facts, &decision).await? {
-                Ok(entrant) => entrant,
-                Err(sentence) => {
-                    self.scope.invalid = Some(sentence);
-                    return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
-                }
-            };
-            return self.change_plan(&facts, plan, decision, &entrant).await;
+        let mut decision = decide(&facts, plan.as_ref(), &scope, stalled);
+        let mut entrant = self.name_for(&facts, &decision).await;
+        if let Err(sentence) = entrant {
+            // A set that cannot be named is not begun; all that has nothing to do with it goes on.
+            self.scope.invalid = Some(sentence);
+            let facts = self.scope.facts();
+            decision = decide(&facts, plan.as_ref(), &scope, stalled);
+            entrant = self.name_for(&facts, &decision).await;
+        }
+        if let Ok(entrant) = entrant
+            && decision != FleetDecision::Keep
+        {
+            return self.change_plan(&self.scope.facts(), plan, decision, &entrant).await;
         }
 
         // Execute.
-        if facts.terminating {
+        if facts.terminating || facts.undecided.is_some() {
             return self.finish(plan, Advance::Waiting { recheck_after: None }).await;
         }
         let active = plan.as_ref().is_some_and(Plan::is_active);
@@ -141,8 +142,9 @@ impl Reconcile<'_> {
         }
         let facts = self.scope.facts();
         let of_nodes = (active && facts.set_rollout.is_none()).then_some(&scope);
-        let created = fleet_children::create_missing(&self.scope, &facts, of_nodes);
-        if let Err(error) = created.await {
+        // Where no plan asks nodes to halt, those that are lost are not made again to run past the height.
+        let unasked = !active && facts.set_rollout.as_ref().is_some_and(SetRollout::is_halting);
+        if !unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await {
             self.note(&mut trouble, error);
         }
         if !active {
@@ -217,30 +219,6 @@ impl Reconcile<'_> {
             Err(sentence) => self.scope.invalid = Some(sentence),
         }
         Ok(())
-    }
-
-    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
-    fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
-        let Some(raw) = &self.scope.fleet.status.plan else { return Ok(None) };
-        match raw.parse() {
-            Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
-                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
-            }
-            Ok(plan) => Ok(Some(plan)),
-            Err(_) if raw.is_over() => Ok(None),
-            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
-        }
-    }
-
-    async fn end_unreadable(&self, facts: &FleetFacts, plan: Plan) -> Result<Next, ReconcileError> {
-        let mut status = (*self.scope.fleet.status).clone();
-        end(&mut status, &plan, Ending::Failed, "Unreadable", self.now);
-        // The nodes that it made stay: another version of Windlass may read the plan.
-        reject(&mut status, facts, &plan.id, Ending::Failed);
-        status.rollout = None;
-        let next = self.write(status, Some(&plan), Urgency::Now).await?;
-        self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
-        Ok(next)
     }
 
     /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
@@ -374,6 +352,7 @@ impl Reconcile<'_> {
         urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
         let meta = &self.scope.fleet.meta;
+        self.believe(&mut status);
         // The facts are those of the status that is about to be written: what it newly obeys counts.
         let mut facts = self.scope.facts().activated(&status.active_set);
         facts.set_rollout = SetRollout::of(&status);
@@ -430,6 +409,19 @@ impl Reconcile<'_> {
             self.tell(Tone::Warning, "RolloutStalled", &cause, &condition.message);
         }
         Ok(next)
+    }
+
+    /// A status that names a set that does not serve is not of now, and neither is what it says of that set.
+    fn believe(&self, status: &mut NodeDeploymentStatus) {
+        let recorded = &self.scope.fleet.status.active_set;
+        let facts = self.scope.facts();
+        if recorded.is_empty() || status.active_set != *recorded || facts.set == *recorded {
+            return;
+        }
+        status.active_set.clone_from(&facts.set);
+        status.active_build_id.clear();
+        status.last_completed_rollout_hash.clear();
+        status.current_revision.clear();
     }
 
     /// When to look again although no event comes.

@@ -11,6 +11,7 @@ use crate::clock::monotonic;
 use crate::cluster::Kind;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
 use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, short};
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
@@ -22,27 +23,66 @@ const KINDS_OF_A_SET: [Kind; 5] =
 /// How soon it is asked again which names are taken, where none was free.
 const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
 
+/// Why an active plan without its rollout cannot be carried out.
+const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
+/// Why a promotion without its plan cannot be carried on.
+const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
+
 impl Reconcile<'_> {
-    /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name.
+    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
+        let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
+        let Some(raw) = &self.scope.fleet.status.plan else {
+            let gone = || Box::new(RawPlan::default().failed(NO_PLAN, self.now));
+            return if promoting { Err(gone()) } else { Ok(None) };
+        };
+        match raw.parse() {
+            Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
+                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
+            }
+            Ok(plan) => Ok(Some(plan)),
+            Err(_) if raw.is_over() && !promoting => Ok(None),
+            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
+        }
+    }
+
+    pub(super) async fn end_unreadable(
+        &self,
+        facts: &FleetFacts,
+        mut plan: Plan,
+    ) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
+            plan.recipe.clone_from(&rollout.recipe);
+            plan.target_hash.clone_from(&rollout.target_hash);
+        }
+        fail(&mut status, facts, &plan, "Unreadable", self.now);
+        let next = self.write(status, Some(&plan), Urgency::Now).await?;
+        self.tell(Tone::Warning, "RolloutFailed", &plan.id, &plan.failure);
+        Ok(next)
+    }
+
+    /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name, in a
+    /// sentence.
     pub(super) async fn name_for(
         &self,
         facts: &FleetFacts,
         decision: &FleetDecision,
-    ) -> Result<Result<String, String>, ReconcileError> {
+    ) -> Result<String, String> {
         let (FleetDecision::Start(start)
         | FleetDecision::Supersede(start)
         | FleetDecision::CompleteAndStart(start)) = decision
         else {
-            return Ok(Ok(String::new()));
+            return Ok(String::new());
         };
         if !start.way.makes_set() {
-            return Ok(Ok(String::new()));
+            return Ok(String::new());
         }
         if let Some(rollout) = same_set(facts, start) {
-            return Ok(Ok(rollout.entrant.clone()));
+            return Ok(rollout.entrant.clone());
         }
         if let Some(set) = facts.living_set(self.now) {
-            return Ok(Ok(set.to_owned()));
+            return Ok(set.to_owned());
         }
         let meta = &self.scope.fleet.meta;
         // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
@@ -51,19 +91,29 @@ impl Reconcile<'_> {
         if let Some((asked, sentence)) = nameless.get(&question)
             && monotonic().duration_since(asked) < ASK_FOR_NAMES
         {
-            return Ok(Err(sentence));
+            return Err(sentence);
         }
-        let mut exists = Vec::new();
-        for kind in KINDS_OF_A_SET {
-            let names = self.scope.cluster.names(kind, &meta.namespace).await;
-            exists.extend(names.map_err(ReconcileError::Check)?);
-        }
-        let first_choice = naming::first_choice(&start.target, &facts.build_id);
-        let chosen = naming::choose(&meta.name, &first_choice, facts.replicas, &exists);
+        let chosen = self.choose_name(facts, start).await;
         if let Err(sentence) = &chosen {
             nameless.put(question, (monotonic(), sentence.clone()));
         }
-        Ok(chosen)
+        chosen
+    }
+
+    async fn choose_name(&self, facts: &FleetFacts, start: &Start) -> Result<String, String> {
+        let meta = &self.scope.fleet.meta;
+        let mut exists = Vec::new();
+        for kind in KINDS_OF_A_SET {
+            let names = self.scope.cluster.names(kind, &meta.namespace).await;
+            exists.extend(names.map_err(|error| {
+                format!(
+                    "a new set of nodes cannot be named now: listing every {} failed: {error}",
+                    kind.name()
+                )
+            })?);
+        }
+        let first_choice = naming::first_choice(&start.target, &facts.build_id);
+        naming::choose(&meta.name, &first_choice, facts.replicas, &exists)
     }
 
     /// Ends and starts plans, in one write, and does nothing else.
@@ -86,6 +136,7 @@ impl Reconcile<'_> {
             FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
             FleetDecision::Abort => (Some((Ending::Aborted, "AbortRequested")), None),
             FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
+            FleetDecision::Resume(start) => return self.resume(facts, plan.as_ref(), &start).await,
             FleetDecision::Keep => (None, None),
         };
         let mut shown = plan.clone();
@@ -129,6 +180,29 @@ impl Reconcile<'_> {
         for (tone, reason, cause, note) in told {
             self.tell(tone, reason, &cause, &note);
         }
+        Ok(next)
+    }
+
+    /// Another plan for a promotion whose plan has failed: the same way, to the same target, over the same nodes and at
+    /// the same height. It stays past taking back.
+    async fn resume(
+        &self,
+        facts: &FleetFacts,
+        failed: Option<&Plan>,
+        start: &Start,
+    ) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        let before = failed.map(|plan| plan.id.as_str()).unwrap_or_default();
+        let plan = self.plan_for(start, before)?;
+        status.plan = Some(RawPlan::of(&plan));
+        if let Some(rollout) = status.rollout.as_mut() {
+            start.cause.as_str().clone_into(&mut rollout.cause);
+            rollout.last_progress_at = self.now;
+        }
+        note_asked(&mut status, facts);
+        let next = self.write(status, Some(&plan), Urgency::Now).await?;
+        let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
+        self.tell(Tone::Normal, "RolloutStarted", &plan.id, &note);
         Ok(next)
     }
 
@@ -227,10 +301,7 @@ impl Reconcile<'_> {
         scope: &Scope,
     ) -> Vec<News> {
         if plan.state != PlanState::Complete {
-            end(status, plan, Ending::Failed, &plan.failure, self.now);
-            // The nodes that it made stay until somebody has looked: they may hold days of work.
-            reject(status, facts, &plan.id, Ending::Failed);
-            status.rollout = None;
+            fail(status, facts, plan, &plan.failure, self.now);
             return vec![(Tone::Warning, "RolloutFailed", plan.id.clone(), plan.failure.clone())];
         }
         let mut told = Vec::new();

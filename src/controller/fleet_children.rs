@@ -32,6 +32,15 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
             continue;
         };
+        // What carries traffic, or may, is not removed: the status says that it waits.
+        if facts.kept(retiring).is_some() {
+            continue;
+        }
+        // The nodes of a plan that failed stay until somebody has asked for something.
+        let failed = facts.rejected.as_ref().is_some_and(|r| r.outcome == "Failed");
+        if failed && !active && retiring.unpromoted {
+            continue;
+        }
         // While paused nothing of a rollout is done; entrants that were given up are no part of one any more.
         if facts.paused && (active || !retiring.unpromoted) {
             continue;
@@ -129,7 +138,7 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
 fn unhalt_ops(fleet: &FleetScope, node: &ObservedNode, live: &StatefulNodeSpec) -> Vec<PatchOp> {
     let name = &node.meta.name;
     let set = place_of(&fleet.fleet.meta.name, name).map(|(set, _)| set.to_owned()).unwrap_or_default();
-    let serves = fleet.is_awaited(name) || set == fleet.active_set();
+    let serves = fleet.is_awaited(name) || set == fleet.facts().set;
     if live.halt_height == 0 || !serves || fleet.is_halting(name) {
         return Vec::new();
     }

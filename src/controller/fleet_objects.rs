@@ -62,9 +62,8 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
     if let Err(sentence) = would_be_taken(fleet).await? {
         return Ok(Err(sentence));
     }
-    let data = RevisionData::of(&fleet.spec.template.spec);
     let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
-    store(fleet, name, newest + 1, &data).await
+    store(fleet, name, newest + 1, &RevisionData::of(&fleet.spec.template.spec)).await
 }
 
 async fn store(
@@ -102,8 +101,8 @@ async fn store(
     }
 }
 
-/// Stores the revisions again that nodes are still to run and that somebody deleted, as far as a node holds what they
-/// said: what last completed, and where the rollout goes.
+/// Stores the revisions again that nodes are still to run and that somebody deleted, as far as a node, or the template,
+/// holds what they said: what last completed, and where the rollout goes.
 pub async fn restore_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
     let status = &fleet.fleet.status;
     let known = fleet.revisions();
@@ -216,7 +215,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     // Between the write that moves traffic and the one that says so the Service is ahead of the status.
     let moved = known.as_ref().and_then(|s| s.spec["selector"][LABEL_SET].as_str());
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
-    let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.active_set());
+    let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.facts().set.clone());
     let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
     if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));

@@ -144,6 +144,10 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
 /// Whether a claim of this node's exists that is nobody's node's, in a sentence. The StatefulSet controller would take it
 /// as it is, with all that is on it.
 async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
+    // One that has run took its claims long ago: without its label a claim is still its own.
+    if node.status.first_ready_at.is_some() {
+        return Ok(None);
+    }
     let namespace = &node.meta.namespace;
     for name in claim_names(node) {
         if scope.view.claims.get(&Key::new(namespace, &name)).is_some() {

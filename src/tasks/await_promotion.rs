@@ -23,12 +23,15 @@ impl Task for AwaitPromotion {
         if let Some(sentence) = &fleet.invalid {
             return Ok(Outcome::waiting(format!("waiting for a spec that can be carried out: {sentence}")));
         }
-        if entrants.view.awaits_person() {
-            return Ok(Outcome::waiting(format!(
-                "waiting for a person: set spec.forcePromote to {}",
-                entrants.rollout.target
-            )));
+        let ready = entrants.may_take_over(fleet, cx.plan);
+        if !entrants.view.awaits_person() {
+            return Ok(ready);
         }
-        Ok(entrants.may_take_over(fleet, cx.plan))
+        let ask = format!("waiting for a person: set spec.forcePromote to {}", entrants.rollout.target);
+        // Who promotes forces: that does not wait for it.
+        Ok(Outcome::waiting(match ready {
+            Outcome::Waiting { message, .. } => format!("{ask}; meanwhile {message}"),
+            _ => ask,
+        }))
     }
 }

@@ -16,6 +16,7 @@ use crate::api::names::{
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
+use crate::planner::fleet::sets::serving::{Seen, Witnesses, serving};
 use crate::planner::fleet::{
     ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
@@ -79,6 +80,8 @@ impl FleetScope {
             self.spec.update_strategy.strategy(),
             Some(StrategyType::BlueGreen | StrategyType::HardFork)
         );
+        // What serves while others are made to take over stays what it is, whatever the strategy is by now.
+        let by_set = by_set || self.set_rollout().is_some();
         if by_set && !status.last_completed_rollout_hash.is_empty() {
             status.active_build_id.clone()
         } else {
@@ -106,13 +109,13 @@ impl FleetScope {
         found
     }
 
-    /// What a revision said, as far as a node still holds it: its content hashes to this.
+    /// What a revision said, as far as a node or the template still holds it: its content hashes to this.
     #[must_use]
     pub fn held_content(&self, hash: &str) -> Option<RevisionData> {
         let build_ids = self.build_ids();
         let children = self.children();
-        let specs = children.iter().filter_map(|node| node.spec.as_ref().ok());
-        let contents = specs.map(|spec| RevisionData::of(spec));
+        let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());
+        let contents = specs.chain([&self.spec.template.spec]).map(RevisionData::of);
         contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hash(id) == hash))
     }
 
@@ -130,7 +133,14 @@ impl FleetScope {
         let (spec, meta, status) = (&self.spec, &self.fleet.meta, &self.fleet.status);
         let requested = self.requested();
         let revisions = self.revisions();
-        let active = self.active_set();
+        let (active, undecided) = match self.serving() {
+            Ok(set) => (set, None),
+            Err(sentence) => (self.recorded_set(), Some(sentence)),
+        };
+        // What last completed on a set that does not serve says nothing of one that does.
+        let believed = status.active_set.is_empty() || status.active_set == active;
+        let last_completed =
+            if believed { status.last_completed_rollout_hash.clone() } else { String::new() };
         let mut sets = self.other_sets(&active);
         let children = self.nodes_by_set().remove(&active).unwrap_or_default();
         let children: Vec<ChildFacts> = self.children_of(&active, &children);
@@ -159,7 +169,7 @@ impl FleetScope {
             rejected: status.rejected.clone().filter(|r| r.hash == requested),
             force_promote: *promoted == requested && *promoted != status.spent_force_promote,
             requested,
-            last_completed: status.last_completed_rollout_hash.clone(),
+            last_completed,
             restarted_at: self.restarted_at.clone(),
             restart_request: restart_request(meta, &self.restarted_at),
             unrecorded: status.requested_rollout_hash.is_empty(),
@@ -168,6 +178,8 @@ impl FleetScope {
             asked: annotation(ANNOTATION_ASKED),
             retry: annotation(ANNOTATION_RETRY),
             invalid: self.invalid.clone(),
+            undecided,
+            selected: self.selected_set(),
             conflicts: self.conflicts(&active),
             strategy: self.strategy(),
             promotion: spec.promotion(),
@@ -192,24 +204,38 @@ impl FleetScope {
         }
     }
 
-    /// The set that serves: what the status says, or, where it says nothing, what is seen to.
-    #[must_use]
-    pub fn active_set(&self) -> String {
+    fn recorded_set(&self) -> String {
+        let recorded = &self.fleet.status.active_set;
+        if recorded.is_empty() { FIRST_SET.to_owned() } else { recorded.clone() }
+    }
+
+    /// The set that serves: what the status says, or, where it says nothing or is not of now, what is seen to. An error
+    /// says that nothing tells.
+    fn serving(&self) -> Result<String, String> {
         let status = &self.fleet.status;
-        if !status.active_set.is_empty() {
-            return status.active_set.clone();
+        // A rollout knows of both of its sets.
+        if !status.active_set.is_empty() && status.rollout.is_some() {
+            return Ok(status.active_set.clone());
         }
-        let sets = self.nodes_by_set();
-        let service = self.view.services.get(&self.fleet.meta.key()).filter(|s| self.owns(&s.meta));
-        let selected = service.and_then(|s| s.spec["selector"][LABEL_SET].as_str().map(str::to_owned));
-        if let Some(set) = selected.filter(|set| sets.contains_key(set)) {
-            return set;
-        }
-        let ready = |nodes: &[Arc<ObservedNode>]| {
-            nodes.iter().filter(|n| conditions::is_true(&n.status.conditions, READY)).count()
+        let is_ready = |n: &&Arc<ObservedNode>| conditions::is_true(&n.status.conditions, READY);
+        let seen = |nodes: &Vec<Arc<ObservedNode>>| Seen {
+            nodes: nodes.len(),
+            ready: nodes.iter().filter(is_ready).count(),
         };
-        let most = sets.iter().max_by_key(|(name, nodes)| (ready(nodes), *name == FIRST_SET));
-        most.map_or_else(|| FIRST_SET.to_owned(), |(name, _)| name.clone())
+        let told = Witnesses {
+            recorded: status.active_set.clone(),
+            known: status.retiring.iter().map(|r| r.set.clone()).collect(),
+            selected: self.selected_set(),
+            sets: self.nodes_by_set().iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
+        };
+        serving(&self.fleet.meta.name, &told)
+    }
+
+    /// The set that the fleet's own Service selects, where it has one.
+    fn selected_set(&self) -> Option<String> {
+        let service = self.view.services.get(&self.fleet.meta.key())?;
+        let ours = self.spec.service.is_some() && self.owns(&service.meta) && !service.meta.terminating;
+        service.spec["selector"][LABEL_SET].as_str().filter(|_| ours).map(str::to_owned)
     }
 
     /// Its nodes by the sets that their names tell.

@@ -87,7 +87,7 @@ impl FleetScope {
     #[must_use]
     pub fn facts(&self) -> Arc<FleetFacts> {
         // Read first: a change in the middle makes the next to ask look again.
-        let changes = self.view.nodes.changes() + self.view.doubts_so_far();
+        let changes = self.view.nodes.changes() + self.view.services.changes() + self.view.doubts_so_far();
         let at = (changes, self.view.revisions.changes(), self.invalid.clone());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {

@@ -34,8 +34,12 @@ impl Task for RetireIncumbents {
                 left => Outcome::waiting(format!("waiting for set {set} to go: {left} objects are left")),
             });
         }
+        let retiring = facts.sets.get(set).and_then(|s| s.retiring.as_ref());
+        if let Some(sentence) = retiring.and_then(|retiring| facts.kept(retiring)) {
+            return Ok(Outcome::waiting(format!("waiting: {sentence}")));
+        }
         // Their removal is beside the plan: it goes on when a new plan takes the place of this one.
-        let due = facts.sets.get(set).and_then(|s| s.retiring.as_ref()).map(|r| facts.removal_of(r));
+        let due = retiring.map(|r| facts.removal_of(r));
         Ok(match due.and_then(|due| (due - cx.now).to_std().ok()).filter(|wait| !wait.is_zero()) {
             Some(wait) => {
                 let at = due.unwrap_or(cx.now).format("%H:%M:%S UTC");

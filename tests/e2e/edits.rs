@@ -197,3 +197,26 @@ async fn the_selector_of_a_service_is_put_right_and_a_strangers_label_stays() {
     let after = world.until(&services, "db-0", "its selector is put right", right).await;
     assert_eq!(after["metadata"]["labels"]["stranger"], "x", "{after:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_node_whose_stateful_sets_status_is_late_has_not_drifted() {
+    let world = World::new("late").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let suspend = async |suspend: bool| {
+        world.patch(&world.nodes(), "db-0", json!({"spec": {"suspend": suspend}})).await;
+    };
+    suspend(true).await;
+    world.until(&world.pods(), "db-0-0", "it is suspended", Value::is_null).await;
+    world.until_quiet().await;
+    world.freeze_set_status(true).await;
+    suspend(false).await;
+    // Its pod is Ready, and nobody has said yet from which template it was made.
+    world.until_serves("db-0-0", "").await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let late = world.db().await;
+    assert!(late["status"]["plan"].is_null(), "no rollout begins: {late:#}");
+    world.freeze_set_status(false).await;
+    let done = world.until_applied().await;
+    world.until_db("it serves", |db| db["status"]["readyReplicas"] == 1).await;
+    assert!(done["status"]["history"].is_null(), "{done:#}");
+}

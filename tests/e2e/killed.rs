@@ -12,11 +12,11 @@ const KILLS: usize = 10;
 const NODES: usize = 16;
 
 /// A small generator of numbers that a seed repeats (`SplitMix64`).
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// From `WINDLASS_SEED`, or from the clock; says which.
-    fn seeded() -> Self {
+    pub fn seeded() -> Self {
         let given = std::env::var("WINDLASS_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -26,7 +26,7 @@ impl Random {
         Self(seed)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -31,6 +31,8 @@ mod sampler;
 mod samples;
 mod service;
 mod sets;
+mod sets_held;
+mod sets_killed;
 mod sidecar;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sidecars;

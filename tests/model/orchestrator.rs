@@ -278,7 +278,10 @@ fn change_plan(
         }
         FleetDecision::ScaledToZero | FleetDecision::Keep => None,
         // The model has one set of nodes.
-        FleetDecision::Withdraw | FleetDecision::TakeBack | FleetDecision::CompleteAndStart(_) => {
+        FleetDecision::Withdraw
+        | FleetDecision::TakeBack
+        | FleetDecision::CompleteAndStart(_)
+        | FleetDecision::Resume(_) => {
             unreachable!("no rollout makes a set")
         }
     };

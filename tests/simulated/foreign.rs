@@ -87,3 +87,20 @@ fn claims_that_an_earlier_fleet_of_the_name_left_are_taken_again() {
         assert_eq!(w.get(CLAIM, "data-db-1-0")["metadata"]["uid"], before);
     });
 }
+
+#[test]
+fn a_node_that_ran_on_a_claim_gets_its_lost_stateful_set_back_although_the_claim_lost_its_label() {
+    play(|w| async move {
+        w.serve(in_place(2)).await;
+        let stripped = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
+        let patch = kube::api::Patch::Merge(stripped);
+        w.api(CLAIM).patch("data-db-1-0", &kube::api::PatchParams::default(), &patch).await.unwrap();
+        let before = w.get(POD, "db-1-0")["metadata"]["uid"].clone();
+        w.delete(("apps/v1", "StatefulSet"), "db-1").await;
+        let is_back = |s: &Value| {
+            let uid = w.get(POD, "db-1-0")["metadata"]["uid"].clone();
+            is_up_to_date(s) && s["readyReplicas"] == 2 && uid.is_string() && uid != before
+        };
+        w.until("it is back", is_back).await;
+    });
+}

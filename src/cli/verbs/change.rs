@@ -145,16 +145,28 @@ fn abort(object: &Value) -> Result<Change, String> {
 fn retry(object: &Value) -> Result<Change, String> {
     let rejected = &object["status"]["rejected"];
     if let Some(id) = rejected["planID"].as_str() {
-        if annotation(object, ANNOTATION_RETRY) == Some(id) {
-            return Ok(Change::already("retry", format!("the retry of plan {id} was asked for")));
-        }
-        let said = format!("asked to retry plan {id}");
-        return Ok(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), said));
+        return Ok(retry_of(object, id));
+    }
+    // A promotion whose plan has failed is not rejected: it holds.
+    let (status, failed) = (&object["status"], &object["status"]["plan"]);
+    if failed["state"] == "Failed"
+        && status["rollout"].is_object()
+        && let Some(id) = failed["id"].as_str()
+    {
+        return Ok(retry_of(object, id));
     }
     if object["status"]["rollout"]["cause"] == "RetryRequested" {
         return Ok(Change::already("retry", "a retry is under way"));
     }
     Err("no target is rejected: there is nothing to retry".to_owned())
+}
+
+fn retry_of(object: &Value, id: &str) -> Change {
+    if annotation(object, ANNOTATION_RETRY) == Some(id) {
+        return Change::already("retry", format!("the retry of plan {id} was asked for"));
+    }
+    let said = format!("asked to retry plan {id}");
+    Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), said)
 }
 
 fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, String> {

@@ -75,6 +75,11 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
             annotation("windlass.dev/retry", "p0"),
         ),
         (Verb::Retry, json!({"status": {"rollout": {"cause": "RetryRequested"}}}), nothing()),
+        (
+            Verb::Retry,
+            json!({"status": {"plan": {"state": "Failed"}, "rollout": {"cause": "RetryRequested"}}}),
+            annotation("windlass.dev/retry", "p1"),
+        ),
         (Verb::Retry, json!({}), Err("no target is rejected: there is nothing to retry".to_owned())),
         (skip(None), json!({}), annotation("windlass.dev/skip", "p1-1")),
         (skip(Some("p1-1")), json!({}), annotation("windlass.dev/skip", "p1-1")),

@@ -2,6 +2,7 @@
 
 use super::facts::{ChildFacts, FleetFacts, Scope};
 use super::sets::{self, Way};
+use crate::api::Stage;
 use crate::engine::Plan;
 
 /// Why a rollout was started: a reason of the condition RolloutInProgress.
@@ -70,18 +71,22 @@ pub enum FleetDecision {
     TakeBack,
     /// End the active plan as Complete, since traffic has moved, and start another in the same write.
     CompleteAndStart(Start),
+    /// Go on with a promotion whose plan has failed, by another plan.
+    Resume(Start),
 }
 
-/// Decides. `plan` is the persisted plan where it is active, `scope` where it goes, `stalled` whether its
-/// clock has run out.
+/// Decides. `plan` is the persisted plan, `scope` where it goes, `stalled` whether its clock has run out.
 #[must_use]
 pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: bool) -> FleetDecision {
-    if facts.terminating {
+    if facts.terminating || facts.undecided.is_some() {
         return FleetDecision::Keep;
     }
     match (plan.filter(|p| p.is_active()), &facts.set_rollout) {
         (Some(plan), Some(rollout)) => sets::decide::during(facts, plan, rollout, stalled),
         (Some(plan), None) => during(facts, plan, scope, stalled),
+        (None, Some(rollout)) if rollout.stage == Stage::Promoting => {
+            sets::decide::held(facts, plan, rollout)
+        }
         (None, _) if facts.replicas == 0 => FleetDecision::Keep,
         (None, _) => idle(facts),
     }

@@ -78,6 +78,12 @@ impl ChildFacts {
         self.grant_id == self.spent_id
     }
 
+    /// Whether it was asked to halt at a height.
+    #[must_use]
+    pub fn is_asked_to_halt(&self) -> bool {
+        self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || !s.halted_for.is_empty())
+    }
+
     /// Ready, and, where it has a sidecar, caught up by what that says.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
@@ -193,6 +199,10 @@ pub struct FleetFacts {
     pub retry: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
+    /// Why it is not known which set serves, in a sentence: then nothing is done.
+    pub undecided: Option<String>,
+    /// The set that the fleet's own Service selects, where it has one.
+    pub selected: Option<String>,
     /// How new nodes take over, where a change makes any.
     pub strategy: Way,
     /// When they do.

@@ -3,6 +3,7 @@
 pub mod create;
 pub mod decide;
 pub mod facts;
+pub mod failed;
 pub mod progress;
 pub mod sets;
 pub mod status;

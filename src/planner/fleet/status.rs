@@ -5,6 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{
     decide::Start,
     facts::{FleetFacts, Scope},
+    failed::held,
     progress,
     sets::{self, SetRollout, stage},
     verdicts::refresh_conditions,
@@ -103,6 +104,7 @@ pub fn begin(
     });
     status.rollout = Some(Rollout {
         strategy: start.way.strategy().to_owned(),
+        recipe: start.way.recipe().to_owned(),
         target_hash: start.target.clone(),
         target_revision: revision.to_owned(),
         cause: start.cause.as_str().to_owned(),
@@ -248,12 +250,14 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     if status.rejected.as_ref().is_some_and(|r| r.hash != facts.requested) {
         status.rejected = None;
     }
-    if status.active_set.is_empty() {
+    if status.active_set.is_empty() && facts.undecided.is_none() {
         let set = if facts.set.is_empty() { FIRST_SET } else { &facts.set };
         set.clone_into(&mut status.active_set);
     }
     sets::status::refresh_retiring(status, facts, now);
-    status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    if facts.undecided.is_none() {
+        status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    }
     settle(status, facts);
 
     let steady = Scope::Target(facts.steady_revision().to_owned());
@@ -306,6 +310,7 @@ fn refresh_rollout(
     let was_stopped = was_stopped(status);
     let stopped = is_stopped(status, facts);
     let set = SetRollout::of(status);
+    let held = held(status, input.plan);
     let Some(rollout) = status.rollout.as_mut() else { return };
     let score = match &set {
         Some(set) => stage::score(facts, set),
@@ -328,7 +333,9 @@ fn refresh_rollout(
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     rollout.unconverged = unconverged;
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
-    let message = match input.plan.and_then(Plan::current_task) {
+    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
+    let message = match task {
+        _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
         _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
             format!("waiting for {}: {}: {}", node.name, node.reason, node.message)

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
+    failed::held,
     progress,
     status::{RefreshInput, short},
 };
@@ -19,11 +20,16 @@ pub(super) fn refresh_conditions(
     input: &RefreshInput<'_>,
 ) {
     let now = input.now;
+    let held = held(status, input.plan);
+    let held = held.as_deref();
     let verdicts = [
         (READY, ready(status, facts, now)),
-        (UP_TO_DATE, with_what_is_gone(up_to_date(status, facts, stalled, scope, input), status, facts)),
-        (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled, scope)),
-        (STALLED, standing_still(status, facts, stalled, now)),
+        (
+            UP_TO_DATE,
+            with_what_is_gone(up_to_date(status, facts, stalled, scope, input, held), status, facts),
+        ),
+        (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled || held.is_some(), scope)),
+        (STALLED, standing_still(status, facts, stalled, held, now)),
     ];
     for (type_, (truth, reason, message)) in verdicts {
         conditions::set(&mut status.conditions, type_, truth, &reason, &message, input.generation, input.now);
@@ -38,7 +44,8 @@ pub(super) fn refresh_conditions(
             || !status.retiring.is_empty()
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
-    conditions::set(&mut status.conditions, RECONCILING, truth, reason, "", input.generation, input.now);
+    let kept = status.retiring.iter().find_map(|set| facts.kept(set)).unwrap_or_default();
+    conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
 }
 
 type Verdict = (Truth, String, String);
@@ -89,7 +96,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
     }
 }
 
-fn invalid(facts: &FleetFacts) -> Option<String> {
+fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> {
     let entrants = facts.entrants();
     let conflict = || {
         let of_entrants = entrants.map(|s| s.conflicts.as_slice()).unwrap_or_default();
@@ -102,7 +109,10 @@ fn invalid(facts: &FleetFacts) -> Option<String> {
         let child = facts.wanted().chain(of_entrants).find(refused)?;
         child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
     };
-    facts.invalid.clone().or_else(conflict).or_else(of_node)
+    // A person who has to look at a plan that failed looks at its nodes as well.
+    let rests = || facts.rejected.is_none().then_some(&status.retiring);
+    let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
+    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided)
 }
 
 fn up_to_date(
@@ -111,8 +121,12 @@ fn up_to_date(
     stalled: bool,
     scope: &Scope,
     input: &RefreshInput<'_>,
+    held: Option<&str>,
 ) -> Verdict {
-    if let Some(sentence) = invalid(facts) {
+    if let Some(sentence) = held {
+        return verdict(Truth::False, "PlanFailed", sentence);
+    }
+    if let Some(sentence) = invalid(status, facts) {
         return verdict(Truth::False, "InvalidSpec", sentence);
     }
     let retiring = status.rollout.as_ref().is_some_and(|r| r.stage == Stage::Retiring);
@@ -185,9 +199,13 @@ fn standing_still(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
     stalled: bool,
+    held: Option<&str>,
     now: DateTime<Utc>,
 ) -> Verdict {
-    if let Some(sentence) = invalid(facts) {
+    if let Some(sentence) = held {
+        return verdict(Truth::True, "PlanFailed", sentence);
+    }
+    if let Some(sentence) = invalid(status, facts) {
         return verdict(Truth::True, "InvalidSpec", sentence);
     }
     if let Some(rollout) = status.rollout.as_ref().filter(|_| stalled) {

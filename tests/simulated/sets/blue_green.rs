@@ -1,6 +1,9 @@
 //! BlueGreen as it goes when nothing comes between.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::json;
+use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
     CLAIM, NODE, blue_green, condition, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
@@ -68,6 +71,10 @@ fn where_no_name_is_free_for_a_set_that_is_said_and_nothing_is_harmed() {
         w.rest(120).await;
         assert_eq!(w.names(NODE), ["db-0"]);
         assert_eq!(w.images(), ["db-0-0 db:1"]);
+        // What has nothing to do with the new set goes on.
+        w.change(json!({"replicas": 2})).await;
+        w.until("it grows", |s| s["readyReplicas"] == 2).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
         w.delete(CLAIM, &format!("data-db-{set}-7-0-0")).await;
         let made = w.until("a name is free", |s| !s["rollout"].is_null()).await;
         assert_eq!(made["rollout"]["entrantSet"], format!("{set}-7").as_str());
@@ -120,5 +127,40 @@ fn caught_up_is_waited_for_where_there_is_a_sidecar() {
         }
         assert_eq!(done["activeSet"], w.selected().as_str());
         w.is_at_rest().await;
+    });
+}
+
+/// Fails every list of volume claims, and counts them.
+struct NoList(Arc<Mutex<usize>>);
+
+impl FaultPlan for NoList {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if request.verb == "list" && request.resource.starts_with("persistentvolumeclaims") {
+            *self.0.lock().unwrap() += 1;
+            return Before::Fail(Failure::Unavailable);
+        }
+        Before::Pass
+    }
+}
+
+#[test]
+fn while_names_cannot_be_listed_that_is_said_and_all_other_care_of_the_fleet_goes_on() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({}))).await;
+        let asked: Arc<Mutex<usize>> = Arc::default();
+        w.cluster.set_faults(Box::new(NoList(asked.clone())));
+        w.image("db:2").await;
+        w.until("it is said", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        w.change(json!({"replicas": 3})).await;
+        w.until("it grows", |s| s["readyReplicas"] == 3).await;
+        w.delete(NODE, "db-0").await;
+        w.until("what is lost is made again", |s| s["readyReplicas"] == 3 && w.names(NODE).len() == 3).await;
+        w.delete(("apps/v1", "StatefulSet"), "db-1").await;
+        w.rest(120).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1", "db-2-0 db:1"]);
+        let asked = *asked.lock().unwrap();
+        assert!((3..=10).contains(&asked), "it is asked again after a while, not at each look: {asked}");
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("it goes on", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
     });
 }

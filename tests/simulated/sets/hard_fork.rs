@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::world::{NODE, World, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar};
+use super::world::{
+    NODE, World, condition, fleet, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+};
 
 fn hard_fork(height: i64) -> Value {
     with_sidecar(fleet(
@@ -142,5 +144,62 @@ fn an_operator_that_is_killed_at_any_time_goes_on_where_it_was() {
         w.start_operator();
         w.until("it is over", is_up_to_date).await;
         assert_eq!(w.applications.effects(), 2 + 2 + 2, "marked ready and asked to halt, once each");
+    });
+}
+
+#[test]
+fn a_set_whose_nodes_have_halted_is_not_gone_back_to() {
+    play(|w| async move {
+        w.applications.reach(1000);
+        let mut fleet = hard_fork(1000);
+        fleet["spec"]["updateStrategy"]["blueGreen"]["retireDelaySeconds"] = json!(600);
+        let first = w.serve(fleet).await;
+        w.image("db:2").await;
+        w.until("traffic moved", stage_is("Retiring")).await;
+        w.image("db:1").await;
+        let back = w.until("it is back", |s| text(s, "lastCompletedRolloutHash") == first).await;
+        assert_eq!(back["activeSet"], set_of(&first).as_str(), "a set of its own");
+        assert_eq!(w.selected(), set_of(&first));
+    });
+}
+
+#[test]
+fn nor_is_one_whose_nodes_were_halted_by_hand() {
+    play(|w| async move {
+        let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 10},
+            "blueGreen": {"retireDelaySeconds": 600}});
+        let first = w.serve(fleet(2, strategy)).await;
+        w.image("db:2").await;
+        let status =
+            w.until("it waits", |s| text(&s["rollout"], "message").contains("windlass.dev/skip=")).await;
+        w.annotate("windlass.dev/skip", &format!("{}-2", text(&status["plan"], "id"))).await;
+        w.until("traffic moved", stage_is("Retiring")).await;
+        w.change(json!({"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {"image": "db:1"}}}))
+            .await;
+        let back = w.until("it is back", |s| text(s, "lastCompletedRolloutHash") == first).await;
+        assert_eq!(back["activeSet"], set_of(&first).as_str(), "a set of its own");
+    });
+}
+
+#[test]
+fn a_lost_old_node_is_made_again_although_strategy_and_build_id_are_others_by_now() {
+    play(|w| async move {
+        w.applications.reach(500);
+        let mut fleet = hard_fork(1000);
+        fleet["spec"]["unsafeCustomBuildID"] = json!("one");
+        w.serve(fleet).await;
+        w.change(json!({"unsafeCustomBuildID": "two"})).await;
+        w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+            .await;
+        w.change(json!({"updateStrategy": {"type": "InPlace"}, "unsafeCustomBuildID": ""})).await;
+        let uid = w.get(NODE, "db-0")["metadata"]["uid"].clone();
+        w.delete(NODE, "db-0").await;
+        w.until("it is there again, and asked", |_| {
+            let node = w.get(NODE, "db-0");
+            node["spec"]["haltHeight"] == 1000 && node["metadata"]["uid"] != uid
+        })
+        .await;
+        w.applications.reach(1000);
+        w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
     });
 }

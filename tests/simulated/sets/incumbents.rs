@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::world::{NODE, World, blue_green, condition, is_up_to_date, play, stage_is, text};
+use super::world::{
+    NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+};
 
 const LATER: &str = "2031-01-01T00:00:00Z";
 
@@ -120,6 +122,28 @@ fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_
         .await;
         until_serves(&w, "db-1-0", "db:1").await;
         w.until("it is put right", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn an_incumbent_that_is_lost_while_it_halts_is_made_again_and_asked_again() {
+    play(|w| async move {
+        w.applications.reach(500);
+        let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000},
+            "blueGreen": {"retireDelaySeconds": 10}});
+        w.serve(with_sidecar(fleet(2, strategy))).await;
+        w.image("db:2").await;
+        w.until("they halt", |_| w.applications.halts() == [1000, 1000]).await;
+        let before = pod_uid(&w, "db-1-0");
+        w.delete(NODE, "db-1").await;
+        w.until("it goes", |_| pod_uid(&w, "db-1-0") != before).await;
+        until_serves(&w, "db-1-0", "db:1").await;
+        w.until("it is asked again", |_| w.applications.halts() == [1000, 1000, 1000]).await;
+        assert_eq!(w.selected(), "first");
+        w.applications.reach(1000);
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_ne!(done["activeSet"], "first");
         w.is_at_rest().await;
     });
 }

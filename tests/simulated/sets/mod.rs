@@ -3,9 +3,11 @@
 mod applications;
 mod blue_green;
 mod build_ids;
+mod failed;
 mod hard_fork;
 mod incumbents;
 mod killed;
+mod lost;
 mod no_longer;
 mod random;
 mod retained;

@@ -24,6 +24,8 @@ fn a_set_that_fell_behind_again_is_not_promoted_and_says_which_node_is_waited_fo
         let first = format!("db-{}-0", text(&ready["rollout"], "entrantSet"));
         w.applications.catch_up(false);
         w.rest(10).await;
+        let message = text(&w.status()["rollout"], "message").to_owned();
+        assert!(message.contains("spec.forcePromote") && message.contains(&first), "{message}");
         w.change(json!({"updateStrategy": {"blueGreen": {"promotion": "WhenReady"}}})).await;
         w.rest(60).await;
         assert_eq!(w.selected(), "first");

@@ -1,7 +1,7 @@
 //! What becomes of a rollout that makes a set of nodes when something else is wanted: BEHAVIOUR §6.
 
-use super::super::decide::{Cause, FleetDecision, idle, to};
-use super::super::facts::FleetFacts;
+use super::super::decide::{Cause, FleetDecision, Start, idle, to};
+use super::super::facts::{FleetFacts, Scope};
 use super::facts::{SetRollout, Way};
 use crate::api::{OnStall, Stage};
 use crate::engine::Plan;
@@ -15,6 +15,17 @@ pub fn during(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bo
         Stage::Retiring => retiring(facts),
         _ => before_promotion(facts, plan, rollout, stalled),
     }
+}
+
+/// A promotion whose plan has failed holds: it can neither be taken back nor given up. Only a person who names the plan
+/// has another one go on with it, to the same target.
+#[must_use]
+pub fn held(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> FleetDecision {
+    if facts.retry.is_empty() || plan.is_none_or(|plan| plan.id != facts.retry) {
+        return FleetDecision::Keep;
+    }
+    let (scope, target) = (Scope::Target(rollout.target.clone()), rollout.target.clone());
+    FleetDecision::Resume(Start { scope, target, cause: Cause::RetryRequested, way: rollout.way })
 }
 
 /// With the switch the promotion is done: what is wanted next need not wait for the old nodes to go.

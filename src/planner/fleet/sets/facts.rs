@@ -104,7 +104,9 @@ impl SetRollout {
     #[must_use]
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
         let rollout = status.rollout.as_ref().filter(|r| !r.entrant_set.is_empty())?;
-        let recipe = status.plan.as_ref().and_then(|plan| plan.0["recipe"].as_str());
+        // A plan that is lost or cannot be read does not say how it went.
+        let of_plan = || status.plan.as_ref().and_then(|plan| plan.0["recipe"].as_str());
+        let recipe = Some(rollout.recipe.as_str()).filter(|recipe| !recipe.is_empty()).or_else(of_plan);
         let way = match (rollout.strategy.as_str(), recipe) {
             ("HardFork", _) => Way::HardFork,
             (_, Some("BlueGreenImmediate")) => Way::BlueGreenImmediate,
@@ -119,6 +121,12 @@ impl SetRollout {
             entrant: rollout.entrant_set.clone(),
             halt_height: rollout.halt_height,
         })
+    }
+
+    /// Whether its old nodes are to halt by now.
+    #[must_use]
+    pub fn is_halting(&self) -> bool {
+        self.stage == Stage::Promoting && self.halt_height > 0
     }
 
     /// Whether its target may still be given up: nothing that cannot be undone has begun.
@@ -226,14 +234,18 @@ impl FleetFacts {
                 set.build_id == self.build_id && !facts.claims_differ
             };
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
-            is_it && whole && !set.unpromoted && self.removal_of(set) > now
+            // What has halted at a height does not take up again.
+            let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
+            is_it && whole && !halted && !set.unpromoted && self.removal_of(set) > now
         };
         self.sets.iter().find(|(_, facts)| lives(facts)).map(|(name, _)| name.as_str())
     }
 
-    /// Whether a person is waited for before traffic moves.
+    /// Whether a person is waited for before traffic moves. Once that is recorded they were heard, and what they said is
+    /// spent.
     #[must_use]
     pub fn awaits_person(&self) -> bool {
-        self.promotion == Promotion::Manual && !self.force_promote
+        let heard = self.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+        self.promotion == Promotion::Manual && !self.force_promote && !heard
     }
 }

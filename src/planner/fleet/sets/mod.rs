@@ -4,6 +4,7 @@
 pub mod decide;
 pub mod facts;
 pub mod naming;
+pub mod serving;
 pub mod stage;
 pub mod status;
 

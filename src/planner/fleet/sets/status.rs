@@ -47,6 +47,7 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
     rollout.best = i32::MIN;
     let (entrant, target) = (rollout.entrant_set.clone(), rollout.target_hash.clone());
     let (revision, build_id) = (rollout.target_revision.clone(), rollout.build_id.clone());
+    let halt_height = rollout.halt_height;
     retire(
         status,
         RetiringSet {
@@ -55,6 +56,7 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
             build_id: facts.active_build_id.clone(),
             since: now,
             unpromoted: false,
+            halt_height,
         },
     );
     status.active_set = entrant;
@@ -69,7 +71,8 @@ pub fn give_up(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateT
     let Some(rollout) = SetRollout::of(status).filter(SetRollout::is_revocable) else { return };
     if rollout.entrant != facts.set {
         let SetRollout { entrant, target, build_id, .. } = rollout;
-        retire(status, RetiringSet { set: entrant, hash: target, build_id, since: now, unpromoted: true });
+        let (set, hash) = (entrant, target);
+        retire(status, RetiringSet { set, hash, build_id, since: now, unpromoted: true, halt_height: 0 });
     }
 }
 
@@ -88,7 +91,9 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
         set.since = set.since.min(now);
     }
     // After a plan that failed nobody knows which set is whose: nothing joins until a person has asked for something.
+    // Nor where nobody knows which set serves.
     let failed = status.rollout.is_none() && status.rejected.as_ref().is_some_and(|r| r.outcome == "Failed");
+    let failed = failed || facts.undecided.is_some();
     let strays: Vec<&String> = facts
         .sets
         .iter()
@@ -108,6 +113,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
             build_id: String::new(),
             since: now,
             unpromoted: false,
+            halt_height: 0,
         };
         status.retiring.push(set);
     }

@@ -4,6 +4,7 @@
 mod create;
 mod decide;
 mod facts;
+mod serving;
 mod sets;
 mod size;
 mod status;

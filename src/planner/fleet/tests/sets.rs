@@ -1,5 +1,6 @@
 //! Rollouts that make a set of nodes: the whole of strategy × stage × what the spec becomes × what a person asks for.
 
+use super::super::failed::fail;
 use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
 use super::super::{FleetDecision, decide};
 use super::*;
@@ -140,6 +141,86 @@ fn every_change_of_the_spec_in_every_stage_of_every_strategy_under_every_verb() 
     assert_eq!(cells, 5 * 3 * 3 * 9);
 }
 
+/// The plan to v2, and that it has failed.
+fn failed_plan() -> Plan {
+    let mut plan = plan_to("v2");
+    plan.state = crate::engine::PlanState::Failed;
+    plan.failure = "task create-entrants failed: refused".to_owned();
+    plan
+}
+
+#[test]
+fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
+    for way in MAKERS {
+        for asked in ASKED {
+            let facts = that(amid(way, Stage::Promoting), Becomes::Same, asked);
+            let stalled = matches!(asked, Asked::StallUnderHold | Asked::StallUnderRollback);
+            let expected = match asked {
+                Asked::Retry => FleetDecision::Resume(goes("v2", Cause::RetryRequested, way)),
+                _ => FleetDecision::Keep,
+            };
+            // Whatever the spec became: the target is what was persisted.
+            for wanted in ["v1", "v2", "v3"] {
+                let facts = FleetFacts { requested: wanted.to_owned(), ..facts.clone() };
+                let decided = decide(&facts, Some(&failed_plan()), &to("v2"), stalled);
+                assert_eq!(decided, expected, "{way:?} {asked:?} {wanted}");
+            }
+            let other = FleetFacts { retry: "another".to_owned(), ..facts.clone() };
+            let decided = decide(&other, Some(&failed_plan()), &to("v2"), stalled);
+            assert_eq!(decided, FleetDecision::Keep, "{way:?} {asked:?}");
+            assert_eq!(decide(&facts, None, &to("v2"), stalled), FleetDecision::Keep, "no plan to name");
+        }
+    }
+}
+
+#[test]
+fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
+    for (stage, wanted, stays, rejected, goes) in [
+        (Stage::CreatingEntrants, "v2", false, true, true),
+        (Stage::AwaitingPromotion, "v2", false, true, true),
+        (Stage::AwaitingPromotion, "v3", false, false, true),
+        (Stage::Promoting, "v2", true, false, false),
+        (Stage::Retiring, "v2", false, false, false),
+        (Stage::Retiring, "v3", false, false, false),
+    ] {
+        let facts = amid(Way::BlueGreen, stage).wanting(wanted);
+        let mut status = rolling_out(&facts, &self::goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        status.rollout.as_mut().unwrap().stage = stage;
+        fail(&mut status, &facts, &failed_plan(), "refused", now());
+        let case = format!("{stage:?} {wanted}");
+        assert_eq!(status.rollout.is_some(), stays, "{case}");
+        assert_eq!(status.rejected.is_some(), rejected, "{case}");
+        assert_eq!(status.retiring.iter().any(|r| r.set == "v2" && r.unpromoted), goes, "{case}");
+        assert_eq!(status.history.last().unwrap().outcome, "Failed", "{case}");
+    }
+}
+
+#[test]
+fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
+    for paused in [false, true] {
+        let facts = FleetFacts { paused, ..amid(Way::HardFork, Stage::Promoting) };
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::HardFork));
+        set_status::begin(&mut status, &facts, Way::HardFork, "v2");
+        set_status::pass_no_return(&mut status, &facts);
+        fail(&mut status, &facts, &failed_plan(), "refused", now());
+        let status = look(status, &facts, 5);
+        let said = |type_: &str| {
+            let found = crate::api::conditions::find(&status.conditions, type_).unwrap();
+            (format!("{}/{}", found.status, found.reason), found.message.clone())
+        };
+        for (type_, verdict) in [("UpToDate", "False/PlanFailed"), ("Stalled", "True/PlanFailed")] {
+            let (found, message) = said(type_);
+            assert_eq!(found, verdict);
+            let retry = format!("windlass.dev/retry: {}", plan_to("v2").id);
+            assert!(message.contains("refused") && message.contains(&retry), "{message}");
+        }
+        let reason = if paused { "True/Paused" } else { "True/Stalled" };
+        assert_eq!(said("RolloutInProgress").0, reason);
+        assert_eq!(said("Reconciling").0, "False/Settled");
+    }
+}
+
 #[test]
 fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
     for way in WAYS {
@@ -224,6 +305,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
         build_id: String::new(),
         since: later(since),
         unpromoted,
+        halt_height: 0,
     };
     let with = |retiring: RetiringSet, wanted: &str| {
         let mut facts = amid(Way::BlueGreen, Stage::Retiring).wanting(wanted);
@@ -246,6 +328,13 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
     assert_eq!(lives(&named).as_deref(), Some("first"));
     named.sets.get_mut("first").unwrap().claims_differ = true;
     assert_eq!(lives(&named), None, "its volumes are not those that are asked for");
+    let mut halted = with(known(-10, false), "v1");
+    halted.sets.get_mut("first").unwrap().retiring.as_mut().unwrap().halt_height = 1000;
+    assert_eq!(lives(&halted), None, "it halted at a height");
+    let mut asked = with(known(-10, false), "v1");
+    let sidecar = crate::planner::fleet::SidecarFacts { halt_height: 1000, ..Default::default() };
+    asked.sets.get_mut("first").unwrap().children[1].sidecar = Some(sidecar);
+    assert_eq!(lives(&asked), None, "a node of it was asked to halt");
 }
 
 #[test]

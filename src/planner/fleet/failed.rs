@@ -1,0 +1,48 @@
+//! What a plan that fails for good leaves: it depends on where its rollout was. Pure.
+
+use chrono::{DateTime, Utc};
+
+use super::facts::{FleetFacts, Scope};
+use super::sets::{SetRollout, status::give_up};
+use super::status::{Ending, end, reject, scope_of, short};
+use crate::api::{NodeDeploymentStatus, Stage};
+use crate::engine::Plan;
+
+/// Takes a plan that cannot be carried out into the history. Before there is no way back its target is rejected, and
+/// its nodes stay until somebody has looked: they may hold days of work. While it promotes the rollout holds. Once traffic
+/// has moved the promotion is done, and the old nodes go without a plan.
+pub fn fail(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    plan: &Plan,
+    reason: &str,
+    now: DateTime<Utc>,
+) {
+    let stage = SetRollout::of(status).map(|set| set.stage);
+    end(status, plan, Ending::Failed, reason, now);
+    if stage == Some(Stage::Promoting) {
+        return;
+    }
+    if stage != Some(Stage::Retiring) {
+        give_up(status, facts, now);
+        let requested = plan.target_hash == facts.requested || plan.target_hash.is_empty();
+        // What another plan was to be started for was not tried.
+        if requested || scope_of(status) == Scope::Own {
+            reject(status, facts, &plan.id, Ending::Failed);
+        }
+    }
+    status.rollout = None;
+}
+
+/// Why a promotion stands that has no plan any more, and how it goes on, in a sentence.
+#[must_use]
+pub fn held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<String> {
+    let rollout = SetRollout::of(status).filter(|set| set.stage == Stage::Promoting)?;
+    let plan = plan.filter(|plan| !plan.is_active())?;
+    Some(format!(
+        "{}; the promotion of {} can only go on: put right what was wrong, then annotate windlass.dev/retry: {}",
+        plan.failure,
+        short(&rollout.target),
+        plan.id
+    ))
+}

@@ -1,0 +1,93 @@
+//! Which set serves, where the status does not say so or cannot be believed; and which one is not to be removed,
+//! because it may.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::facts::FleetFacts;
+use crate::api::RetiringSet;
+use crate::api::names::FIRST_SET;
+
+/// What is seen of a set's nodes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Seen {
+    /// How many there are.
+    pub nodes: usize,
+    /// How many of them are Ready.
+    pub ready: usize,
+}
+
+/// Everything that says which set serves.
+#[derive(Clone, Debug, Default)]
+pub struct Witnesses {
+    /// The set that the status names; empty where it names none.
+    pub recorded: String,
+    /// Sets that the status knows not to serve.
+    pub known: BTreeSet<String>,
+    /// The set that the fleet's own Service selects, if it has one.
+    pub selected: Option<String>,
+    /// The sets that have nodes.
+    pub sets: BTreeMap<String, Seen>,
+}
+
+/// The set that serves. An error is a sentence: nothing tells which, and a person has to.
+pub fn serving(deployment: &str, told: &Witnesses) -> Result<String, String> {
+    let unknown: Vec<(&String, &Seen)> =
+        told.sets.iter().filter(|(set, _)| **set != told.recorded && !told.known.contains(*set)).collect();
+    // A status that names a set without nodes, while others have some that it knows nothing of, is not of now.
+    if !told.recorded.is_empty() && (told.sets.contains_key(&told.recorded) || unknown.is_empty()) {
+        return Ok(told.recorded.clone());
+    }
+    if let [(only, _)] = unknown[..] {
+        return Ok(only.clone());
+    }
+    if let Some(set) = told.selected.as_ref().filter(|set| told.sets.contains_key(*set)) {
+        return Ok(set.clone());
+    }
+    let mut ready = unknown.iter().filter(|(_, seen)| seen.ready > 0);
+    match (ready.next(), ready.next()) {
+        _ if unknown.is_empty() => Ok(FIRST_SET.to_owned()),
+        (Some((only, _)), None) => Ok((*only).clone()),
+        _ => Err(undecided(deployment, &unknown)),
+    }
+}
+
+fn undecided(deployment: &str, sets: &[(&String, &Seen)]) -> String {
+    let of = |(set, seen): &(&String, &Seen)| format!("{set} ({} of {} nodes Ready)", seen.ready, seen.nodes);
+    let sets = sets.iter().map(of).collect::<Vec<_>>().join(", ");
+    format!(
+        "status.activeSet: nothing says which of these sets of nodes serves: {sets}; nothing is removed or rolled until \
+         that is clear: delete the StatefulNodes of each set that is not wanted, by the labels \
+         windlass.dev/deployment={deployment},windlass.dev/set=SET"
+    )
+}
+
+impl FleetFacts {
+    /// Why a set that left service is not removed although its time has come, in a sentence, if so.
+    #[must_use]
+    pub fn kept(&self, set: &RetiringSet) -> Option<String> {
+        if self.selected.as_ref() == Some(&set.set) {
+            let name = &set.set;
+            return Some(format!("set {name} is not removed as long as the fleet's Service selects it"));
+        }
+        self.unproven(set)
+    }
+
+    /// Whether nobody knows what a set that does not serve was for, and nothing proves that it is not needed: its nodes are
+    /// Ready, and no Service selects another. A person has to decide, by the sentence.
+    #[must_use]
+    pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
+        let nobody_knows = set.hash.is_empty() && !set.unpromoted;
+        if !nobody_knows || self.selected.as_ref() == Some(&self.set) {
+            return None;
+        }
+        let (name, facts) = (&set.set, self.sets.get(&set.set)?);
+        let ready = facts.children.iter().filter(|c| c.ready && !c.terminating).count();
+        (ready > 0).then(|| {
+            format!(
+                "set {name} has {ready} Ready nodes and nothing says what they are for, while set {} serves: delete the \
+                 StatefulNodes with the label windlass.dev/set={name} if they are not wanted",
+                self.set
+            )
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! Which set serves where the status does not say, and which set is kept because it may.
+
+use super::super::sets::SetFacts;
+use super::super::sets::serving::{Seen, Witnesses, serving};
+use super::*;
+use crate::api::RetiringSet;
+
+/// What the status names, what it knows not to serve, what the Service selects, and the sets with their nodes and how
+/// many of these are Ready.
+fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, usize)]) -> Witnesses {
+    Witnesses {
+        recorded: recorded.to_owned(),
+        known: known.iter().map(|s| (*s).to_owned()).collect(),
+        selected: (!selected.is_empty()).then(|| selected.to_owned()),
+        sets: sets
+            .iter()
+            .map(|(s, nodes, ready)| ((*s).to_owned(), Seen { nodes: *nodes, ready: *ready }))
+            .collect(),
+    }
+}
+
+#[test]
+fn the_set_that_serves_is_the_one_that_something_tells_of() {
+    let both = [("first", 2, 2), ("v2", 2, 2)];
+    for (what, told, expected) in [
+        ("a new fleet", told("", &[], "", &[]), "first"),
+        ("a status that names one", told("v2", &[], "first", &both), "v2"),
+        ("one that was scaled to 0", told("v2", &[], "", &[]), "v2"),
+        (
+            "one whose nodes are lost while the old ones retire",
+            told("v2", &["first"], "", &[("first", 2, 2)]),
+            "v2",
+        ),
+        ("a lost status over one set", told("", &[], "", &[("v2", 2, 0)]), "v2"),
+        ("a lost status and a Service", told("", &[], "v2", &both), "v2"),
+        ("a Service over what is Ready", told("", &[], "v2", &[("first", 2, 2), ("v2", 2, 0)]), "v2"),
+        ("a Service that selects nothing", told("", &[], "v3", &[("first", 2, 2), ("v2", 2, 0)]), "first"),
+        ("the only Ready one", told("", &[], "", &[("first", 2, 0), ("v2", 2, 1)]), "v2"),
+        ("a name without nodes", told("old", &[], "", &[("v2", 2, 0)]), "v2"),
+        ("a name without nodes, and a Service", told("old", &[], "first", &both), "first"),
+        (
+            "a name without nodes, and one Ready set",
+            told("old", &[], "", &[("first", 1, 1), ("v2", 2, 0)]),
+            "first",
+        ),
+    ] {
+        assert_eq!(serving("db", &told).as_deref(), Ok(expected), "{what}");
+    }
+}
+
+#[test]
+fn where_nothing_tells_a_person_has_to() {
+    for (what, told) in [
+        ("two Ready sets", told("", &[], "", &[("first", 2, 1), ("v2", 2, 2)])),
+        ("none is Ready", told("", &[], "", &[("first", 2, 0), ("v2", 2, 0)])),
+        ("a name without nodes over two", told("old", &[], "", &[("first", 2, 1), ("v2", 2, 2)])),
+        ("a Service that selects nothing", told("", &[], "old", &[("first", 2, 1), ("v2", 2, 2)])),
+    ] {
+        let sentence = serving("db", &told).unwrap_err();
+        for part in ["first", "v2", "delete the StatefulNodes", "windlass.dev/deployment=db"] {
+            assert!(sentence.contains(part), "{what}: {sentence}");
+        }
+    }
+    let undecided = FleetFacts { undecided: Some("nothing says".to_owned()), ..fleet(2).wanting("v2") };
+    let decided = super::super::decide(&undecided, None, &Scope::Own, false);
+    assert_eq!(decided, super::super::FleetDecision::Keep);
+}
+
+#[test]
+fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
+    let known = |hash: &str, unpromoted: bool| RetiringSet {
+        set: "v2".to_owned(),
+        hash: hash.to_owned(),
+        build_id: String::new(),
+        since: now(),
+        unpromoted,
+        halt_height: 0,
+    };
+    let with = |ready: bool, selected: &str| {
+        let children = vec![ChildFacts { ready, ..node(0) }];
+        FleetFacts {
+            set: "first".to_owned(),
+            selected: (!selected.is_empty()).then(|| selected.to_owned()),
+            sets: [("v2".to_owned(), SetFacts { children, ..SetFacts::default() })].into(),
+            ..fleet(1)
+        }
+    };
+    for (what, facts, set, kept) in [
+        ("known to have served", with(true, ""), known("v2", false), false),
+        ("known never to have served", with(true, ""), known("v2", true), false),
+        ("the Service selects it", with(true, "v2"), known("v2", false), true),
+        ("nobody knows it, and it is Ready", with(true, ""), known("", false), true),
+        ("nobody knows it, and it is not Ready", with(false, ""), known("", false), false),
+        ("nobody knows it, and the Service selects another", with(true, "first"), known("", false), false),
+    ] {
+        assert_eq!(facts.kept(&set).is_some(), kept, "{what}");
+    }
+}

@@ -1,0 +1,317 @@
+//! A plan that fails for good: while it promotes the promotion holds, and a retry goes on with it.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+
+use super::world::{
+    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+};
+
+const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
+
+/// Refuses for good what the operator asks of one kind of object.
+struct Refused {
+    verb: &'static str,
+    resource: &'static str,
+}
+
+impl FaultPlan for Refused {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.verb == self.verb && request.resource.starts_with(self.resource);
+        if is_it && request.user_agent == "windlass" && !request.dry_run {
+            return Before::Fail(Failure::TooLarge);
+        }
+        Before::Pass
+    }
+}
+
+fn refuse(w: &World, verb: &'static str, resource: &'static str) {
+    w.cluster.set_faults(Box::new(Refused { verb, resource }));
+}
+
+fn message(status: &Value, type_: &str) -> String {
+    let list = status["conditions"].as_array().cloned().unwrap_or_default();
+    list.iter().find(|c| c["type"] == type_).map(|c| text(c, "message").to_owned()).unwrap_or_default()
+}
+
+fn outcomes(status: &Value) -> Vec<String> {
+    let history = status["history"].as_array().cloned().unwrap_or_default();
+    history.iter().map(|h| text(h, "outcome").to_owned()).collect()
+}
+
+fn is_held(status: &Value) -> bool {
+    condition(status, "UpToDate") == "False/PlanFailed" && status["rollout"]["stage"] == "Promoting"
+}
+
+/// What a promotion that holds says of itself.
+fn says_so(status: &Value, target: &str, cause: &str) {
+    assert!(is_held(status), "{status:#}");
+    assert_eq!(condition(status, "Stalled"), "True/PlanFailed");
+    assert_eq!(condition(status, "RolloutInProgress"), "True/Stalled");
+    assert_eq!(status["rollout"]["targetHash"], target);
+    assert_eq!(status["requestedRolloutHash"], target);
+    assert_eq!(status["plan"]["state"], "Failed");
+    assert!(status["rejected"].is_null(), "it is not given up: {status:#}");
+    let retry = format!("windlass.dev/retry: {}", text(&status["plan"], "id"));
+    for said in
+        [message(status, "UpToDate"), message(status, "Stalled"), text(&status["rollout"], "message").into()]
+    {
+        assert!(said.contains(cause) && said.contains(&retry), "{said}");
+    }
+}
+
+async fn retry(w: &World) -> String {
+    let id = text(&w.status()["plan"], "id").to_owned();
+    w.annotate("windlass.dev/retry", &id).await;
+    id
+}
+
+/// A promotion in which the old nodes went, and the new ones are refused.
+async fn refused(w: &World) -> Value {
+    w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
+    refuse(w, "create", "statefulnodes");
+    w.image("db:2").await;
+    w.until("its plan has failed", |s| condition(s, "UpToDate") == "False/PlanFailed").await
+}
+
+#[test]
+fn a_promotion_whose_plan_fails_for_good_holds_and_only_a_retry_goes_on() {
+    play(|w| async move {
+        let failed = refused(&w).await;
+        let target = text(&failed, "requestedRolloutHash").to_owned();
+        says_so(&failed, &target, "create-entrants");
+        w.cluster.set_faults(Box::new(NoFaults));
+        // None of these goes on with it, nor back.
+        w.annotate("windlass.dev/abort", text(&failed["plan"], "id")).await;
+        w.annotate("windlass.dev/retry", "some-other-plan").await;
+        w.image("db:3").await;
+        w.kill_operator();
+        w.start_operator();
+        w.rest(600).await;
+        says_so(&w.status(), &target, "create-entrants");
+        assert_eq!(w.names(NODE), [""; 0], "the old set is not made again");
+        assert_eq!(w.status()["rollout"]["entrantSet"], failed["rollout"]["entrantSet"]);
+        w.is_at_rest().await;
+        let before = retry(&w).await;
+        let again = w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
+        assert_ne!(text(&again["plan"], "id"), before);
+        assert_eq!(again["plan"]["recipe"], "BlueGreenImmediate");
+        assert_eq!(again["rollout"]["stage"], "Promoting");
+        assert_eq!(again["rollout"]["entrantSet"], failed["rollout"]["entrantSet"]);
+        assert_eq!(condition(&again, "RolloutInProgress"), "True/RetryRequested");
+        w.until("the old target was finished first", |s| text(s, "lastCompletedRolloutHash") == target).await;
+        let done = w.until("both are over", |s| is_up_to_date(s) && outcomes(s).len() == 3).await;
+        assert_eq!(outcomes(&done), ["Failed", "Complete", "Complete"]);
+        assert!(w.images().iter().all(|i| i.ends_with("db:3")), "{:?}", w.images());
+        assert_eq!(w.events("RolloutFailed").len(), 1);
+    });
+}
+
+async fn halting(w: &World) -> Value {
+    w.applications.reach(500);
+    let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000},
+        "blueGreen": {"retireDelaySeconds": 10}});
+    w.serve(with_sidecar(fleet(2, strategy))).await;
+    w.image("db:2").await;
+    w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+        .await
+}
+
+async fn make_unreadable(w: &World) {
+    w.kill_operator();
+    w.patch_status(&json!({"status": {"plan": {"tasks": [{"type": "of-another-version"}]}}})).await;
+    w.start_operator();
+}
+
+#[test]
+fn a_hard_fork_whose_plan_cannot_be_read_any_more_stays_where_it_is_and_goes_on_at_its_height() {
+    play(|w| async move {
+        let before = halting(&w).await;
+        let target = text(&before, "requestedRolloutHash").to_owned();
+        w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
+        make_unreadable(&w).await;
+        w.until("its plan has failed", is_held).await;
+        let strategy = json!({"hardFork": {"haltHeight": 2000}});
+        w.change(json!({"updateStrategy": strategy, "template": {"spec": {"image": "db:3"}}})).await;
+        w.rest(600).await;
+        let held = w.status();
+        says_so(&held, &target, "cannot be read");
+        assert_eq!(held["rollout"]["haltHeight"], 1000);
+        assert_eq!(w.names(NODE).len(), 4, "both sets stay");
+        for node in ["db-0", "db-1"] {
+            assert_eq!(w.get(NODE, node)["spec"]["haltHeight"], 1000, "{node} is not taken back");
+        }
+        assert_eq!(w.selected(), "first");
+        // One that is lost meanwhile would run past the height, since nobody asks it to halt.
+        w.delete(NODE, "db-1").await;
+        w.rest(60).await;
+        assert_eq!(w.names(NODE).len(), 3);
+        retry(&w).await;
+        let again = w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
+        w.until("it is made again, and asked", |_| w.get(NODE, "db-1")["spec"]["haltHeight"] == 1000).await;
+        assert_eq!(again["plan"]["recipe"], "HardFork");
+        assert_eq!(again["rollout"]["haltHeight"], 1000);
+        assert_eq!(again["rollout"]["entrantSet"], before["rollout"]["entrantSet"]);
+        w.applications.reach(1000);
+        w.until("traffic moved", |s| text(s, "lastCompletedRolloutHash") == target).await;
+        assert!(w.applications.halts().iter().all(|height| *height == 1000), "{:?}", w.applications.halts());
+        w.applications.reach(2000);
+        w.until("what was wanted meanwhile comes next", is_up_to_date).await;
+        assert!(w.images().iter().all(|i| i.ends_with("db:3")), "{:?}", w.images());
+    });
+}
+
+#[test]
+fn a_promotion_by_hand_that_fails_is_not_asked_for_twice() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 5}))).await;
+        w.image("db:2").await;
+        let ready = w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        refuse(&w, "patch", "services");
+        w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+        w.until("its plan has failed", is_held).await;
+        assert_eq!(w.names(NODE).len(), 4);
+        w.cluster.set_faults(Box::new(NoFaults));
+        retry(&w).await;
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(done["activeSet"], ready["rollout"]["entrantSet"]);
+        assert_eq!(w.events("NodeCreated").len(), 4, "over the nodes that were made");
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_plan_that_is_gone_while_it_promotes_holds_too() {
+    play(|w| async move {
+        halting(&w).await;
+        w.kill_operator();
+        w.patch_status(&json!({"status": {"plan": null}})).await;
+        w.start_operator();
+        let held = w.until("it holds", is_held).await;
+        assert_eq!(w.names(NODE).len(), 4);
+        assert!(text(&held["rollout"], "message").contains("windlass.dev/retry: "), "{held:#}");
+        retry(&w).await;
+        w.applications.reach(1000);
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+fn revision_of_target(w: &World) -> String {
+    text(&w.status()["rollout"], "targetRevision").to_owned()
+}
+
+#[test]
+fn a_revision_that_is_lost_while_it_is_promoted_is_made_again_from_the_nodes_that_hold_it() {
+    play(|w| async move {
+        let before = halting(&w).await;
+        let name = revision_of_target(&w);
+        w.image("db:3").await;
+        let data = w.get(REVISION, &name)["data"].clone();
+        w.delete(REVISION, &name).await;
+        w.until("it is there again", |_| w.get(REVISION, &name).is_object()).await;
+        assert_eq!(w.get(REVISION, &name)["data"], data);
+        w.rest(30).await;
+        assert_eq!(w.status()["plan"]["id"], before["plan"]["id"], "the plan has not failed");
+        assert_eq!(w.status()["plan"]["state"], "Active");
+    });
+}
+
+#[test]
+fn a_revision_that_nothing_holds_is_made_again_once_the_template_is_set_to_it() {
+    play(|w| async move {
+        let failed = refused(&w).await;
+        let (target, name) = (text(&failed, "requestedRolloutHash").to_owned(), revision_of_target(&w));
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.image("db:3").await;
+        w.rest(10).await;
+        w.delete(REVISION, &name).await;
+        let before = retry(&w).await;
+        let held = w.until("it fails again", |s| is_held(s) && text(&s["plan"], "id") != before).await;
+        says_so(&held, &target, "ControllerRevision");
+        w.image("db:2").await;
+        retry(&w).await;
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(text(&done, "lastCompletedRolloutHash"), target);
+        assert_eq!(outcomes(&done), ["Failed", "Failed", "Complete"]);
+    });
+}
+
+#[test]
+fn a_plan_that_fails_while_the_old_set_goes_has_promoted_all_the_same() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"retireDelaySeconds": 120}))).await;
+        w.image("db:2").await;
+        let moved = w.until("traffic moved", stage_is("Retiring")).await;
+        make_unreadable(&w).await;
+        let failed = w.until("its plan has failed", |s| outcomes(s) == ["Failed"]).await;
+        assert!(failed["rejected"].is_null(), "what was completed is not rejected: {failed:#}");
+        assert_eq!(condition(&failed, "UpToDate"), "True/Applied");
+        assert_eq!(condition(&failed, "Stalled"), "False/Progressing");
+        assert_eq!(failed["activeSet"], moved["activeSet"]);
+        assert_eq!(w.names(NODE).len(), 4, "the old nodes live on for their delay");
+        let done = w.until("the old set is gone", |_| w.names(NODE).len() == 2).await;
+        assert_eq!(done["lastCompletedRolloutHash"], moved["lastCompletedRolloutHash"]);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn an_immediate_promotion_to_what_cannot_run_says_which_node_and_why_and_waits_for_it() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
+        w.image("db:2-nope").await;
+        let stalled = w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        assert_eq!(condition(&stalled, "UpToDate"), "False/Stalled");
+        assert_eq!(stalled["rollout"]["stage"], "Promoting");
+        let node = format!("db-{}-0", text(&stalled["rollout"], "entrantSet"));
+        for type_ in ["Stalled", "UpToDate"] {
+            let said = message(&stalled, type_);
+            assert!(said.contains(&node) && said.contains("ImagePullBackOff"), "{said}");
+        }
+        // The image is pushed: it goes on by itself.
+        for ordinal in 0..2 {
+            w.steer(&format!("db-{}-{ordinal}-0", text(&stalled["rollout"], "entrantSet")), "ready").await;
+        }
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_fleet_whose_immediate_promotion_cannot_run_may_be_made_again_on_the_volumes_of_its_first_set() {
+    play(|w| async move {
+        let fleet = blue_green(2, json!({"promotion": "Immediately"}));
+        w.serve(fleet.clone()).await;
+        let volume = |ordinal: i32| w.get(CLAIM, &format!("data-db-{ordinal}-0"))["metadata"]["uid"].clone();
+        let before = [volume(0), volume(1)];
+        w.image("db:2-nope").await;
+        w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        w.delete(("windlass.dev/v1alpha1", "NodeDeployment"), "db").await;
+        w.until("all of it is gone", |s| s.is_null() && w.names(NODE).is_empty() && w.images().is_empty())
+            .await;
+        w.serve(fleet).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        assert_eq!([volume(0), volume(1)], before);
+    });
+}
+
+#[test]
+fn while_a_target_in_place_is_rejected_what_a_hand_edits_is_put_right_at_what_each_node_holds() {
+    play(|w| async move {
+        w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+        w.image("db:2-unready").await;
+        w.until("one is on its way", |_| w.images().iter().any(|i| i.ends_with("db:2-unready"))).await;
+        w.rest(5).await;
+        make_unreadable(&w).await;
+        w.until("its plan has failed", |s| condition(s, "UpToDate") == "False/PlanFailed").await;
+        let before = w.images();
+        let untouched = before.iter().find(|i| i.ends_with("db:1")).unwrap();
+        let node = untouched.split("-0 ").next().unwrap().to_owned();
+        let edit = json!({"spec": {"image": "db:edited"}});
+        w.api(NODE).patch(&node, &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+        w.until("it is put right", |_| w.get(NODE, &node)["spec"]["image"] == "db:1").await;
+        w.rest(120).await;
+        assert_eq!(w.images(), before, "no pod was moved to what is rejected");
+        assert_eq!(w.status()["rejected"]["outcome"], "Failed");
+    });
+}
