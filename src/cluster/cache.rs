@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::observed::Observed;
+use serde_json::Value;
+
+use super::observed::{Meta, Observed};
 
 /// Namespace and name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -114,6 +116,13 @@ impl<T: Observed> Cache<T> {
         range.filter(|(_, object)| wanted(object)).map(|(_, object)| object.clone()).collect()
     }
 
+    /// How many objects there are in a namespace.
+    #[must_use]
+    pub fn count(&self, namespace: &str) -> usize {
+        let from = Key::new(namespace, "");
+        self.read().objects.range(from..).take_while(|(key, _)| key.namespace == namespace).count()
+    }
+
     /// Every object for which `wanted` holds.
     #[must_use]
     pub fn list_all(&self, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
@@ -130,6 +139,24 @@ impl<T: Observed> Cache<T> {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.read().ready
+    }
+
+    /// Reads an object as the API server sent it, of which the metadata are read, resting on what is known of it as far as that holds.
+    #[must_use]
+    pub fn read_object(&self, object: &Value, meta: Meta) -> T {
+        match self.get(&meta.key()).filter(|known| known.meta().uid == meta.uid) {
+            Some(known) => T::after(object, meta, &known),
+            None => T::of(object, meta),
+        }
+    }
+
+    /// Whether this state of an object, or a later one, is known: the answer to a write of ours came before the watch
+    /// showed the same.
+    #[must_use]
+    pub fn knows(&self, meta: &Meta) -> bool {
+        let inner = self.read();
+        let known = inner.objects.get(&meta.key()).map(|known| known.meta());
+        known.is_some_and(|known| known.uid == meta.uid && known.version() >= meta.version())
     }
 
     /// Takes in an object, from a watch or from the answer to a write, unless what is known is newer.

@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::{
-    Api, Client, Resource,
-    api::{
-        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
-        ValidationDirective,
-    },
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
 };
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told};
+use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told, raw::RawObject};
 use crate::api::names::MANAGER;
 
 /// How many entries of a list are asked for at a time.
@@ -56,7 +53,7 @@ impl KubeCluster {
         })
     }
 
-    fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    fn api(&self, kind: Kind, namespace: &str) -> Api<RawObject> {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
@@ -72,23 +69,22 @@ impl KubeCluster {
         answer
     }
 
-    fn took(&self, kind: Kind, object: &DynamicObject) -> Value {
-        let value = serde_json::to_value(object).unwrap_or_default();
-        self.view.observe(kind, &value);
-        value
+    fn took(&self, kind: Kind, object: RawObject) -> Value {
+        self.view.observe(kind, &object.value);
+        object.value
     }
 }
 
 #[async_trait]
 impl Cluster for KubeCluster {
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
-        let (api, object, described) = self.parse(kind, manifest)?;
+        let (api, described) = self.place(kind, &manifest);
         self.check_fence(&described)?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         // Strictly: a field that the server does not know would be dropped without a word.
-        let created = strict(&api, &params, &object, &self.client);
+        let created = strict(&api, &params, &manifest, &self.client);
         let stored = within(&described, created).await?;
-        Ok(self.took(kind, &stored))
+        Ok(self.took(kind, stored))
     }
 
     async fn try_create(&self, kind: Kind, mut manifest: Value) -> Result<(), ClusterError> {
@@ -97,14 +93,14 @@ impl Cluster for KubeCluster {
         {
             meta.insert("generateName".to_owned(), json!(format!("{name}-")));
         }
-        let (api, object, described) = self.parse(kind, manifest)?;
-        let prefix = object.metadata.generate_name.clone().unwrap_or_default();
+        let (api, described) = self.place(kind, &manifest);
+        let prefix = manifest["metadata"]["generateName"].as_str().unwrap_or_default();
         let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
-        let answer = within(&described, strict(&api, &params, &object, &self.client)).await;
+        let answer = within(&described, strict(&api, &params, &manifest, &self.client)).await;
         answer.map(drop).map_err(|error| match error {
             // The server names what it made up; a sentence that differs each time would be news each time.
             ClusterError::Refused { object, message } => {
-                ClusterError::Refused { object, message: without_suffix(&message, &prefix) }
+                ClusterError::Refused { object, message: without_suffix(&message, prefix) }
             }
             error => error,
         })
@@ -113,12 +109,12 @@ impl Cluster for KubeCluster {
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
         self.check_fence(&target.describe())?;
         let stored = self.send_patch(&target, part, &ops, false).await?;
-        Ok(self.took(target.kind, &stored))
+        Ok(self.took(target.kind, stored))
     }
 
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
         let answer = self.send_patch(&target, Part::Main, &ops, true).await?;
-        Ok(serde_json::to_value(answer).unwrap_or_default())
+        Ok(answer.value)
     }
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
@@ -130,12 +126,12 @@ impl Cluster for KubeCluster {
         let deleted = api.delete(&target.name, &params);
         let answer = within(&described, self.doubting(&target, deleted)).await;
         let leaving = match answer {
-            Ok(answer) => answer.left().filter(|object| object.meta().deletion_timestamp.is_some()),
+            Ok(answer) => answer.left().filter(RawObject::is_terminating),
             Err(ClusterError::NotFound { .. }) => None,
             Err(error) => return Err(error),
         };
         if let Some(object) = leaving {
-            drop(self.took(target.kind, &object));
+            drop(self.took(target.kind, object));
         } else {
             let key = Key::new(&target.namespace, &target.name);
             self.view.deleted(target.kind, &key, &target.uid);
@@ -152,7 +148,7 @@ impl Cluster for KubeCluster {
         let params = ListParams::default().fields(&format!("regarding.uid={uid},reason={reason}"));
         let described = format!("the events of {namespace}");
         let found = within(&described, self.api(Kind::Event, namespace).list(&params)).await?;
-        let told = found.items.iter().filter_map(|event| Told::read(&serde_json::to_value(event).ok()?));
+        let told = found.items.iter().filter_map(|event| Told::read(&event.value));
         Ok(told.max_by_key(|told| told.at))
     }
 
@@ -160,7 +156,7 @@ impl Cluster for KubeCluster {
         let described = format!("{} {namespace}/{name}", kind.name());
         let api = self.api(kind, namespace);
         let found = within(&described, api.get_opt(name)).await?;
-        Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+        Ok(found.map(|object| object.value))
     }
 
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError> {
@@ -186,20 +182,13 @@ impl Cluster for KubeCluster {
 }
 
 impl KubeCluster {
-    fn parse(
-        &self,
-        kind: Kind,
-        manifest: Value,
-    ) -> Result<(Api<DynamicObject>, DynamicObject, String), ClusterError> {
-        let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    /// Where a manifest goes, and what it is called in sentences.
+    fn place(&self, kind: Kind, manifest: &Value) -> (Api<RawObject>, String) {
+        let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or_default();
         let name = &manifest["metadata"]["name"];
         let name = if name.is_string() { name } else { &manifest["metadata"]["generateName"] };
         let described = format!("{} {namespace}/{}", kind.name(), name.as_str().unwrap_or_default());
-        let object: DynamicObject = serde_json::from_value(manifest).map_err(|e| ClusterError::Refused {
-            object: described.clone(),
-            message: format!("its manifest is not an object: {e}"),
-        })?;
-        Ok((self.api(kind, &namespace), object, described))
+        (self.api(kind, namespace), described)
     }
 
     async fn send_patch(
@@ -208,7 +197,7 @@ impl KubeCluster {
         part: Part,
         ops: &[PatchOp],
         dry_run: bool,
-    ) -> Result<DynamicObject, ClusterError> {
+    ) -> Result<RawObject, ClusterError> {
         // Replacing the version, rather than testing it, makes the server compare it: stale is a 409.
         let guard = PatchOp::set("/metadata/resourceVersion", json!(target.resource_version));
         let list: Vec<Value> = std::iter::once(&guard).chain(ops).map(PatchOp::to_json).collect();
@@ -306,12 +295,12 @@ fn without_suffix(message: &str, prefix: &str) -> String {
 
 /// A create with strict field validation, which kube-rs' own `create` has no parameter for.
 async fn strict(
-    api: &Api<DynamicObject>,
+    api: &Api<RawObject>,
     params: &PostParams,
-    object: &DynamicObject,
+    manifest: &Value,
     client: &Client,
-) -> kube::Result<DynamicObject> {
-    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+) -> kube::Result<RawObject> {
+    let body = serde_json::to_vec(manifest).map_err(kube::Error::SerdeError)?;
     let request = kube::core::Request::new(api.resource_url());
     let mut request = request.create(params, body).map_err(kube::Error::BuildRequest)?;
     let uri = request.uri().to_string();

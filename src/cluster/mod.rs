@@ -8,6 +8,7 @@ pub mod kube_port;
 pub mod memory;
 pub mod observed;
 pub mod port;
+pub mod raw;
 pub mod view;
 pub mod watch;
 

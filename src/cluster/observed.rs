@@ -1,6 +1,7 @@
 //! What the caches hold: of each object only what a decision needs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
@@ -14,8 +15,19 @@ use crate::api::{
 
 /// Something that a [`super::Cache`] can hold.
 pub trait Observed: Send + Sync + Sized + 'static {
+    /// Reads it from the API server's JSON, of which the metadata are read.
+    #[must_use]
+    fn of(object: &Value, meta: Meta) -> Self;
+    /// Reads it where an earlier state of the same object is known: what cannot have changed since is not read again.
+    #[must_use]
+    fn after(object: &Value, meta: Meta, _known: &Self) -> Self {
+        Self::of(object, meta)
+    }
     /// Reads it from the API server's JSON.
-    fn read(object: &Value) -> Self;
+    #[must_use]
+    fn read(object: &Value) -> Self {
+        Self::of(object, Meta::read(object))
+    }
     /// Its metadata.
     fn meta(&self) -> &Meta;
 }
@@ -139,7 +151,7 @@ pub struct ObservedFleet {
     /// Its metadata.
     pub meta: Meta,
     /// Its spec, or why it cannot be read.
-    pub spec: Result<Box<NodeDeploymentSpec>, String>,
+    pub spec: Result<Arc<NodeDeploymentSpec>, String>,
     /// Its status.
     pub status: Box<NodeDeploymentStatus>,
     /// The parts of its status that could not be read.
@@ -152,7 +164,7 @@ pub struct ObservedNode {
     /// Its metadata.
     pub meta: Meta,
     /// Its spec, or why it cannot be read.
-    pub spec: Result<Box<StatefulNodeSpec>, String>,
+    pub spec: Result<Arc<StatefulNodeSpec>, String>,
     /// Its status.
     pub status: Box<StatefulNodeStatus>,
     /// The parts of its status that could not be read.
@@ -273,9 +285,9 @@ pub struct ObservedRevision {
 macro_rules! observed {
     ($($type:ty => $read:expr),* $(,)?) => {$(
         impl Observed for $type {
-            fn read(object: &Value) -> Self {
+            fn of(object: &Value, meta: Meta) -> Self {
                 let read: fn(&Value, Meta) -> Self = $read;
-                read(object, Meta::read(object))
+                read(object, meta)
             }
             fn meta(&self) -> &Meta {
                 &self.meta
@@ -284,15 +296,33 @@ macro_rules! observed {
     )*};
 }
 
+/// Windlass's own kinds: most of their changes are of the status, and the spec is most of what there is to read. The
+/// API server counts the changes of the spec.
+macro_rules! observed_with_spec {
+    ($($type:ty),*) => {$(
+        impl Observed for $type {
+            fn of(object: &Value, meta: Meta) -> Self {
+                let spec = strict(&object["spec"]);
+                let (status, unreadable) = lenient(&object["status"]);
+                Self { meta, spec, status: Box::new(status), unreadable }
+            }
+            fn after(object: &Value, meta: Meta, known: &Self) -> Self {
+                if known.meta.generation != meta.generation {
+                    return Self::of(object, meta);
+                }
+                let (status, unreadable) = lenient(&object["status"]);
+                Self { meta, spec: known.spec.clone(), status: Box::new(status), unreadable }
+            }
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+        }
+    )*};
+}
+
+observed_with_spec!(ObservedFleet, ObservedNode);
+
 observed! {
-    ObservedFleet => |object, meta| {
-        let (status, unreadable) = lenient(&object["status"]);
-        Self { meta, spec: strict(&object["spec"]), status: Box::new(status), unreadable }
-    },
-    ObservedNode => |object, meta| {
-        let (status, unreadable) = lenient(&object["status"]);
-        Self { meta, spec: strict(&object["spec"]), status: Box::new(status), unreadable }
-    },
     ObservedSet => |object, meta| Self {
         meta,
         replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
@@ -380,8 +410,8 @@ fn images(pod_spec: &Value) -> Vec<(String, String)> {
     list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect()
 }
 
-fn strict<T: DeserializeOwned>(value: &Value) -> Result<Box<T>, String> {
-    T::deserialize(value).map(Box::new).map_err(|e| format!("spec cannot be read: {e}"))
+fn strict<T: DeserializeOwned>(value: &Value) -> Result<Arc<T>, String> {
+    T::deserialize(value).map(Arc::new).map_err(|e| format!("spec cannot be read: {e}"))
 }
 
 /// Reads a status field by field where it cannot be read whole, so that one field written by another

@@ -13,8 +13,8 @@ use crate::clock::monotonic;
 use super::{
     Cache, Key, Kind,
     observed::{
-        Meta, Observed, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision,
-        ObservedService, ObservedSet,
+        Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
+        ObservedSet,
     },
 };
 
@@ -82,19 +82,22 @@ impl View {
     /// Takes in an object that a write was answered with. What is new in it is told to whoever asked for
     /// news, now: the watch will show the same later, and is then no news any more.
     pub fn observe(&self, kind: Kind, object: &Value) {
+        let meta = Meta::read(object);
         let is_new = match kind {
-            Kind::NodeDeployment => self.fleets.observe(Observed::read(object)),
-            Kind::StatefulNode => self.nodes.observe(Observed::read(object)),
-            Kind::StatefulSet => self.sets.observe(Observed::read(object)),
-            Kind::Pod => self.pods.observe(Observed::read(object)),
-            Kind::Service => self.services.observe(Observed::read(object)),
-            Kind::PersistentVolumeClaim => self.claims.observe(Observed::read(object)),
-            Kind::ControllerRevision => self.revisions.observe(Observed::read(object)),
+            Kind::NodeDeployment => self.fleets.observe(self.fleets.read_object(object, meta.clone())),
+            Kind::StatefulNode => self.nodes.observe(self.nodes.read_object(object, meta.clone())),
+            Kind::StatefulSet => self.sets.observe(self.sets.read_object(object, meta.clone())),
+            Kind::Pod => self.pods.observe(self.pods.read_object(object, meta.clone())),
+            Kind::Service => self.services.observe(self.services.read_object(object, meta.clone())),
+            Kind::PersistentVolumeClaim => self.claims.observe(self.claims.read_object(object, meta.clone())),
+            Kind::ControllerRevision => {
+                self.revisions.observe(self.revisions.read_object(object, meta.clone()))
+            }
             Kind::Event | Kind::Secret => false,
         };
         if let Some(news) = self.news.get().filter(|_| is_new) {
             // The receiver is gone only when the operator stops.
-            let _ = news.send((kind, Meta::read(object)));
+            let _ = news.send((kind, meta));
         }
     }
 

@@ -7,19 +7,18 @@ use std::time::Duration;
 use futures::{StreamExt, stream::BoxStream};
 use kube::{
     Api, Client,
-    api::DynamicObject,
     runtime::{
         WatchStreamExt,
         utils::Backoff,
         watcher::{self, Event},
     },
 };
-use serde_json::Value;
 use tracing::warn;
 
 use super::{
     Cache, Key, Kind, View,
     observed::{Meta, Observed},
+    raw::RawObject,
 };
 use crate::engine::backoff;
 
@@ -35,7 +34,7 @@ pub enum Scope {
 impl Scope {
     /// The API of a kind within this scope.
     #[must_use]
-    pub fn api(&self, client: &Client, kind: Kind) -> Api<DynamicObject> {
+    pub fn api(&self, client: &Client, kind: Kind) -> Api<RawObject> {
         match self {
             Self::All => Api::all_with(client.clone(), &kind.resource()),
             Self::Namespace(ns) => Api::namespaced_with(client.clone(), ns, &kind.resource()),
@@ -47,7 +46,7 @@ impl Scope {
 /// relist, or went; the cache has already taken the change in. What was known before, from the answer to a write
 /// of ours, is not yielded again. Of an object that a relist did not find any more only the name is known.
 pub fn watch<T: Observed>(
-    api: Api<DynamicObject>,
+    api: Api<RawObject>,
     selector: Option<&str>,
     kind: Kind,
     view: Arc<View>,
@@ -73,21 +72,24 @@ pub fn watch<T: Observed>(
         .boxed()
 }
 
-fn take<T: Observed>(cache: &Cache<T>, event: Event<DynamicObject>) -> Vec<Meta> {
+fn take<T: Observed>(cache: &Cache<T>, event: Event<RawObject>) -> Vec<Meta> {
     match event {
         Event::Apply(object) => {
-            let seen = T::read(&json(&object));
-            let meta = seen.meta().clone();
+            let meta = Meta::read(&object.value);
+            if cache.knows(&meta) {
+                return Vec::new();
+            }
+            let seen = cache.read_object(&object.value, meta.clone());
             if cache.observe(seen) { vec![meta] } else { Vec::new() }
         }
         Event::InitApply(object) => {
-            let seen = T::read(&json(&object));
+            let seen = T::read(&object.value);
             let meta = seen.meta().clone();
             cache.observe(seen);
             vec![meta]
         }
         Event::Delete(object) => {
-            let known = T::read(&json(&object));
+            let known = T::read(&object.value);
             cache.forget(&known);
             vec![known.meta().clone()]
         }
@@ -126,8 +128,4 @@ impl Backoff for Attempts {
     fn reset(&mut self) {
         self.count = 0;
     }
-}
-
-fn json(object: &DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
 }

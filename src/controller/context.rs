@@ -61,10 +61,10 @@ impl Context {
     /// What the tasks of a fleet are handed; `None` where its spec cannot be read.
     #[must_use]
     pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
-        let spec = fleet.spec.as_deref().ok()?.clone();
+        let spec = fleet.spec.as_ref().ok()?.clone();
         let scope = FleetScope {
             restarted_at: fleet.status.restarted_at.clone(),
-            spec: Arc::new(spec),
+            spec,
             scope: scope_of(&fleet.status),
             fleet: fleet.clone(),
             view: self.view.clone(),

@@ -1,6 +1,7 @@
 //! A node's child objects beside its plan: what applies at once, and what has to be asked of the API
 //! server because no watch shows it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -186,14 +187,23 @@ fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
     }
     // Neither may have a claim yet: the older one makes it.
     let age = |node: &ObservedNode| (node.meta.created_at, node.meta.uid.clone());
-    let older = scope.view.nodes.list(namespace, |other| {
+    let mut older = own.iter().flat_map(|claim| sharers(scope, namespace, claim)).filter(|other| {
         other.meta.name != node.meta.name
             && age(other) < age(node)
             && claim_names(other).iter().any(|c| own.contains(c))
     });
-    let other = older.first()?;
-    let name = claim_names(other).into_iter().find(|name| own.contains(name))?;
+    let first = older.next()?;
+    let other = older.fold(first, |a, b| if b.meta.name < a.meta.name { b } else { a });
+    let name = claim_names(&other).into_iter().find(|name| own.contains(name))?;
     Some(is_of_another(&name, &other.meta.name))
+}
+
+/// The nodes whose names a claim's name may end in: one of these has the claim, or none has. There are a handful,
+/// however many nodes there are.
+fn sharers(scope: &NodeScope, namespace: &str, claim: &str) -> Vec<Arc<ObservedNode>> {
+    let ends = claim.match_indices('-').map(|(at, _)| &claim[at + 1..]);
+    let names = ends.filter_map(|end| end.strip_suffix("-0"));
+    names.filter_map(|name| scope.view.nodes.get(&Key::new(namespace, name))).collect()
 }
 
 fn is_of_another(claim: &str, other: &str) -> String {

@@ -20,13 +20,16 @@ struct Queue {
     waiting: BTreeMap<Key, (Instant, u64)>,
     /// Those that are being looked at, and when each is due again if that is known.
     taken: BTreeMap<Key, Option<Instant>>,
+    /// Those that were looked at a moment ago, and until when each is left alone.
+    resting: BTreeMap<Key, Instant>,
     /// How many were ever listed: it tells apart what is due at the same time.
     listed: u64,
 }
 
 impl Queue {
-    /// Lists an object; no later than it already was to be looked at.
+    /// Lists an object; no later than it already was to be looked at, and not while it is left alone.
     fn add(&mut self, key: Key, at: Instant) {
+        let at = self.resting.get(&key).map_or(at, |until| at.max(*until));
         if let Some(again) = self.taken.get_mut(&key) {
             *again = Some(again.map_or(at, |known| known.min(at)));
             return;
@@ -51,12 +54,16 @@ impl Queue {
         let entry = self.order.first_entry().filter(|entry| entry.key().0 <= now)?;
         let key = entry.remove();
         self.waiting.remove(&key);
+        self.resting.remove(&key);
         self.taken.insert(key.clone(), None);
         Some(key)
     }
 
-    /// An object was looked at; what was asked of it meanwhile is listed.
-    fn done(&mut self, key: Key) {
+    /// An object was looked at, and is left alone until then; what was asked of it meanwhile is listed.
+    fn done(&mut self, key: Key, until: Option<Instant>) {
+        if let Some(until) = until {
+            self.resting.insert(key.clone(), until);
+        }
         if let Some(Some(at)) = self.taken.remove(&key) {
             self.add(key, at);
         }
@@ -65,11 +72,13 @@ impl Queue {
 
 /// Looks at each object that is told of, at most `concurrency` of them at the same time, until `shutdown`
 /// resolves; what is being looked at then is finished first. `look` answers how long after it the object is to
-/// be looked at again; none: not before it is told of.
+/// be looked at again; none: not before it is told of. `rest` answers how long after it the object is left alone,
+/// whatever is told of it: what comes meanwhile is looked at together.
 pub async fn take_turns<F>(
     mut told: UnboundedReceiver<Key>,
     concurrency: u16,
     look: impl Fn(Key) -> F,
+    rest: impl Fn(&Key) -> Duration,
     shutdown: impl Future<Output = ()>,
 ) where
     F: Future<Output = Option<Duration>> + Send + 'static,
@@ -90,7 +99,7 @@ pub async fn take_turns<F>(
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(ended) = running.join_next() => end(&mut queue, ended),
+            Some(ended) = running.join_next() => end(&mut queue, ended, &rest),
             key = told.recv() => {
                 let Some(key) = key else { break };
                 queue.add(key, monotonic());
@@ -102,7 +111,7 @@ pub async fn take_turns<F>(
         }
     }
     while let Some(ended) = running.join_next().await {
-        end(&mut queue, ended);
+        end(&mut queue, ended, &rest);
     }
 }
 
@@ -113,13 +122,19 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-fn end(queue: &mut Queue, ended: Result<(Key, Option<Duration>), JoinError>) {
+fn end(
+    queue: &mut Queue,
+    ended: Result<(Key, Option<Duration>), JoinError>,
+    rest: impl Fn(&Key) -> Duration,
+) {
     match ended {
         Ok((key, again)) => {
+            let rest = rest(&key);
+            let until = again.filter(|_| !rest.is_zero()).map(|_| monotonic() + rest);
             if let Some(after) = again {
                 queue.add(key.clone(), monotonic() + after);
             }
-            queue.done(key);
+            queue.done(key, until);
         }
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
         Err(_) => {}
@@ -171,10 +186,31 @@ mod tests {
         assert_eq!(queue.take(now), Some(key("a")));
         queue.add(key("a"), now);
         assert_eq!(queue.take(now), None);
-        queue.done(key("a"));
+        queue.done(key("a"), None);
         assert_eq!(queue.take(now), Some(key("a")));
-        queue.done(key("a"));
+        queue.done(key("a"), None);
         assert_eq!((queue.next_due(), queue.taken.len()), (None, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_of_an_object_that_is_left_alone_is_looked_at_once_when_that_is_over() {
+        let (tell, told) = unbounded_channel();
+        let began = monotonic();
+        let times: Arc<Mutex<Vec<u128>>> = Arc::default();
+        let look = |_| {
+            times.lock().unwrap().push(monotonic().duration_since(began).as_millis());
+            async { Some(Duration::from_hours(2)) }
+        };
+        let telling = async {
+            // At once after a rest that is over, and no sooner than a rest that is not.
+            for wait in [0, 10, 10, 10, 200, 50] {
+                sleep(Duration::from_millis(wait)).await;
+                tell.send(key("a")).unwrap();
+            }
+            sleep(Duration::from_hours(1)).await;
+        };
+        take_turns(told, 4, look, |_| Duration::from_millis(100), telling).await;
+        assert_eq!(*times.lock().unwrap(), [0, 100, 230, 330]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -198,7 +234,7 @@ mod tests {
                 None
             }
         };
-        take_turns(told, 2, look, sleep(Duration::from_secs(15))).await;
+        take_turns(told, 2, look, |_| Duration::ZERO, sleep(Duration::from_secs(15))).await;
         assert_eq!(*log.lock().unwrap(), (0, 2, 4));
     }
 
@@ -216,7 +252,7 @@ mod tests {
                 (times.len() < 3).then_some(Duration::from_mins(1))
             }
         };
-        take_turns(told, 1, look, sleep(Duration::from_hours(1))).await;
+        take_turns(told, 1, look, |_| Duration::ZERO, sleep(Duration::from_hours(1))).await;
         assert_eq!(*times.lock().unwrap(), [0, 60, 120]);
     }
 }

@@ -12,6 +12,7 @@ use super::agenda::Pace;
 use super::audit::AuditEntry;
 use super::controllers;
 use super::faults::{FaultPlan, NoFaults};
+use super::kinds::Kind;
 use super::random::Random;
 use super::refusal::Refusal;
 use super::server::WriteOptions;
@@ -317,12 +318,23 @@ impl Cluster {
     /// Every object there is, by kind, namespace and name: for comparing two runs.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Value> {
+        self.objects("", |_| true)
+    }
+
+    /// The objects of these kinds in a namespace, by kind and name.
+    #[must_use]
+    pub fn snapshot_of(&self, namespace: &str, kinds: &[&str]) -> Vec<Value> {
+        self.objects(namespace, |kind| kind.namespaced && kinds.contains(&kind.kind.as_str()))
+    }
+
+    fn objects(&self, namespace: &str, wanted: impl Fn(&Kind) -> bool) -> Vec<Value> {
         let world = self.shared.lock();
         let mut objects = Vec::new();
         let mut shelves = std::collections::BTreeSet::new();
-        for kind in world.kinds.all() {
+        for kind in world.kinds.all().filter(|kind| wanted(kind)) {
             if shelves.insert(kind.shelf) {
-                objects.extend(world.store.list(kind.shelf, "").map(|(_, object)| object.value.clone()));
+                objects
+                    .extend(world.store.list(kind.shelf, namespace).map(|(_, object)| object.value.clone()));
             }
         }
         objects

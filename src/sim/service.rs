@@ -14,6 +14,7 @@ use futures::{Stream, StreamExt, stream};
 use http::{Request, Response};
 use http_body::Frame;
 use kube::client::Body;
+use serde::Deserialize;
 
 use super::audit::{AuditEntry, is_write};
 use super::faults::{After, Before, Failure, RequestInfo, WatchView};
@@ -66,7 +67,7 @@ impl ApiService {
     async fn serve(self, request: Request<Body>) -> Result<Response<SimBody>, Disconnected> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.map_err(|_| Disconnected)?;
-        let call = Call::read(&parts, body.to_vec(), &self.user_agent);
+        let call = Call::read(&parts, body, &self.user_agent);
         let info = self.number(&call);
         let mut trail = Trail { guarded: is_guarded(&call), wrote: (0, 0) };
         let way = self.draw_latency() / 2;
@@ -176,17 +177,34 @@ struct Trail {
     guarded: bool,
 }
 
-/// Whether a write names what it was decided on.
+/// Whether a write names what it was decided on. All else in its body is passed over.
 fn is_guarded(call: &Call) -> bool {
+    #[derive(Deserialize)]
+    struct Operation {
+        path: String,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Named {
+        resource_version: Option<String>,
+        uid: Option<String>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Guard {
+        metadata: Named,
+        preconditions: Named,
+    }
     if !is_write(call.verb) {
         return false;
     }
-    let body = call.json().unwrap_or_default();
-    match (&body, call.verb) {
-        (serde_json::Value::Array(ops), _) => ops.iter().any(|op| op["path"] == "/metadata/resourceVersion"),
-        (_, "delete") => body["preconditions"]["uid"].is_string(),
-        (_, "create" | "deletecollection") => false,
-        _ => body["metadata"]["resourceVersion"].is_string(),
+    let of_object = || serde_json::from_slice::<Guard>(&call.body).unwrap_or_default();
+    match call.verb {
+        "create" | "deletecollection" => false,
+        "delete" => of_object().preconditions.uid.is_some(),
+        _ if call.body.starts_with(b"[") => serde_json::from_slice::<Vec<Operation>>(&call.body)
+            .is_ok_and(|operations| operations.iter().any(|op| op.path == "/metadata/resourceVersion")),
+        _ => of_object().metadata.resource_version.is_some(),
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Store {
     shelves: BTreeMap<Shelf, BTreeMap<Key, Arc<Object>>>,
     by_uid: BTreeMap<String, Place>,
     dependents: BTreeMap<String, BTreeSet<Place>>,
-    history: VecDeque<Change>,
+    history: VecDeque<Arc<Change>>,
     /// Versions up to this one have left the history.
     compacted: u64,
     history_limit: usize,
@@ -148,7 +148,7 @@ impl Store {
     }
 
     /// Stores an object and returns the change.
-    pub(crate) fn put(&mut self, shelf: Shelf, key: Key, value: Value) -> Change {
+    pub(crate) fn put(&mut self, shelf: Shelf, key: Key, value: Value) -> Arc<Change> {
         self.version += 1;
         let object = Object::new(self.version, value);
         let before = self.shelves.entry(shelf).or_default().insert(key.clone(), object.clone());
@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Removes an object and returns the change, if it was there.
-    pub(crate) fn remove(&mut self, shelf: Shelf, key: &Key) -> Option<Change> {
+    pub(crate) fn remove(&mut self, shelf: Shelf, key: &Key) -> Option<Arc<Change>> {
         let before = self.shelves.get_mut(&shelf)?.remove(key)?;
         self.version += 1;
         self.unindex(shelf, key, &before);
@@ -183,7 +183,7 @@ impl Store {
     }
 
     /// The changes after a version, oldest first.
-    pub(crate) fn since(&self, version: u64) -> impl Iterator<Item = &Change> {
+    pub(crate) fn since(&self, version: u64) -> impl Iterator<Item = &Arc<Change>> {
         let start = self.history.partition_point(|change| change.version <= version);
         self.history.iter().skip(start)
     }
@@ -192,7 +192,7 @@ impl Store {
     pub(crate) fn list_at(&self, shelf: Shelf, namespace: &str, version: u64) -> Vec<Arc<Object>> {
         let mut objects: BTreeMap<&Key, Arc<Object>> =
             self.list(shelf, namespace).map(|(key, object)| (key, object.clone())).collect();
-        let newer: Vec<&Change> = self.since(version).filter(|c| c.shelf == shelf).collect();
+        let newer: Vec<&Arc<Change>> = self.since(version).filter(|c| c.shelf == shelf).collect();
         for change in newer.into_iter().rev() {
             if !namespace.is_empty() && change.key.0 != namespace {
                 continue;
@@ -251,7 +251,8 @@ impl Store {
         self.watchers.len()
     }
 
-    fn record(&mut self, change: Change) -> Change {
+    fn record(&mut self, change: Change) -> Arc<Change> {
+        let change = Arc::new(change);
         self.history.push_back(change.clone());
         if self.history.len() > self.history_limit
             && let Some(oldest) = self.history.pop_front()

@@ -13,6 +13,10 @@ use crate::world::World;
 const FLEET_BYTES: usize = 256 * 1024;
 const NODE_BYTES: usize = 16 * 1024;
 
+/// How many changes the cluster remembers: more than a watch is ever behind, and far fewer than there are. All that 1,000
+/// nodes change takes 0.7 GB.
+const REMEMBERED: usize = 50_000;
+
 /// A fleet of so many nodes comes up, all nodes at once, and another operator starts over it.
 pub fn start_over(nodes: i64) {
     let runtime =
@@ -20,7 +24,7 @@ pub fn start_over(nodes: i64) {
     runtime.block_on(async {
         let mut scenario = Scenario::named("in-place/create/3");
         scenario.nodes = nodes;
-        let mut world = World::new(scenario.clone(), 1);
+        let mut world = World::remembering(scenario.clone(), 1, REMEMBERED);
         let first = world.start_operator();
         let mut object = scenario.object();
         object["spec"]["updateStrategy"]["inPlace"]["maxUnavailable"] = json!("100%");

@@ -258,7 +258,7 @@ impl Run {
             let now = self.world.version();
             still = if now == version { still + 1 } else { 0 };
             version = now;
-            if still >= STILL && self.is_quiet() && still.is_multiple_of(STILL) {
+            if still >= STILL && still.is_multiple_of(STILL) && self.is_quiet() {
                 if self.is_well() {
                     return true;
                 }

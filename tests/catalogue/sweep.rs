@@ -83,6 +83,8 @@ pub struct Outcome {
     /// Each failed point with what was wrong.
     pub failed: Vec<(Point, Vec<String>)>,
     pub points: usize,
+    /// How many were to be run, had there been time.
+    pub wanted: usize,
     pub all: usize,
     pub seconds: f64,
     pub threads: usize,
@@ -125,6 +127,7 @@ pub fn run(choice: &Choice) -> Outcome {
             chosen.extend(points.into_iter().skip(offset % choice.every).step_by(choice.every));
         }
     }
+    let wanted = chosen.len().min(choice.most);
     // The clean runs are the price of any point at all.
     let counted = monotonic();
     let next = AtomicUsize::new(0);
@@ -135,7 +138,7 @@ pub fn run(choice: &Choice) -> Outcome {
                 loop {
                     // Far apart points alternate, so that a sweep that is cut short has seen of everything.
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= chosen.len().min(choice.most) || counted.elapsed() > choice.within {
+                    if index >= wanted || counted.elapsed() > choice.within {
                         return;
                     }
                     let point = &chosen[index * STRIDE % chosen.len()];
@@ -147,7 +150,8 @@ pub fn run(choice: &Choice) -> Outcome {
     let (rows, failed): (BTreeMap<(String, String), Row>, _) =
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
-    Outcome { rows, failed, points, all, seconds: began.elapsed().as_secs_f64(), threads: choice.threads }
+    let seconds = began.elapsed().as_secs_f64();
+    Outcome { rows, failed, points, wanted, all, seconds, threads: choice.threads }
 }
 
 /// Draws scenarios, pairs of faults and points by seed until the time is over.
@@ -173,7 +177,8 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
     let (rows, failed): (BTreeMap<(String, String), Row>, _) =
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
-    Outcome { rows, failed, points, all: points, seconds: began.elapsed().as_secs_f64(), threads }
+    let seconds = began.elapsed().as_secs_f64();
+    Outcome { rows, failed, points, wanted: points, all: points, seconds, threads }
 }
 
 /// Two faults that do not both set the end.
@@ -203,11 +208,18 @@ const STRIDE: usize = 1_000_003;
 
 type Found = Mutex<(BTreeMap<(String, String), Row>, Vec<(Point, Vec<String>)>)>;
 
+/// What this thread has cost so far, in seconds of CPU: the kernel counts it, whatever else the machine does.
+fn spent() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|field| field.parse::<f64>().ok());
+    nanoseconds.unwrap_or_default() / 1e9
+}
+
 fn record(point: &Point, baselines: &Baselines, found: &Found) {
-    let began = monotonic();
+    let before = spent();
     let baseline = baselines.of(point);
     let report = play(point, Some(&baseline), false);
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = spent() - before;
     let family = faults::named(&point.strikes[0].fault).family().to_owned();
     let scenario = point.scenario.rsplit_once('/').map_or("", |(kind, _)| kind).to_owned();
     let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

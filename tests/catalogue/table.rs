@@ -35,8 +35,8 @@ impl Outcome {
         let names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
         let how = if cfg!(debug_assertions) { "not optimised" } else { "optimised (`--release`)" };
         let summary = format!(
-            "{} of {} points in {} scenarios, {} failures, {:.0} s on {} threads: {:.0} points a second. \
-             The program was {how}.",
+            "{} of {} points in {} scenarios, {} failures, {:.0} s on {} threads: {:.0} points a second, {:.1} ms of CPU \
+             for each. The program was {how}.",
             self.points,
             self.all,
             names.len(),
@@ -44,6 +44,8 @@ impl Outcome {
             self.seconds,
             self.threads,
             f64::from(self.points as u32) / self.seconds,
+            self.rows.values().map(|row| row.seconds).sum::<f64>() * 1000.0
+                / f64::from(self.points.max(1) as u32),
         );
         PAGE.replace("{summary}", &summary)
             .replace("{scenarios}", &names.join("`, `"))

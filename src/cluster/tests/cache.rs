@@ -11,7 +11,7 @@ struct Thing {
 }
 
 impl Observed for Thing {
-    fn read(_: &serde_json::Value) -> Self {
+    fn of(_: &serde_json::Value, _: Meta) -> Self {
         unreachable!("things are made by hand")
     }
 
@@ -53,6 +53,17 @@ fn the_newer_version_wins_whatever_comes_first() {
     assert!(!cache.observe(db(5, "five again")), "the same one");
     assert!(cache.observe(db(10, "ten")), "versions are numbers, not texts");
     assert_eq!(cache.content("db"), Some("ten"));
+}
+
+#[test]
+fn what_is_known_by_now_is_known_and_what_is_newer_or_another_of_its_name_is_not() {
+    let cache = Cache::default();
+    cache.observe(db(5, "five"));
+    let knows = |thing: Thing| cache.knows(&thing.meta);
+    assert!(knows(db(5, "five")) && knows(db(4, "four")));
+    assert!(
+        !knows(db(6, "six")) && !knows(thing("db", "uid-2", 5, "new")) && !knows(thing("x", "uid-1", 5, "x"))
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::Cache;
 use super::super::observed::{Meta, Observed, ObservedFleet, ObservedNode, ObservedPod, ObservedSet};
 
 fn node(spec: &Value, status: &Value) -> ObservedNode {
@@ -54,6 +55,27 @@ fn a_spec_that_cannot_be_read_is_a_sentence_and_the_status_is_there() {
     );
     assert!(fleet.spec.is_err());
     assert_eq!(fleet.status.replicas, 3);
+}
+
+#[test]
+fn a_spec_is_read_again_when_it_changed_or_is_that_of_another_object() {
+    let sent = |uid: &str, generation: i64, image: &str| {
+        json!({
+            "metadata": {"name": "db-0", "namespace": "shop", "uid": uid, "generation": generation},
+            "spec": {"image": image, "podTemplate": good_spec()["podTemplate"]},
+            "status": {"podTemplateHash": image},
+        })
+    };
+    let cache: Cache<ObservedNode> = Cache::default();
+    cache.observe(ObservedNode::read(&sent("u", 3, "db:1")));
+    let read = |object: Value| {
+        let read = cache.read_object(&object, Meta::read(&object));
+        (read.spec.unwrap().image.clone(), read.status.pod_template_hash)
+    };
+    // The API server never sends another spec under the same generation.
+    assert_eq!(read(sent("u", 3, "db:2")), ("db:1".to_owned(), "db:2".to_owned()));
+    assert_eq!(read(sent("u", 4, "db:2")).0, "db:2");
+    assert_eq!(read(sent("v", 3, "db:2")).0, "db:2");
 }
 
 #[test]

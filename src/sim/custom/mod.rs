@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::kinds::ScalePaths;
 use super::refusal::Cause;
 use rules::Rules;
+use structure::Path;
 
 /// One version's schema, ready to be used.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl CustomSchema {
     /// Drops fields that the schema does not have and returns their paths.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut dropped = Vec::new();
-        structure::prune(&self.source, object, "", true, &mut dropped);
+        structure::prune(&self.source, object, &Path::Root, true, &mut dropped);
         dropped
     }
 
@@ -57,7 +58,7 @@ impl CustomSchema {
         scale: Option<&ScalePaths>,
     ) -> Vec<Cause> {
         let mut causes = Vec::new();
-        structure::validate(&self.source, object, old, "", true, &mut causes);
+        structure::validate(&self.source, object, old, &Path::Root, true, &mut causes);
         self.finish(object, old, scale, causes)
     }
 
@@ -71,7 +72,7 @@ impl CustomSchema {
         let mut causes = Vec::new();
         let (schema, before) = (&self.source["properties"]["status"], old.map(|old| &old["status"]));
         if object.get("status").is_some() {
-            structure::validate(schema, &object["status"], before, "", false, &mut causes);
+            structure::validate(schema, &object["status"], before, &Path::Root, false, &mut causes);
         }
         let causes = causes.into_iter().map(|cause| cause.below("status")).collect();
         self.finish(object, old, scale, causes)

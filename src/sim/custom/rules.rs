@@ -1,7 +1,7 @@
 //! CEL rules: `x-kubernetes-validations`. The expressions run on `cel` with Kubernetes' functions from `kube-cel`; the
 //! walk is our own, since it must go in a fixed order, know `type()`, and leave alone what an update does not touch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use kube_cel::KubeCelExt;
@@ -25,6 +25,59 @@ struct Node {
     more: Option<Box<Node>>,
     /// The keys by which a list's items are matched with what they were.
     keys: Vec<String>,
+    /// What its rules look at: a rule over an object's name need not be shown the whole object.
+    shown: Shown,
+    shown_old: Shown,
+}
+
+/// The part of a value that rules look at.
+#[derive(Debug)]
+enum Shown {
+    Whole,
+    /// These fields and no others.
+    Fields(BTreeSet<String>),
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self::Fields(BTreeSet::new())
+    }
+}
+
+impl Shown {
+    /// What a variable's mentions in an expression ask for. Whatever is not plainly a field asks for all of it.
+    fn of<'a>(variable: &str, expressions: impl Iterator<Item = &'a str>) -> Self {
+        let mut fields = BTreeSet::new();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        for text in expressions {
+            for (at, _) in text.match_indices(variable) {
+                let rest = &text[at + variable.len()..];
+                if text[..at].ends_with(is_word) || rest.starts_with(is_word) {
+                    continue;
+                }
+                let after = rest.strip_prefix('.').unwrap_or_default();
+                let field = after.split(|c| !is_word(c)).next().unwrap_or_default();
+                let is_call = after[field.len()..].starts_with('(');
+                if is_call && field == "hasValue" {
+                    continue;
+                }
+                if field.is_empty() || is_call {
+                    return Self::Whole;
+                }
+                fields.insert(field.to_owned());
+            }
+        }
+        Self::Fields(fields)
+    }
+
+    fn to_cel(&self, value: &Value) -> cel::Value {
+        match (self, value) {
+            (Self::Fields(fields), Value::Object(map)) => {
+                map_to_cel(map.iter().filter(|(name, _)| fields.contains(&escaped(name))))
+            }
+            _ => to_cel(value),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -34,9 +87,16 @@ struct Rule {
     program: Option<Program>,
     uses_old: bool,
     message: Option<String>,
+    message_text: Option<String>,
     message_program: Option<Program>,
     reason: Option<String>,
     field: Option<String>,
+}
+
+impl Rule {
+    fn expressions(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.text.as_str()).chain(self.message_text.as_deref())
+    }
 }
 
 impl Rules {
@@ -70,7 +130,11 @@ fn compile(schema: &Value) -> Option<Node> {
             .flatten()
             .filter_map(|key| key.as_str().map(str::to_owned))
             .collect(),
+        ..Node::default()
     };
+    let expressions = || node.rules.iter().flat_map(Rule::expressions);
+    let (shown, shown_old) = (Shown::of("self", expressions()), Shown::of("oldSelf", expressions()));
+    let node = Node { shown, shown_old, ..node };
     let empty =
         node.rules.is_empty() && node.fields.is_empty() && node.items.is_none() && node.more.is_none();
     (!empty).then_some(node)
@@ -85,6 +149,7 @@ fn rule(source: &Value) -> Rule {
         text: expression,
         message: text("message"),
         message_program: text("messageExpression").and_then(|m| Program::compile(&m).ok()),
+        message_text: text("messageExpression"),
         reason: text("reason"),
         field: text("fieldPath"),
     }
@@ -130,9 +195,9 @@ fn check(
     }
     if !node.rules.is_empty() {
         let mut context = base.new_inner_scope();
-        context.add_variable_from_value("self", to_cel(value));
+        context.add_variable_from_value("self", node.shown.to_cel(value));
         if let Some(old) = old {
-            context.add_variable_from_value("oldSelf", to_cel(old));
+            context.add_variable_from_value("oldSelf", node.shown_old.to_cel(old));
         }
         let due = node.rules.iter().filter(|rule| old.is_some() || !rule.uses_old);
         causes.extend(due.filter_map(|rule| broken(rule, &context, value, path)));
@@ -206,14 +271,14 @@ fn to_cel(value: &Value) -> cel::Value {
         },
         Value::String(text) => cel::Value::String(Arc::new(text.clone())),
         Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
-        Value::Object(map) => {
-            let map: HashMap<Key, cel::Value> = map
-                .iter()
-                .map(|(name, value)| (Key::String(Arc::new(escaped(name))), to_cel(value)))
-                .collect();
-            cel::Value::Map(Map { map: Arc::new(map) })
-        }
+        Value::Object(map) => map_to_cel(map.iter()),
     }
+}
+
+fn map_to_cel<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>) -> cel::Value {
+    let entry = |(name, value): (&String, &Value)| (Key::String(Arc::new(escaped(name))), to_cel(value));
+    let map: HashMap<Key, cel::Value> = fields.map(entry).collect();
+    cel::Value::Map(Map { map: Arc::new(map) })
 }
 
 const KEYWORDS: [&str; 20] = [
@@ -261,4 +326,27 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
     let compiled = patterns.entry(pattern.to_owned()).or_insert_with(|| Regex::new(pattern).ok());
     compiled.as_ref().is_some_and(|regex| regex.is_match(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_shown_the_fields_that_it_names_and_all_where_that_cannot_be_told() {
+        let fields = |variable: &str, text: &str| match Shown::of(variable, std::iter::once(text)) {
+            Shown::Whole => None,
+            Shown::Fields(fields) => Some(fields.into_iter().collect::<Vec<_>>().join(" ")),
+        };
+        let name = "oldSelf.hasValue() || size(self.metadata.name) <= 39";
+        assert_eq!(fields("self", name).as_deref(), Some("metadata"));
+        assert_eq!(fields("oldSelf", name).as_deref(), Some(""));
+        assert_eq!(fields("self", "!has(self.a) || self.b == self.c.d").as_deref(), Some("a b c"));
+        assert_eq!(fields("oldSelf", "has(oldSelf.value().a)"), None);
+        for whole in
+            ["self == ''", "self.all(p, p > 0)", "type(self) == int", "self[0] == 1", "size(self) > 0"]
+        {
+            assert_eq!(fields("self", whole), None, "{whole}");
+        }
+    }
 }

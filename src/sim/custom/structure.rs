@@ -13,40 +13,64 @@ fn is_own(name: &str, root: bool) -> bool {
     root && matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+/// Where a value is. It is written out only where something is said of it: most values are as they should be.
+#[derive(Clone, Copy)]
+pub(super) enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+impl From<&Path<'_>> for String {
+    fn from(path: &Path<'_>) -> Self {
+        path.to_string()
+    }
 }
 
 /// Takes out what the schema does not have.
-pub(super) fn prune(schema: &Value, value: &mut Value, path: &str, root: bool, dropped: &mut Vec<String>) {
+pub(super) fn prune(
+    schema: &Value,
+    value: &mut Value,
+    path: &Path<'_>,
+    root: bool,
+    dropped: &mut Vec<String>,
+) {
     match value {
         Value::Object(map) => {
             let preserve = is_true(schema, "x-kubernetes-preserve-unknown-fields");
             let embedded = is_true(schema, "x-kubernetes-embedded-resource");
-            let more = &schema["additionalProperties"];
-            let names: Vec<String> = map.keys().cloned().collect();
-            for name in names {
-                if is_own(&name, root || embedded) {
-                    continue;
+            let (known, more) = (&schema["properties"], &schema["additionalProperties"]);
+            map.retain(|name, value| {
+                if is_own(name, root || embedded) {
+                    return true;
                 }
-                let known = schema["properties"].get(&name).or_else(|| more.is_object().then_some(more));
-                match known {
-                    Some(known) => {
-                        if let Some(value) = map.get_mut(&name) {
-                            prune(known, value, &join(path, &name), false, dropped);
-                        }
-                    }
-                    None if preserve || *more == true => {}
-                    None => {
-                        map.remove(&name);
-                        dropped.push(join(path, &name));
-                    }
+                let path = Path::Field(path, name);
+                let known = known.get(name).or_else(|| more.is_object().then_some(more));
+                if let Some(known) = known {
+                    prune(known, value, &path, false, dropped);
+                    return true;
                 }
-            }
+                let kept = preserve || *more == true;
+                if !kept {
+                    dropped.push(path.to_string());
+                }
+                kept
+            });
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                prune(&schema["items"], item, &format!("{path}[{index}]"), false, dropped);
+                prune(&schema["items"], item, &Path::Item(path, index), false, dropped);
             }
         }
         _ => {}
@@ -88,7 +112,7 @@ pub(super) fn validate(
     schema: &Value,
     value: &Value,
     old: Option<&Value>,
-    path: &str,
+    path: &Path<'_>,
     root: bool,
     causes: &mut Vec<Cause>,
 ) {
@@ -124,7 +148,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn check_type(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) -> bool {
+fn check_type(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) -> bool {
     let found = type_of(value);
     if is_true(schema, "x-kubernetes-int-or-string") {
         if matches!(found, "integer" | "string") {
@@ -147,7 +171,7 @@ fn check_type(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>
     false
 }
 
-fn check_enum(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn check_enum(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     if let Some(allowed) = schema["enum"].as_array()
         && !allowed.contains(value)
     {
@@ -157,7 +181,7 @@ fn check_enum(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>
     }
 }
 
-fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn check_number(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let number = value.as_f64().unwrap_or_default();
     let bound = |name: &str| schema[name].as_f64();
     let shown =
@@ -190,7 +214,7 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
     }
 }
 
-fn check_text(schema: &Value, value: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
+fn check_text(schema: &Value, value: &Value, text: &str, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let length = text.chars().count() as u64;
     if let Some(limit) = schema["maxLength"].as_u64()
         && length > limit
@@ -220,7 +244,7 @@ fn check_list(
     value: &Value,
     items: &[Value],
     old: Option<&Value>,
-    path: &str,
+    path: &Path<'_>,
     causes: &mut Vec<Cause>,
 ) {
     if let Some(limit) = schema["maxItems"].as_u64()
@@ -245,7 +269,7 @@ fn check_list(
         keys.iter().map(|key| ((*key).to_owned(), item[*key].clone())).collect::<Map<_, _>>().into()
     };
     for (index, item) in items.iter().enumerate() {
-        let at = format!("{path}[{index}]");
+        let at = Path::Item(path, index);
         match kind {
             "set" if items[..index].contains(item) => causes.push(Cause::duplicate(&at, item)),
             "map" if items[..index].iter().any(|other| key_of(other) == key_of(item)) => {
@@ -268,13 +292,13 @@ fn check_object(
     schema: &Value,
     map: &Map<String, Value>,
     old: Option<&Value>,
-    path: &str,
+    path: &Path<'_>,
     root: bool,
     causes: &mut Vec<Cause>,
 ) {
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !map.contains_key(name) {
-            causes.push(Cause::required(join(path, name), ""));
+            causes.push(Cause::required(&Path::Field(path, name), ""));
         }
     }
     if let Some(limit) = schema["maxProperties"].as_u64()
@@ -287,12 +311,12 @@ fn check_object(
             continue;
         }
         let known = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
-        validate(known, value, old.and_then(|old| old.get(name)), &join(path, name), false, causes);
+        validate(known, value, old.and_then(|old| old.get(name)), &Path::Field(path, name), false, causes);
     }
 }
 
 /// `allOf`, `anyOf`, `oneOf` and `not` carry only value checks in a structural schema.
-fn check_branches(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn check_branches(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let passes = |branch: &Value| {
         let mut found = Vec::new();
         validate(branch, value, None, path, false, &mut found);

@@ -50,7 +50,7 @@ impl World {
             .filter(|((_, manager), _)| *manager != options.manager)
             .map(|(_, value)| value)
             .collect();
-        let mut new = shown_value(kind, old.value.clone());
+        let mut new = shown_value(kind, &old.value).into_owned();
         let root = Schema::of(kind);
         if !options.force
             && let Some(path) = others.iter().find_map(|other| conflict(&root, other, &wanted, &new, ""))

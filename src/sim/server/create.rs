@@ -1,5 +1,6 @@
 //! POST: a new object.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -186,18 +187,20 @@ pub(crate) fn stored_form(kind: &Kind, mut object: Value) -> Value {
 /// An object as this kind shows it.
 pub(crate) fn shown_form(kind: &Kind, object: &Arc<Object>) -> Arc<Object> {
     if kind.is("Event") && kind.group.is_empty() {
-        return Object::new(object.version, shown_value(kind, object.value.clone()));
+        return Object::new(object.version, shown_value(kind, &object.value).into_owned());
     }
     object.clone()
 }
 
-/// A stored value as this kind shows it.
-pub(crate) fn shown_value(kind: &Kind, mut value: Value) -> Value {
-    if kind.is("Event") && kind.group.is_empty() {
-        rename(&mut value, EVENT_FIELDS.iter().map(|(a, b)| (*b, *a)));
-        value["apiVersion"] = "v1".into();
+/// A stored value as this kind shows it: most are stored so.
+pub(crate) fn shown_value<'a>(kind: &Kind, stored: &'a Value) -> Cow<'a, Value> {
+    if !(kind.is("Event") && kind.group.is_empty()) {
+        return Cow::Borrowed(stored);
     }
-    value
+    let mut value = stored.clone();
+    rename(&mut value, EVENT_FIELDS.iter().map(|(a, b)| (*b, *a)));
+    value["apiVersion"] = "v1".into();
+    Cow::Owned(value)
 }
 
 fn rename<'a>(object: &mut Value, names: impl Iterator<Item = (&'a str, &'a str)>) {

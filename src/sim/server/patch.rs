@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use json_patch::{AddOperation, PatchOperation};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::kinds::{Kind, Shape};
@@ -59,11 +60,15 @@ impl World {
         }
         let old = self.store.get(kind.shelf, key).cloned();
         let old = old.ok_or_else(|| Refusal::not_found(kind, &key.1))?;
-        let patched = patched(kind, how, shown_value(kind, old.value.clone()), body)?;
-        let text = patched.to_string();
-        let read = read_body(kind, patched).map_err(|why| unreadable_patch(&text, &why))?;
+        let made = || patched(kind, how, shown_value(kind, &old.value).into_owned(), body);
+        // What the patch made is shown where it is refused, and made again for that.
+        let unreadable = |why: &str| match made() {
+            Ok(patched) => unreadable_patch(&patched.to_string(), why),
+            Err(refusal) => refusal,
+        };
+        let read = read_body(kind, made()?).map_err(|why| unreadable(&why))?;
         if options.validation == FieldValidation::Strict && !read.unknown.is_empty() {
-            return Err(unreadable_patch(&text, &strict_sentence(&read.unknown)));
+            return Err(unreadable(&strict_sentence(&read.unknown)));
         }
         let warnings = create::warnings(options, &read.unknown);
         let options = WriteOptions { patch: true, ..options.clone() };
@@ -81,7 +86,7 @@ pub(crate) fn patched(
 ) -> Result<Value, Refusal> {
     match how {
         PatchKind::Json => {
-            let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+            let operations = json_patch::Patch::deserialize(patch)
                 .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
             for operation in operations.0 {
                 let operation = as_go_takes_it(operation, &object);

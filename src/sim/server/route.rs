@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
@@ -37,12 +38,12 @@ pub(crate) struct Call {
     pub content_type: String,
     pub accept: String,
     pub user_agent: String,
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 impl Call {
     /// Reads a request whose body has arrived.
-    pub(crate) fn read(parts: &http::request::Parts, body: Vec<u8>, user_agent: &str) -> Self {
+    pub(crate) fn read(parts: &http::request::Parts, body: Bytes, user_agent: &str) -> Self {
         let header =
             |name| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
         let query = read_query(parts.uri.query().unwrap_or_default());

@@ -62,7 +62,7 @@ impl World {
         mut new: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, Refusal> {
-        let shown = shown_value(kind, old.value.clone());
+        let shown = shown_value(kind, &old.value);
         if part == Part::Status && kind.is_custom() {
             // Its metadata is not written, so a wrong UID in it is not even looked at.
             new["metadata"]["uid"] = meta(&shown, "uid").into();
@@ -94,7 +94,7 @@ impl World {
             new["metadata"]["generation"] = (generation + 1).into();
         }
         new["metadata"]["resourceVersion"] = old.version.to_string().into();
-        if new == shown {
+        if new == *shown {
             return Ok(shown_form(kind, old));
         }
         if options.dry_run {
@@ -192,13 +192,18 @@ fn isolate(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
         Part::Main if kind.has_status => set_or_remove(new, "status", &old["status"]),
         Part::Main => {}
         Part::Status => {
-            let status = new["status"].take();
-            let metadata = new["metadata"].take();
-            *new = old.clone();
-            set_or_remove(new, "status", &status);
+            let (Some(now), Some(before)) = (new.as_object_mut(), old.as_object()) else { return };
             // A built-in kind's status can be written together with its labels; a custom one's cannot.
-            if !kind.is_custom() {
-                new["metadata"] = metadata;
+            let is_written = |name: &str| name == "status" || (name == "metadata" && !kind.is_custom());
+            now.retain(|name, _| is_written(name) || before.contains_key(name));
+            for (name, value) in before.iter().filter(|(name, _)| !is_written(name)) {
+                // Most are as they were, and looking costs less than copying.
+                if now.get(name) != Some(value) {
+                    now.insert(name.clone(), value.clone());
+                }
+            }
+            if now.get("status").is_some_and(Value::is_null) {
+                now.remove("status");
             }
         }
     }
@@ -209,7 +214,7 @@ fn set_or_remove(object: &mut Value, field: &str, value: &Value) {
         if let Some(map) = object.as_object_mut() {
             map.remove(field);
         }
-    } else {
+    } else if object.get(field) != Some(value) {
         object[field] = value.clone();
     }
 }
@@ -218,15 +223,10 @@ fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
     if !kind.is_custom() {
         return old["spec"] != new["spec"];
     }
-    let content = |object: &Value| {
-        let mut fields = object.as_object().cloned().unwrap_or_default();
-        fields.remove("metadata");
-        if kind.has_status {
-            fields.remove("status");
-        }
-        fields
-    };
-    content(old) != content(new)
+    let is_content = |name: &str| name != "metadata" && !(kind.has_status && name == "status");
+    let before = old.as_object().into_iter().flatten().filter(|(name, _)| is_content(name));
+    let after = new.as_object().into_iter().flatten().filter(|(name, _)| is_content(name));
+    !before.eq(after)
 }
 
 /// Only a DELETE sets the time of a deletion.

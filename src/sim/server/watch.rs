@@ -127,7 +127,7 @@ impl Lens {
                 Bytes::from(line)
             });
         }
-        let shown = shown_value(&self.kind, object.value.clone());
+        let shown = shown_value(&self.kind, &object.value);
         self.shows(&shown).then(|| event(what, &self.sent(&shown)))
     }
 
@@ -151,7 +151,7 @@ impl Lens {
             return None;
         }
         let seen = |object: &Option<Arc<Object>>| {
-            object.as_ref().is_some_and(|o| self.shows(&shown_value(&self.kind, o.value.clone())))
+            object.as_ref().is_some_and(|o| self.shows(&shown_value(&self.kind, &o.value)))
         };
         let cheap = self.options.labels.is_empty() && self.options.fields.is_empty() && self.name.is_none();
         let (before, after) = if cheap {
@@ -206,7 +206,7 @@ impl WatchStream {
             self.ended = true;
             return;
         }
-        let changes: Vec<Change> =
+        let changes: Vec<Arc<Change>> =
             world.store.since(self.cursor).filter(|c| c.shelf == self.lens.kind.shelf).cloned().collect();
         let version = world.store.version();
         drop(world);

@@ -54,7 +54,7 @@ pub fn is_well(world: &World) -> bool {
     if !settled || (replicas > 0 && !condition(&object, "UpToDate").1.eq("Applied")) {
         return false;
     }
-    let objects = world.cluster.snapshot();
+    let objects = world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]);
     let mut count = 0;
     of_kind(&objects, "StatefulNode").all(|node| {
         count += 1;
@@ -64,21 +64,16 @@ pub fn is_well(world: &World) -> bool {
 
 /// Whether nothing is left of what was deleted but what is to stay.
 pub fn is_gone(world: &World, deed: Deed) -> bool {
-    let objects = world.cluster.snapshot();
-    let left = |kind: &str| of_kind(&objects, kind).count();
-    let gone = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service"]
-        .into_iter()
-        .all(|kind| left(kind) == 0);
+    let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service"];
+    let gone = world.cluster.snapshot_of(NAMESPACE, &kinds).is_empty();
     gone && (deed != Deed::DeleteNamespace || world.cluster.get("v1", "Namespace", "", NAMESPACE).is_none())
 }
 
 /// What is stored now, without times, UIDs and other things that no two runs have in common.
 pub fn end_of(world: &World) -> End {
     let mut end = End::new();
-    for object in world.cluster.snapshot() {
-        if object["metadata"]["namespace"] != NAMESPACE {
-            continue;
-        }
+    let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service", "PersistentVolumeClaim"];
+    for object in world.cluster.snapshot_of(NAMESPACE, &kinds) {
         let kind = object["kind"].as_str().unwrap_or_default();
         let status = &object["status"];
         let kept = match kind {
@@ -195,7 +190,7 @@ pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String
 pub fn summary(world: &World) -> String {
     let Some(object) = world.object() else { return "the object is gone".to_owned() };
     let mut lines = Vec::new();
-    let nodes = world.cluster.snapshot();
+    let nodes = world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]);
     for object in std::iter::once(&object).chain(of_kind(&nodes, "StatefulNode")) {
         let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let said: Vec<String> = list

@@ -45,17 +45,17 @@ struct Watcher {
 /// Walks through every change since the run began.
 pub fn examine(evidence: &mut Evidence<'_>) {
     let audit = evidence.world.cluster.audit();
-    let by_end = attribution(&audit);
+    let makers = Makers::of(&audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
     let tampered = evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12"));
     let mut watcher = Watcher { alone: evidence.world.scenario.is_alone(), tampered, ..Watcher::default() };
     let first = evidence.first_version;
     let complete = evidence.world.cluster.replay(100, |step| {
-        let actor = actor_of(&audit, &by_end, step.version);
         if step.version <= first {
             watcher.take_in(step);
             return;
         }
+        let actor = makers.of_version(step.version);
         let found = watcher.found.len();
         watcher.step(step, actor, ill);
         for what in &mut watcher.found[found..] {
@@ -68,25 +68,40 @@ pub fn examine(evidence: &mut Evidence<'_>) {
     evidence.failures.append(&mut watcher.found);
 }
 
-/// Requests that changed something, by the last version that they made.
-fn attribution(audit: &[AuditEntry]) -> BTreeMap<u64, usize> {
-    let changed = audit.iter().enumerate().filter(|(_, e)| e.wrote.0 < e.wrote.1);
-    changed.map(|(index, entry)| (entry.wrote.1, index)).collect()
+/// Who made which change, read off the audit log once.
+struct Makers<'a> {
+    audit: &'a [AuditEntry],
+    /// Requests that changed something, by the last version that they made.
+    by_end: BTreeMap<u64, usize>,
+    /// The first version that each operator made.
+    began: BTreeMap<&'a str, u64>,
 }
 
-fn actor_of(audit: &[AuditEntry], by_end: &BTreeMap<u64, usize>, version: u64) -> Actor {
-    let found = by_end.range(version..).next().map(|(_, index)| &audit[*index]);
-    let Some(entry) = found.filter(|e| e.wrote.0 < version) else { return Actor::Other };
-    if entry.user_agent == "person" {
-        return Actor::Person;
+impl<'a> Makers<'a> {
+    fn of(audit: &'a [AuditEntry]) -> Self {
+        let changed = || audit.iter().enumerate().filter(|(_, e)| e.wrote.0 < e.wrote.1);
+        let by_end = changed().map(|(index, entry)| (entry.wrote.1, index)).collect();
+        let mut began: BTreeMap<&str, u64> = BTreeMap::new();
+        for entry in audit.iter().filter(|e| writes::is_operators(e) && e.wrote.1 > 0) {
+            let first = began.entry(&entry.user_agent).or_insert(entry.wrote.1);
+            *first = entry.wrote.1.min(*first);
+        }
+        Self { audit, by_end, began }
     }
-    if !writes::is_operators(entry) {
-        return Actor::Other;
+
+    fn of_version(&self, version: u64) -> Actor {
+        let found = self.by_end.range(version..).next().map(|(_, index)| &self.audit[*index]);
+        let Some(entry) = found.filter(|e| e.wrote.0 < version) else { return Actor::Other };
+        if entry.user_agent == "person" {
+            return Actor::Person;
+        }
+        if !writes::is_operators(entry) {
+            return Actor::Other;
+        }
+        // Agents are numbered: an old one is an old leader.
+        let mut newer = self.began.iter().filter(|(agent, _)| **agent > entry.user_agent.as_str());
+        if newer.any(|(_, first)| *first <= entry.wrote.0) { Actor::OldOperator } else { Actor::Operator }
     }
-    // Agents are numbered: an old one is an old leader.
-    let newer = |e: &AuditEntry| writes::is_operators(e) && e.user_agent > entry.user_agent;
-    let overtaken = audit.iter().any(|e| newer(e) && e.wrote.1 <= entry.wrote.0 && e.wrote.1 > 0);
-    if overtaken { Actor::OldOperator } else { Actor::Operator }
 }
 
 impl Watcher {

@@ -89,7 +89,14 @@ fn observed(world: &mut World, key: &Key) -> Option<Arc<Object>> {
 
 /// Syncs one set.
 pub(crate) fn step(world: &mut World, key: &Key) {
-    let Some(set) = observed(world, key) else { return };
+    let observed = observed(world, key);
+    // A set that changes twice within the lag is listed once, for the first of its changes.
+    let next = world.seen_sets.get(key).and_then(|seen| seen.arriving.first()).map(|(arrives, _)| *arrives);
+    if let Some(arrives) = next {
+        let wait = arrives.saturating_sub(world.agenda.now_ms);
+        world.agenda.after(Job::StatefulSet(key.clone()), wait);
+    }
+    let Some(set) = observed else { return };
     if let Err(retry) = sync::sync(world, key, &set) {
         world.agenda.after(Job::StatefulSet(key.clone()), retry);
     }
