@@ -1,5 +1,7 @@
 //! A fleet's nodes beside its plan: creating, removing, and what applies to them at once.
 
+use std::sync::{Mutex, PoisonError};
+
 use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
@@ -101,14 +103,22 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
         .map(|node| (Target::of(Kind::StatefulNode, &node.meta), at_once_ops(fleet, node)))
         .filter(|(_, ops)| !ops.is_empty())
         .collect();
+    // One that conflicts holds up no other. No plan comes back to it, so that it is looked at again is said here.
+    let conflict = Mutex::new(None);
     stream::iter(changes.into_iter().map(Ok::<_, ReconcileError>))
-        .try_for_each_concurrent(AT_ONCE, |(target, ops)| async move {
+        .try_for_each_concurrent(AT_ONCE, |(target, ops)| async {
             match fleet.cluster.patch(target, Part::Main, ops).await {
-                Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
+                Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+                Err(error) if error.is_conflict() => {
+                    conflict.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    Ok(())
+                }
                 Err(error) => Err(ReconcileError::Children(error)),
             }
         })
-        .await
+        .await?;
+    let conflict = conflict.into_inner().unwrap_or_else(PoisonError::into_inner);
+    conflict.map_or(Ok(()), |error| Err(ReconcileError::Children(error)))
 }
 
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {

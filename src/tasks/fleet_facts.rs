@@ -302,25 +302,34 @@ impl FleetScope {
         if sets.is_empty() {
             return;
         }
-        let meta = &self.fleet.meta;
-        let ours = |m: &Meta| m.label(LABEL_DEPLOYMENT) == Some(&meta.name) && m.label(LABEL_SET).is_some();
-        let stateful_sets = self.view.sets.list(&meta.namespace, |s| ours(&s.meta));
-        let pods = self.view.pods.list(&meta.namespace, |p| ours(&p.meta));
-        let labels = stateful_sets.iter().map(|s| &s.meta).chain(pods.iter().map(|p| &p.meta));
-        for label in labels.filter_map(|m| m.label(LABEL_SET)) {
-            if let Some(set) = sets.get_mut(label) {
+        for (set, _) in self.remains() {
+            if let Some(set) = sets.get_mut(&set) {
                 set.remains += 1;
             }
         }
     }
 
-    /// How many nodes, StatefulSets and pods of a set are left.
+    /// Every StatefulSet and pod of the fleet that says to which set it belongs: that set, and what it is.
+    fn remains(&self) -> Vec<(String, String)> {
+        let meta = &self.fleet.meta;
+        let ours = |m: &Meta| m.label(LABEL_DEPLOYMENT) == Some(&meta.name) && m.label(LABEL_SET).is_some();
+        let stateful_sets = self.view.sets.list(&meta.namespace, |s| ours(&s.meta));
+        let pods = self.view.pods.list(&meta.namespace, |p| ours(&p.meta));
+        let of_kind = |kind: Kind, m: &Meta| {
+            let leaving = if m.terminating { " (terminating)" } else { "" };
+            Some((m.label(LABEL_SET)?.to_owned(), format!("{} {}{leaving}", kind.name(), m.name)))
+        };
+        let sets = stateful_sets.iter().filter_map(|s| of_kind(Kind::StatefulSet, &s.meta));
+        sets.chain(pods.iter().filter_map(|p| of_kind(Kind::Pod, &p.meta))).collect()
+    }
+
+    /// What nodes, StatefulSets and pods of a set are left.
     #[must_use]
-    pub fn left_of(&self, set: &str) -> usize {
-        let mut sets = BTreeMap::from([(set.to_owned(), SetFacts::default())]);
-        self.count_remains(&mut sets);
+    pub fn left_of(&self, set: &str) -> Vec<String> {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
-        nodes.len() + sets.remove(set).map_or(0, |s| s.remains)
+        let nodes = nodes.iter().map(|node| format!("StatefulNode {}", node.meta.name));
+        let others = self.remains().into_iter().filter(|(of, _)| of == set).map(|(_, what)| what);
+        nodes.chain(others).collect()
     }
 
     fn rendering(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<Rendering> {

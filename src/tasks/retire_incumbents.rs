@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::FleetScope;
+use super::{FleetScope, fleet_scope::some_of};
 use crate::api::Stage;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -19,7 +19,7 @@ impl Task for RetireIncumbents {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
         let left = || fleet.left_of(&rollout.incumbent);
-        if left() == 0 {
+        if left().is_empty() {
             return Ok(Outcome::Done);
         }
         let facts = fleet.facts();
@@ -29,9 +29,11 @@ impl Task for RetireIncumbents {
         let set = &rollout.incumbent;
         if rollout.stage == Stage::Promoting {
             fleet.remove_set(set, "another set takes over").await?;
-            return Ok(match left() {
-                0 => Outcome::Done,
-                left => Outcome::waiting(format!("waiting for set {set} to go: {left} objects are left")),
+            let left = left();
+            return Ok(if left.is_empty() {
+                Outcome::Done
+            } else {
+                Outcome::waiting(still_there(set, &left))
             });
         }
         let retiring = facts.sets.get(set).and_then(|s| s.retiring.as_ref());
@@ -45,7 +47,13 @@ impl Task for RetireIncumbents {
                 let at = due.unwrap_or(cx.now).format("%H:%M:%S UTC");
                 Outcome::recheck(format!("waiting until {at}, when set {set} is removed"), wait)
             }
-            None => Outcome::waiting(format!("waiting for set {set} to go: {} objects are left", left())),
+            None => Outcome::waiting(still_there(set, &left())),
         })
     }
+}
+
+/// One that does not go keeps a rollout waiting, so it is named.
+fn still_there(set: &str, left: &[String]) -> String {
+    let names: Vec<&str> = left.iter().map(String::as_str).collect();
+    format!("waiting for set {set} to go; what is left of it: {}", some_of(&names))
 }

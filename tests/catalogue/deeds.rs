@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use windlass::sim::Pace;
 
-use crate::scenario::{Change, NAMESPACE, Scenario};
+use crate::scenario::{Change, Follow, NAMESPACE, Scenario};
 use crate::sidecars::Manner;
 use crate::world::World;
 
@@ -31,6 +31,11 @@ pub enum Deed {
     DisownSet,
     StripPod,
     DisownService,
+    /// A claim is not marked as a node's for a while.
+    StripClaim,
+    DeleteFleetService,
+    /// The fleet's Service is pointed at no node at all.
+    EditSelector,
     EditChild,
     EditSet,
     EditStrategy,
@@ -48,6 +53,7 @@ pub enum Deed {
     UnreadablePlanOfNode,
     OlderStatus,
     OlderStatusOfNode,
+    NewerStatus,
     ToZeroAndBack,
     OneFewerAndBack,
 }
@@ -73,6 +79,9 @@ impl Deed {
             ("F11-disown-set", DisownSet),
             ("F11-strip-pod", StripPod),
             ("F11-disown-service", DisownService),
+            ("F11-strip-claim", StripClaim),
+            ("F11-delete-fleet-service", DeleteFleetService),
+            ("F11-edit-selector", EditSelector),
             ("F11-edit-child", EditChild),
             ("F11-edit-set", EditSet),
             ("F11-edit-strategy", EditStrategy),
@@ -89,6 +98,7 @@ impl Deed {
             ("F12-unreadable-of-node", UnreadablePlanOfNode),
             ("F12-older", OlderStatus),
             ("F12-older-of-node", OlderStatusOfNode),
+            ("F12-newer", NewerStatus),
             ("F15-none-and-back", ToZeroAndBack),
             ("F15-fewer-and-back", OneFewerAndBack),
         ]
@@ -108,12 +118,27 @@ impl Deed {
                 | TruncatedPlan
                 | UnreadablePlan
                 | OlderStatus
+                | NewerStatus
                 | ToZeroAndBack
         );
+        if matches!(self, DeleteFleetService | EditSelector) && !scenario.makes_sets() {
+            return false;
+        }
+        // Two persons who want different things have no end to agree on.
+        let wants = matches!(self, Third | Back | OtherTemplate | BrokenThenThird);
+        if wants && (scenario.follow == Follow::BackOnceMoved || scenario.change == Change::Broken) {
+            return false;
+        }
+        // What is promoted from its first write on is carried on with whatever is wanted next, and cannot run.
+        if self == BrokenThenThird && scenario.promotion == "Immediately" {
+            return false;
+        }
         if self == OneFewerAndBack {
             return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);
         }
-        if self == ToZeroAndBack && matches!(scenario.change, Change::Up | Change::Down) {
+        // A fleet that is filled again is filled with what is wanted, by no rollout that a stall could take back.
+        let scales = matches!(scenario.change, Change::Up | Change::Down | Change::Stall);
+        if self == ToZeroAndBack && scales {
             return false;
         }
         !(fleet_only && scenario.is_alone())
@@ -131,7 +156,7 @@ impl Deed {
     /// Whether a plan may end so that only a person's retry goes on.
     pub fn may_need_retry(self) -> bool {
         use Deed::*;
-        matches!(self, Abort | UnknownTask | TruncatedPlan | UnreadablePlan | OlderStatus)
+        matches!(self, Abort | UnknownTask | TruncatedPlan | UnreadablePlan | OlderStatus | NewerStatus)
     }
 
     /// Whether it leaves nothing behind that could converge.
@@ -142,7 +167,7 @@ impl Deed {
     /// Does it. `at` picks the node.
     pub async fn perform(self, world: &World, at: u32) {
         let scenario = &world.scenario;
-        let names = scenario.node_names();
+        let names = world.nodes_about();
         let node = names[at as usize % names.len()].as_str();
         let pod = format!("{node}-0");
         match self {
@@ -178,8 +203,25 @@ impl Deed {
                 // Its StatefulSet lets go of it, and cannot make another of its name: only who took it can give it
                 // back.
                 sleep(BREATH).await;
+                if world.get("apps/v1", "StatefulSet", node).is_none() {
+                    // It went meanwhile, and would have taken the pod along.
+                    return world.delete("v1", "Pod", &pod).await;
+                }
                 let back = json!({"metadata": {"labels": {"windlass.dev/node": node}}});
                 world.patch("v1", "Pod", &pod, &back).await;
+            }
+            Self::StripClaim => {
+                let claim = format!("data-{pod}");
+                let label = |value: Value| json!({"metadata": {"labels": {"windlass.dev/node": value}}});
+                world.patch("v1", "PersistentVolumeClaim", &claim, &label(Value::Null)).await;
+                // A node that is made anew does not take it, and says what to do.
+                sleep(BREATH).await;
+                world.patch("v1", "PersistentVolumeClaim", &claim, &label(node.into())).await;
+            }
+            Self::DeleteFleetService => world.delete("v1", "Service", "db").await,
+            Self::EditSelector => {
+                let edit = json!({"spec": {"selector": {"windlass.dev/set": "none"}}});
+                world.patch("v1", "Service", "db", &edit).await;
             }
             Self::EditChild => {
                 let edit = json!({"spec": {"image": "db:9"}});
@@ -220,6 +262,7 @@ impl Deed {
             Self::UnreadablePlanOfNode => change_plan(world, "StatefulNode", node, unreadable).await,
             Self::OlderStatus => older(world, scenario.kind(), "db").await,
             Self::OlderStatusOfNode => older(world, "StatefulNode", node).await,
+            Self::NewerStatus => change_plan(world, scenario.kind(), "db", from_the_future).await,
             Self::ToZeroAndBack => scale(world, 0).await,
             Self::OneFewerAndBack => scale(world, scenario.nodes - 1).await,
         }
@@ -262,6 +305,17 @@ fn unreadable(plan: &mut Value) {
     if let Some(task) = plan["tasks"].as_array_mut().and_then(|tasks| tasks.last_mut()) {
         task["state"] = "Pondering".into();
     }
+}
+
+/// A newer version knows a step more, and a parameter.
+fn from_the_future(plan: &mut Value) {
+    let id = plan["id"].as_str().unwrap_or_default().to_owned();
+    let Some(tasks) = plan["tasks"].as_array_mut() else { return };
+    if let Some(task) = tasks.last_mut() {
+        task["params"]["newer"] = true.into();
+    }
+    let id = format!("{id}-{}", tasks.len());
+    tasks.push(json!({"id": id, "type": "rehearse", "params": {}, "state": "Pending", "attempts": 0}));
 }
 
 /// An older version knew less: it writes a status without what came later.
@@ -313,7 +367,9 @@ impl Illness {
 
     /// Whether it makes sense in a scenario.
     pub fn fits(self, scenario: &Scenario) -> bool {
-        !matches!(self, Self::Sidecars(_)) || scenario.sidecar
+        // Where the stall is the scenario's, no other is to be told from it.
+        let stands = matches!(scenario.change, Change::Stall | Change::Broken);
+        (!matches!(self, Self::Sidecars(_)) || scenario.sidecar) && !stands
     }
 
     /// Whether it befalls one node, and not the whole cluster.

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::run;
 
 /// Runs that differ in what they lean on: the queue, the watches, clocks, sidecars, two operators at once.
-const LINES: [&str; 9] = [
+const LINES: [&str; 10] = [
     "in-place/image/3 seed=1",
     "in-place/image/3 F1-after 5 seed=1",
     "in-place/image/7 F4-gone 20 seed=2",
@@ -15,6 +15,7 @@ const LINES: [&str; 9] = [
     "wave-of-2/image/5 F3-lag-all 6 seed=3",
     "sidecar/image/3 F9-back 8 seed=1",
     "in-place/repair/3 F11-delete-child 3 F5-thrice 7 seed=4",
+    "hard-fork/image/3 F7-third 20 F1-after 22 seed=1",
 ];
 
 fn trace(line: &str) -> String {

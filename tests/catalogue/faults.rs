@@ -80,12 +80,9 @@ impl Entry {
 
     /// Whether it makes sense in a scenario.
     pub fn fits(&self, scenario: &Scenario) -> bool {
-        // Where a set of nodes is made, what a person does there changes the names of what is left in the end: the tests
-        // of `simulated::sets` look at that.
-        let in_place = scenario.strategy == "InPlace";
         match &self.fault {
-            Fault::Person(deed) => in_place && deed.fits(scenario),
-            Fault::Ill(illness) => in_place && illness.fits(scenario),
+            Fault::Person(deed) => deed.fits(scenario),
+            Fault::Ill(illness) => illness.fits(scenario),
             // A Lease that nobody gave back keeps a new version waiting for longer than any run is still.
             Fault::LostLease(_) => scenario.change != Change::Upgrade,
             _ => true,

@@ -23,8 +23,8 @@ const DEAF: Duration = Duration::from_mins(1);
 /// What the run has to do about a strike.
 #[derive(Clone, Debug)]
 pub enum Signal {
-    /// Drop this operator and start another.
-    Restart,
+    /// Drop the operator of this name and start another.
+    Restart(String),
     /// Start another operator; the old one is kept, mute, until its late write has landed.
     TakeOver(Duration),
     Jump(i64),
@@ -99,14 +99,9 @@ impl Injector {
         self.with(|s| s.armed = true);
     }
 
-    /// Whether every fault has struck and is over.
-    pub fn is_over(&self) -> bool {
-        let now = monotonic();
-        self.with(|s| {
-            s.lag_until.is_none_or(|until| until <= now)
-                && s.deaf.values().all(|until| *until <= now)
-                && s.pending.iter().all(|p| p.fired && p.object.as_ref().is_none_or(|(_, t)| *t <= now))
-        })
+    /// Whether it counts.
+    pub fn is_armed(&self) -> bool {
+        self.with(|s| s.armed)
     }
 
     /// Whether something that has struck lasts.
@@ -134,8 +129,8 @@ impl State {
         let agent = request.user_agent.clone();
         match pending.entry.fault.clone() {
             Fault::Die { after: false } => {
-                self.mute.insert(agent);
-                drop(self.signals.send(Signal::Restart));
+                self.mute.insert(agent.clone());
+                drop(self.signals.send(Signal::Restart(agent)));
                 Before::Delay(NEVER)
             }
             Fault::Die { after: true } | Fault::BackInTime(_) | Fault::ReplyLost | Fault::Person(_) => {
@@ -238,13 +233,13 @@ impl FaultPlan for Injector {
             match &pending.entry.fault {
                 Fault::Die { .. } => {
                     s.mute.insert(request.user_agent.clone());
-                    drop(s.signals.send(Signal::Restart));
+                    drop(s.signals.send(Signal::Restart(request.user_agent.clone())));
                     After::Fail(Failure::Disconnect)
                 }
                 Fault::BackInTime(lag) => {
                     s.mute.insert(request.user_agent.clone());
                     s.lag_until = Some(monotonic() + *lag);
-                    drop(s.signals.send(Signal::Restart));
+                    drop(s.signals.send(Signal::Restart(request.user_agent.clone())));
                     After::Fail(Failure::Disconnect)
                 }
                 Fault::ReplyLost => After::Fail(Failure::Disconnect),

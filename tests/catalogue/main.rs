@@ -5,9 +5,11 @@
 mod deeds;
 mod determinism;
 mod faults;
+mod follower;
 mod injector;
 mod many;
 mod oracles;
+mod pairs;
 mod point;
 mod regressions;
 mod run;

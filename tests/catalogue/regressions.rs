@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 10] = [
+const KEPT: [(&str, &str); 14] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -34,7 +34,23 @@ const KEPT: [(&str, &str); 10] = [
     ),
     (
         "in-place/repair/3 F10-lagging 0 seed=1",
-        "the simulated StatefulSet controller, behind by more than a set's two changes, never saw the second",
+        "the simulated StatefulSet controller forgot a set that was deleted and made again while it saw everything late",
+    ),
+    (
+        "blue-green/template/3 F10-terminating 2 seed=1",
+        "a rollout that waited for an old node to go did not say which one",
+    ),
+    (
+        "hard-fork/image/7 F5-minute 93 seed=1",
+        "what applies to a node at once, and conflicted, was not tried again for ten minutes",
+    ),
+    (
+        "in-place-verbs/stall/3 F9-back 2 seed=1",
+        "a rollout that stood still was not seen to stall for an hour after the clock was set back by one",
+    ),
+    (
+        "immediately/image/3 F10-dead 0 seed=1",
+        "a rollout whose old nodes did not go named the new ones, which were not to be made before that",
     ),
 ];
 

@@ -13,16 +13,19 @@ use windlass::clock::monotonic;
 
 use crate::deeds::Deed;
 use crate::faults::{self, Fault};
+use crate::follower::Follower;
 use crate::injector::{Counts, Injector, Signal};
 use crate::oracles::{self, End, Evidence};
 use crate::point::Point;
-use crate::scenario::{Change, DEADLINE_SECONDS, Scenario};
+use crate::scenario::{Change, DEADLINE_SECONDS, Follow, Scenario};
 use crate::world::{Running, Standing, World};
 
 /// How often the run looks at the cluster.
 const GLANCE: Duration = Duration::from_secs(1);
 /// How many glances without any change are rest: more than a request may take.
 const STILL: u32 = 15;
+/// The same where something was refused for a while: more than may pass until it is tried again.
+const STILL_AFTER_REFUSALS: u32 = 75;
 /// How long after the last fault all must be well.
 const PATIENCE: Duration = Duration::from_mins(45);
 /// How long the end is watched for writes.
@@ -38,6 +41,8 @@ const RETRIES: u32 = 3;
 pub struct Report {
     pub counts: Counts,
     pub end: End,
+    /// The set that serves in the end.
+    pub active_set: String,
     pub failures: Vec<String>,
     /// Every request and change, one line each, if it was asked for.
     pub trace: Vec<String>,
@@ -73,6 +78,10 @@ fn standing(point: &Point) -> Option<Arc<Standing>> {
         let mut run = Run::new(&clean, None);
         run.world.create(scenario.object()).await;
         assert!(run.until_well(PATIENCE).await, "{clean} does not come up before any fault");
+        if scenario.change == Change::Back {
+            run.world.patch_object(&scenario.image("db:2")).await;
+            assert!(run.until_well(PATIENCE).await, "{clean} does not move before any fault");
+        }
         run.operator.task.abort();
         run.world.standing()
     });
@@ -96,6 +105,10 @@ pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
     report
 }
 
+fn refuses(fault: &Fault) -> bool {
+    matches!(fault, Fault::AnswerFor(..))
+}
+
 struct Run {
     world: World,
     operator: Running,
@@ -108,7 +121,12 @@ struct Run {
     still_until: Option<Instant>,
     retries: u32,
     may_retry: bool,
+    follower: Follower,
+    /// How many glances without any change are rest.
+    patient: u32,
     ending: Option<Deed>,
+    /// Whether a person has done what a fault is about.
+    performed: bool,
     failures: Vec<String>,
 }
 
@@ -142,7 +160,10 @@ impl Run {
             still_until: None,
             retries: 0,
             may_retry,
+            follower: Follower::default(),
+            patient: if faults.iter().any(refuses) { STILL_AFTER_REFUSALS } else { STILL },
             ending: None,
+            performed: false,
             failures: Vec::new(),
         }
     }
@@ -160,7 +181,10 @@ impl Run {
             Fault::Ill(illness) => Some((illness, s.at)),
             _ => None,
         });
-        let names = scenario.node_names();
+        let mut names = scenario.node_names();
+        if let Some(baseline) = baseline.filter(|_| scenario.makes_sets()) {
+            names.extend(scenario.nodes_of(&baseline.active_set));
+        }
         let patient = ill.map(|(_, at)| names[at as usize % names.len()].clone());
         if let (Some((illness, _)), Some(node)) = (ill, &patient) {
             illness.begin(&self.world, node).await;
@@ -170,7 +194,9 @@ impl Run {
         self.injector.arm();
         self.change(&scenario).await;
         if let (Some((illness, _)), Some(node)) = (ill, &patient) {
-            let deadline = Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40);
+            // What another fault held up moved later, and is late only later.
+            let others = 60 * (point.strikes.len() as u64 - 1);
+            let deadline = Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40 + others);
             let well = self.until_well(deadline).await;
             if !well {
                 if let Err(what) = oracles::says_so(&self.world, illness, node) {
@@ -182,12 +208,17 @@ impl Run {
         }
         let mut well = self.until_well(PATIENCE).await;
         // In a clean run of a deed it is done to what has come to rest.
+        // So is one whose point was not reached, since another fault made the run shorter, and that moves the end.
         if let Some(deed) = point.strikes.iter().find_map(|s| match faults::named(&s.fault).fault {
             Fault::Person(deed) if s.at == 0 => Some(deed),
+            Fault::Person(deed) if deed.moves_the_end() && !self.performed => Some(deed),
             _ => None,
         }) {
             self.perform(deed, 0).await;
             well = self.until_well(PATIENCE).await;
+        }
+        if point.strikes.is_empty() && scenario.follow != Follow::Nothing && !self.follower.had_to_act() {
+            self.fail("the person who made the change found nothing to do");
         }
         let seconds = monotonic().duration_since(began).as_secs();
         let counts = self.injector.counts();
@@ -196,6 +227,7 @@ impl Run {
             self.fail(format!("oracle 2: not well {seconds} s after the change; {shown}"));
         }
         let end = oracles::end_of(&self.world);
+        let active_set = oracles::active_set(&self.world);
         if well {
             self.rest().await;
         }
@@ -213,7 +245,7 @@ impl Run {
         let (writes, busiest_minute) = oracles::examine(&mut evidence);
         let failures = evidence.failures;
         let trace = if trace { oracles::trace(&self.world) } else { Vec::new() };
-        Report { counts, end, failures, trace, seconds, writes, left, busiest_minute }
+        Report { counts, end, active_set, failures, trace, seconds, writes, left, busiest_minute }
     }
 
     async fn change(&mut self, scenario: &Scenario) {
@@ -222,7 +254,14 @@ impl Run {
             Change::Create => world.create(scenario.object()).await,
             Change::Upgrade => self.upgrade(),
             Change::Image => world.patch_object(&scenario.image("db:2")).await,
-            Change::Template => world.patch_object(&scenario.template("2")).await,
+            Change::Back => world.patch_object(&scenario.image("db:1")).await,
+            Change::Stall | Change::Broken => world.patch_object(&scenario.image("db:2-nope")).await,
+            Change::NewBuild => world.patch_object(&json!({"spec": {"unsafeCustomBuildID": "two"}})).await,
+            Change::Restart => {
+                let asked = json!({"windlass.dev/restartedAt": "2026-01-01T00:00:10Z"});
+                world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
+            }
+            Change::Template | Change::SameBuild => world.patch_object(&scenario.template("2")).await,
             Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
             Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
             Change::Repair => {
@@ -255,10 +294,13 @@ impl Run {
                 continue;
             }
             self.end_what_is_due();
+            if self.injector.is_armed() {
+                self.follower.look(&self.world).await;
+            }
             let now = self.world.version();
-            still = if now == version { still + 1 } else { 0 };
+            still = if now == version && !self.injector.is_at_work() { still + 1 } else { 0 };
             version = now;
-            if still >= STILL && still.is_multiple_of(STILL) && self.is_quiet() {
+            if still >= self.patient && still.is_multiple_of(STILL) && self.is_quiet() {
                 if self.is_well() {
                     return true;
                 }
@@ -273,18 +315,16 @@ impl Run {
         }
     }
 
+    /// Whether no fault is at work. One whose point is never reached, since the run is shorter than the clean one or
+    /// waits for a person, is waited for by nobody.
     fn is_quiet(&self) -> bool {
-        // A fault whose point is never reached, since the run is shorter than the clean one, is over too.
-        self.old.is_none()
-            && self.still_until.is_none()
-            && !self.injector.is_at_work()
-            && (self.injector.is_over() || self.is_well())
+        self.old.is_none() && self.still_until.is_none() && !self.injector.is_at_work()
     }
 
     fn is_well(&self) -> bool {
         match self.ending {
             Some(deed) => oracles::is_gone(&self.world, deed),
-            None => oracles::is_well(&self.world),
+            None => oracles::is_well(&self.world) && self.follower.is_done(&self.world),
         }
     }
 
@@ -301,9 +341,11 @@ impl Run {
 
     async fn follow(&mut self, signal: Signal) {
         match signal {
-            Signal::Restart => {
-                let next = self.world.start_operator();
-                let dead = std::mem::replace(&mut self.operator, next);
+            Signal::Restart(agent) => {
+                let elected = self.world.elected;
+                let next = if elected { self.world.start_replica() } else { self.world.start_operator() };
+                let stands_by = self.other.as_mut().filter(|other| other.agent == agent);
+                let dead = std::mem::replace(stands_by.unwrap_or(&mut self.operator), next);
                 dead.task.abort();
             }
             Signal::TakeOver(time) => {
@@ -321,6 +363,7 @@ impl Run {
     }
 
     async fn perform(&mut self, deed: Deed, at: u32) {
+        self.performed = true;
         if deed.is_the_end() {
             self.ending = Some(deed);
         }
@@ -350,7 +393,9 @@ impl Run {
         let audit = self.world.cluster.audit();
         let writes = audit[entries..].iter().filter(|e| e.is_write() && e.user_agent == self.operator.agent);
         let count = writes.count();
-        if count > WRITES_WAITING * self.world.scenario.node_names().len() {
+        // Beside each node that serves there may be one that comes.
+        let sets = if self.world.scenario.makes_sets() { 2 } else { 1 };
+        if count > WRITES_WAITING * sets * self.world.scenario.node_names().len() {
             self.fail(format!("oracle 6: {count} writes in {} s while nothing can go on", WAITING.as_secs()));
         }
     }

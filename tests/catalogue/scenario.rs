@@ -19,6 +19,31 @@ pub enum Change {
     Repair,
     /// The operator is replaced by one of a version that renders another pod template.
     Upgrade,
+    /// A restart is asked for.
+    Restart,
+    /// Its image changes to one that cannot be pulled, and a stall is to be taken back.
+    Stall,
+    /// Its image changes to one that cannot be pulled.
+    Broken,
+    /// It goes back to the image before.
+    Back,
+    /// Its template changes under the build ID that it has.
+    SameBuild,
+    /// It gets another build ID under the same template.
+    NewBuild,
+}
+
+/// What the person who made the change goes on to do as it is carried out.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Follow {
+    #[default]
+    Nothing,
+    /// Promotes what is ready to be promoted.
+    Promote,
+    /// Aborts the rollout where it stands, has it tried again, and sees to what it stands for.
+    AbortAndRetry,
+    /// Wants the image before back as soon as traffic has moved, while the old set still lives.
+    BackOnceMoved,
 }
 
 /// A scenario.
@@ -32,25 +57,34 @@ pub struct Scenario {
     pub sidecar: bool,
     /// `updateStrategy.type`.
     pub strategy: &'static str,
+    /// `updateStrategy.blueGreen.promotion`.
+    pub promotion: &'static str,
+    pub follow: Follow,
+    /// Whether claims go with their nodes.
+    pub claims_go: bool,
 }
 
 pub const NAMESPACE: &str = "shop";
 /// How long a rollout may stand still, in seconds of simulated time.
 pub const DEADLINE_SECONDS: i64 = 120;
+/// The height that is halted at.
+pub const HALT_HEIGHT: i64 = 1000;
+
+const CHANGES: [(&str, Change); 6] = [
+    ("create", Change::Create),
+    ("image", Change::Image),
+    ("template", Change::Template),
+    ("up", Change::Up),
+    ("down", Change::Down),
+    ("repair", Change::Repair),
+];
 
 impl Scenario {
     /// Every scenario there is.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for nodes in [1, 3, 7] {
-            for (word, change) in [
-                ("create", Change::Create),
-                ("image", Change::Image),
-                ("template", Change::Template),
-                ("up", Change::Up),
-                ("down", Change::Down),
-                ("repair", Change::Repair),
-            ] {
+            for (word, change) in CHANGES {
                 all.push(Self::new(format!("in-place/{word}/{nodes}"), change, nodes, 1, false));
             }
         }
@@ -64,15 +98,80 @@ impl Scenario {
         }
         all.push(Self::new("sidecar/create/3".into(), Change::Create, 3, 1, true));
         all.push(Self::new("sidecar/image/3".into(), Change::Image, 3, 1, true));
-        for (word, change) in [("image", Change::Image), ("template", Change::Template)] {
-            let in_place = Self::new(format!("blue-green/{word}/2"), change, 2, 1, false);
-            all.push(Self { strategy: "BlueGreen", ..in_place });
+        all.extend(Self::verbs());
+        for nodes in [1, 3, 7] {
+            for (word, change) in CHANGES {
+                all.push(Self::blue_green(&format!("blue-green/{word}/{nodes}"), change, nodes));
+                all.push(Self::hard_fork(&format!("hard-fork/{word}/{nodes}"), change, nodes));
+            }
         }
+        all.extend(Self::verbs_of_sets());
         all
     }
 
+    /// What a person asks of a fleet whose nodes are updated in place.
+    fn verbs() -> Vec<Self> {
+        let of = |word: &str, change| Self::new(format!("in-place-verbs/{word}/3"), change, 3, 1, false);
+        vec![
+            of("restart", Change::Restart),
+            of("stall", Change::Stall),
+            of("rollback", Change::Back),
+            Self { follow: Follow::AbortAndRetry, ..of("abort", Change::Image) },
+        ]
+    }
+
+    /// How sets are promoted, and what a person asks of fleets that make them.
+    fn verbs_of_sets() -> Vec<Self> {
+        let mut all = Vec::new();
+        for nodes in [1, 3] {
+            for (word, change) in [("image", Change::Image), ("template", Change::Template)] {
+                let manual = Self::blue_green(&format!("manual/{word}/{nodes}"), change, nodes);
+                all.push(Self { promotion: "Manual", follow: Follow::Promote, ..manual });
+                let at_once = Self::blue_green(&format!("immediately/{word}/{nodes}"), change, nodes);
+                all.push(Self { promotion: "Immediately", ..at_once });
+            }
+        }
+        let of = |word: &str, change| Self::blue_green(&format!("blue-green-verbs/{word}/2"), change, 2);
+        all.extend([
+            of("restart", Change::Restart),
+            of("stall", Change::Stall),
+            of("rollback", Change::Back),
+            of("same-build", Change::SameBuild),
+            of("new-build", Change::NewBuild),
+            Self { follow: Follow::AbortAndRetry, promotion: "Manual", ..of("abort", Change::Image) },
+            Self { follow: Follow::BackOnceMoved, ..of("quick-back", Change::Image) },
+            Self { claims_go: true, ..of("claims-go", Change::Image) },
+            Self { sidecar: true, ..of("sidecar", Change::Image) },
+        ]);
+        let of = |word: &str, change| Self::hard_fork(&format!("hard-fork-verbs/{word}/2"), change, 2);
+        all.extend([
+            of("restart", Change::Restart),
+            of("stall", Change::Stall),
+            Self { follow: Follow::AbortAndRetry, ..of("abort", Change::Broken) },
+        ]);
+        all
+    }
+
+    fn blue_green(name: &str, change: Change, nodes: i64) -> Self {
+        Self { strategy: "BlueGreen", ..Self::new(name.to_owned(), change, nodes, 1, false) }
+    }
+
+    fn hard_fork(name: &str, change: Change, nodes: i64) -> Self {
+        Self { strategy: "HardFork", ..Self::new(name.to_owned(), change, nodes, 1, true) }
+    }
+
     fn new(name: String, change: Change, nodes: i64, max_unavailable: i64, sidecar: bool) -> Self {
-        Self { name, change, nodes, max_unavailable, sidecar, strategy: "InPlace" }
+        Self {
+            name,
+            change,
+            nodes,
+            max_unavailable,
+            sidecar,
+            strategy: "InPlace",
+            promotion: "WhenReady",
+            follow: Follow::Nothing,
+            claims_go: false,
+        }
     }
 
     /// The scenario of this name.
@@ -83,6 +182,21 @@ impl Scenario {
     /// Whether it is about a node that stands alone.
     pub fn is_alone(&self) -> bool {
         self.nodes == 0
+    }
+
+    /// Whether its rollouts make sets of nodes.
+    pub fn makes_sets(&self) -> bool {
+        self.strategy != "InPlace"
+    }
+
+    /// How the rollout ends that the scenario is about, as `UpToDate` says it.
+    pub fn ending(&self) -> &'static str {
+        if self.change == Change::Stall { "RolledBack" } else { "Applied" }
+    }
+
+    /// The names of the nodes of a set.
+    pub fn nodes_of(&self, set: &str) -> Vec<String> {
+        (0..self.nodes as i32).map(|ordinal| windlass::api::names::node_name("db", set, ordinal)).collect()
     }
 
     /// The names of the nodes to begin with.
@@ -119,6 +233,9 @@ impl Scenario {
             }],
             "progressDeadlineSeconds": DEADLINE_SECONDS,
         });
+        if self.claims_go {
+            node["volumeClaimRetention"] = "Delete".into();
+        }
         if self.sidecar {
             node["sidecar"] = json!({"image": "windlass:1"});
             node["podTemplate"]["metadata"] =
@@ -128,20 +245,41 @@ impl Scenario {
         let spec = if self.is_alone() {
             node
         } else {
-            json!({
+            let mut fleet = json!({
                 "replicas": self.nodes,
                 "template": {"spec": node},
                 "updateStrategy": {
                     "type": self.strategy,
                     "inPlace": {"maxUnavailable": self.max_unavailable},
-                    "blueGreen": {"retireDelaySeconds": 5},
+                    "blueGreen": {"retireDelaySeconds": self.retire_delay(), "promotion": self.promotion},
                     "progressDeadlineSeconds": DEADLINE_SECONDS,
                 },
-            })
+            });
+            if self.follow == Follow::AbortAndRetry && !self.makes_sets() {
+                fleet["updateStrategy"]["inPlace"]["partition"] = 1.into();
+            }
+            if self.makes_sets() {
+                fleet["service"] = json!({"ports": [{"port": 80}]});
+            }
+            if self.strategy == "HardFork" {
+                fleet["updateStrategy"]["hardFork"] = json!({"haltHeight": HALT_HEIGHT});
+            }
+            if self.change == Change::Stall {
+                fleet["updateStrategy"]["onStall"] = "Rollback".into();
+            }
+            if matches!(self.change, Change::SameBuild | Change::NewBuild) {
+                fleet["unsafeCustomBuildID"] = "one".into();
+            }
+            fleet
         };
         json!({
             "apiVersion": "windlass.dev/v1alpha1", "kind": self.kind(), "metadata": metadata, "spec": spec,
         })
+    }
+
+    /// Long enough for a person who wants the old set back, or hardly any time.
+    fn retire_delay(&self) -> i64 {
+        if self.follow == Follow::BackOnceMoved { 60 } else { 5 }
     }
 
     /// A merge patch of the object that gives its nodes this patch of their template.

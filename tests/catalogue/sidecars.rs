@@ -1,12 +1,14 @@
 //! The sidecars of all pods, in this process: what the operator asks and what the kubelet probes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState};
+use tokio::time::Instant;
+use windlass::clock::monotonic;
+use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
 use windlass::sim::kubelet::Probe;
 
 /// How sidecars behave.
@@ -34,7 +36,25 @@ struct State {
     ready: BTreeSet<String>,
     /// The hosts that claim it without being so.
     claimed: BTreeSet<String>,
+    /// By host and task: the height that an application is to halt at, and when it was first asked.
+    halts: BTreeMap<String, BTreeMap<String, (i64, Instant)>>,
     effects: u32,
+}
+
+/// The height that applications are at until they are asked to halt, and what they gain in a second from then on.
+const HEIGHT: i64 = 500;
+const PACE: i64 = 100;
+
+impl State {
+    /// The height that the application of a host is at, and whether it halted there.
+    fn height(&self, host: &str) -> (i64, bool) {
+        let Some(halts) = self.halts.get(host) else { return (HEIGHT, false) };
+        let Some((height, since)) = halts.values().min_by_key(|(height, since)| (*since, *height)) else {
+            return (HEIGHT, false);
+        };
+        let gained = monotonic().duration_since(*since).as_secs() as i64 * PACE;
+        ((HEIGHT + gained).min(*height), HEIGHT + gained >= *height)
+    }
 }
 
 /// All sidecars.
@@ -95,20 +115,28 @@ impl SidecarClient for Sidecars {
     async fn status(&self, base_url: &str) -> Result<Status, SidecarError> {
         self.manner(base_url).await?;
         let host = host(base_url);
-        let ready = self.with(|state| state.ready.contains(&host) || state.claimed.contains(&host));
-        Ok(Status { ready, caught_up: ready, height: None, halted: false })
+        Ok(self.with(|state| {
+            let ready = state.ready.contains(&host) || state.claimed.contains(&host);
+            let (height, halted) = state.height(&host);
+            Status { ready, caught_up: ready, height: Some(height), halted }
+        }))
     }
 
     async fn submit<'a>(
         &self,
         base_url: &str,
-        _request: &TaskRequest,
+        request: &TaskRequest,
         _token: Option<&'a str>,
     ) -> Result<(), SidecarError> {
         let manner = self.manner(base_url).await?;
         let host = host(base_url);
         self.with(|state| {
             state.effects += 1;
+            if request.kind == TaskType::HaltAtHeight {
+                let asked = (request.height().unwrap_or_default(), monotonic());
+                state.halts.entry(host).or_default().entry(request.id.clone()).or_insert(asked);
+                return false;
+            }
             if manner == Manner::Lying { state.claimed.insert(host) } else { state.ready.insert(host) }
         });
         if manner == Manner::Mute {
@@ -119,6 +147,15 @@ impl SidecarClient for Sidecars {
 
     async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError> {
         self.manner(base_url).await?;
-        Ok(Some(TaskAnswer { id: id.to_owned(), state: TaskState::Complete, message: String::new() }))
+        let host = host(base_url);
+        Ok(self.with(|state| {
+            let is_halt = state.halts.get(&host).is_some_and(|halts| halts.contains_key(id));
+            if !is_halt && !state.ready.contains(&host) && !state.claimed.contains(&host) {
+                return None;
+            }
+            let runs = is_halt && !state.height(&host).1;
+            let state = if runs { TaskState::Running } else { TaskState::Complete };
+            Some(TaskAnswer { id: id.to_owned(), state, message: String::new() })
+        }))
     }
 }

@@ -9,6 +9,7 @@ use windlass::clock::monotonic;
 use windlass::sim::Random;
 
 use crate::faults::{self, Entry, Fault, Over};
+use crate::pairs;
 use crate::point::Point;
 use crate::run::{Report, play};
 use crate::scenario::Scenario;
@@ -44,6 +45,17 @@ impl Baselines {
     }
 }
 
+#[test]
+fn every_group_has_its_turn_before_any_has_two_and_no_point_is_lost() {
+    let group = |name: &str, size: u32| (1..=size).map(|at| Point::struck("s", name, at, 1)).collect();
+    let turns = in_turn(vec![group("a", 5), Vec::new(), group("b", 1), group("c", 9)]);
+    let mut first: Vec<&str> = turns[..3].iter().map(|point| point.strikes[0].fault.as_str()).collect();
+    first.sort_unstable();
+    assert_eq!(first, ["a", "b", "c"]);
+    let different: std::collections::BTreeSet<String> = turns.iter().map(ToString::to_string).collect();
+    assert_eq!((turns.len(), different.len()), (15, 15));
+}
+
 /// Every point of a fault in a scenario.
 fn points(scenario: &Scenario, entry: &Entry, clean: &Report) -> Vec<Point> {
     let to = match entry.over {
@@ -57,7 +69,9 @@ fn points(scenario: &Scenario, entry: &Entry, clean: &Report) -> Vec<Point> {
 
 fn nodes(scenario: &Scenario, entry: &Entry) -> Vec<Point> {
     let Fault::Ill(illness) = entry.fault else { return Vec::new() };
-    let count = if illness.is_of_a_node() { scenario.node_names().len() as u32 } else { 1 };
+    // Those that serve, and those that come beside them.
+    let beside = if scenario.makes_sets() { 2 } else { 1 };
+    let count = if illness.is_of_a_node() { scenario.node_names().len() as u32 * beside } else { 1 };
     (0..count).map(|at| Point::struck(&scenario.name, entry.name, at, SEED)).collect()
 }
 
@@ -109,7 +123,7 @@ pub struct Choice {
 pub fn run(choice: &Choice) -> Outcome {
     let began = monotonic();
     let baselines = Baselines::default();
-    let mut chosen: Vec<Point> = Vec::new();
+    let mut groups: Vec<Vec<Point>> = Vec::new();
     let mut all = 0;
     let mut failed: Vec<(Point, Vec<String>)> = Vec::new();
     for scenario in Scenario::all().iter().filter(|s| s.name.starts_with(&choice.scenarios)) {
@@ -124,9 +138,15 @@ pub fn run(choice: &Choice) -> Outcome {
             }
             let points = points(scenario, entry, &clean);
             all += points.len();
-            chosen.extend(points.into_iter().skip(offset % choice.every).step_by(choice.every));
+            groups.push(points.into_iter().skip(offset % choice.every).step_by(choice.every).collect());
+        }
+        if pairs::FAMILY.starts_with(&choice.faults) {
+            let points = pairs::of(scenario, clean.counts.writes, SEED);
+            all += points.len();
+            groups.push(points.into_iter().step_by(choice.every).collect());
         }
     }
+    let chosen = in_turn(groups);
     let wanted = chosen.len().min(choice.most);
     // The clean runs are the price of any point at all.
     let counted = monotonic();
@@ -136,13 +156,11 @@ pub fn run(choice: &Choice) -> Outcome {
         for _ in 0..choice.threads {
             scope.spawn(|| {
                 loop {
-                    // Far apart points alternate, so that a sweep that is cut short has seen of everything.
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= wanted || counted.elapsed() > choice.within {
                         return;
                     }
-                    let point = &chosen[index * STRIDE % chosen.len()];
-                    record(point, &baselines, &found);
+                    record(&chosen[index], &baselines, &found);
                 }
             });
         }
@@ -152,6 +170,22 @@ pub fn run(choice: &Choice) -> Outcome {
     let points = rows.values().map(|row| row.points as usize).sum();
     let seconds = began.elapsed().as_secs_f64();
     Outcome { rows, failed, points, wanted, all, seconds, threads: choice.threads }
+}
+
+/// One point of each fault in each scenario, and then the others, far apart points alternating: a sweep that is cut
+/// short has seen of everything.
+fn in_turn(groups: Vec<Vec<Point>>) -> Vec<Point> {
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    for mut group in groups.into_iter().filter(|group| !group.is_empty()) {
+        // Not always the first: what happens in the middle is what most of the catalogue is about.
+        first.push(group.remove(first.len() * 7 % group.len()));
+        rest.extend(group);
+    }
+    for group in [&mut first, &mut rest] {
+        *group = (0..group.len()).map(|index| group[index * STRIDE % group.len()].clone()).collect();
+    }
+    first.extend(rest);
+    first
 }
 
 /// Draws scenarios, pairs of faults and points by seed until the time is over.
@@ -220,7 +254,11 @@ fn record(point: &Point, baselines: &Baselines, found: &Found) {
     let baseline = baselines.of(point);
     let report = play(point, Some(&baseline), false);
     let seconds = spent() - before;
-    let family = faults::named(&point.strikes[0].fault).family().to_owned();
+    let family = match point.strikes.as_slice() {
+        _ if pairs::is_one(point) => pairs::FAMILY.to_owned(),
+        [first, ..] => faults::named(&first.fault).family().to_owned(),
+        [] => String::new(),
+    };
     let scenario = point.scenario.rsplit_once('/').map_or("", |(kind, _)| kind).to_owned();
     let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let row: &mut Row = found.0.entry((scenario, family)).or_default();

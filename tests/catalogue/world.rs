@@ -1,6 +1,7 @@
 //! A simulated cluster with the operator, the played kubelet and a person in it.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct World {
     /// The operator's clock, which may be wrong. The cluster has its own.
     pub clock: Arc<ClusterClock>,
     pub sidecars: Sidecars,
+    /// Reads of the operator that may have been answered from the past.
+    stale: Arc<Mutex<BTreeSet<String>>>,
     person: kube::Client,
     kubelet: JoinHandle<()>,
     operators: u32,
@@ -51,9 +54,23 @@ pub struct Standing {
     operators: u32,
 }
 
-/// A network: what was sent arrives, whether its sender still waits or not.
+/// A network: what was sent arrives, whether its sender still waits or not. It notes what an API server may answer
+/// from the past.
 #[derive(Clone)]
-struct Network(kube::Client);
+struct Network {
+    client: kube::Client,
+    stale: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// Whether a read may be answered by a cache that is behind: a list that names a version, a watch that begins at any.
+fn may_be_stale(request: &Request<Body>) -> bool {
+    let pairs = request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let value = |name: &str| pairs.clone().find(|(key, _)| *key == name).map(|(_, value)| value);
+    let version = value("resourceVersion").filter(|version| !version.is_empty());
+    let watches = value("watch").is_some_and(|word| word == "true" || word == "1");
+    request.method() == http::Method::GET
+        && if watches { version.is_none_or(|v| v == "0") } else { version.is_some() }
+}
 
 impl tower::Service<Request<Body>> for Network {
     type Response = Response<Body>;
@@ -65,7 +82,10 @@ impl tower::Service<Request<Body>> for Network {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = self.0.clone();
+        if may_be_stale(&request) {
+            self.stale.lock().unwrap_or_else(PoisonError::into_inner).insert(request.uri().to_string());
+        }
+        let client = self.client.clone();
         let sent = tokio::spawn(async move { client.send(request).await });
         Box::pin(async move { Ok(sent.await??) })
     }
@@ -133,6 +153,7 @@ impl World {
             cluster,
             clock,
             sidecars,
+            stale: Arc::default(),
             person,
             kubelet,
             operators: 0,
@@ -181,7 +202,7 @@ impl World {
     }
 
     fn operator_of(&self, agent: &str) -> (Operator, String) {
-        let network = Network(self.cluster.client(agent, NAMESPACE));
+        let network = Network { client: self.cluster.client(agent, NAMESPACE), stale: self.stale.clone() };
         let operator = Operator::new(kube::Client::new(network, NAMESPACE))
             .clock(self.clock.clone())
             .sidecars(Arc::new(self.sidecars.clone()));
@@ -263,6 +284,28 @@ impl World {
         self.cluster.get(api_version, kind, NAMESPACE, name)
     }
 
+    /// Reads of the operator that an API server may answer from the past.
+    pub fn stale_reads(&self) -> BTreeSet<String> {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The nodes that a deed may befall: those that serve, and those that come or go beside them.
+    pub fn nodes_about(&self) -> Vec<String> {
+        if !self.scenario.makes_sets() {
+            return self.scenario.node_names();
+        }
+        let status = self.object().map(|o| o["status"].clone()).unwrap_or_default();
+        let rollout = &status["rollout"];
+        let told = [&status["activeSet"], &rollout["entrantSet"], &rollout["incumbentSet"]];
+        let mut sets: Vec<&str> = told.iter().filter_map(|set| set.as_str()).collect();
+        if sets.is_empty() {
+            return self.scenario.node_names();
+        }
+        sets.sort_unstable();
+        sets.dedup();
+        sets.iter().flat_map(|set| self.scenario.nodes_of(set)).collect()
+    }
+
     /// The object that the scenario is about, as it is stored.
     pub fn object(&self) -> Option<Value> {
         self.get("windlass.dev/v1alpha1", self.scenario.kind(), "db")
@@ -282,4 +325,15 @@ fn tolerate<T>(result: kube::Result<T>, name: &str) {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => panic!("a person is refused at {name}: {error}"),
     }
+}
+
+#[test]
+fn a_list_that_names_no_version_and_a_watch_that_names_one_are_not_answered_from_the_past() {
+    let stale = |uri: &str| may_be_stale(&Request::get(uri).body(Body::empty()).unwrap());
+    assert!(!stale("/api/v1/pods?limit=500&labelSelector=a"));
+    assert!(!stale("/api/v1/pods?watch=true&resourceVersion=17"));
+    assert!(stale("/api/v1/pods?limit=500&resourceVersion=0"));
+    assert!(stale("/api/v1/pods?resourceVersion=17"));
+    assert!(stale("/api/v1/pods?watch=true&resourceVersion=0"));
+    assert!(stale("/api/v1/pods?watch=true"));
 }

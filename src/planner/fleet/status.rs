@@ -326,14 +326,20 @@ fn refresh_rollout(
     if score > rollout.best || (was_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }
+    // A time in the future was written by a clock that has since been set back; no stall would be seen until then.
+    rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
     rollout.nodes = progress::counts(facts, scope);
     let mut unconverged = progress::missing(facts, input.name, &rollout.unconverged, input.now);
     unconverged.extend(progress::unconverged(facts, scope, &rollout.unconverged, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
+    // New nodes that are only made once the old ones are gone are late for nothing of their own.
+    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
+    if rollout.stage == Stage::Promoting && task.is_some_and(|t| t.type_ == "retire-incumbents") {
+        unconverged.clear();
+    }
     rollout.unconverged = unconverged;
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
-    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),

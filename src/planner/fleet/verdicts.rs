@@ -225,9 +225,9 @@ fn standing_still(
             format!("plan {} ended; the target is not tried again", rejected.plan_id),
         );
     }
-    // The first creation is no rollout, and may stand still all the same.
+    // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
     if status.rollout.is_none()
-        && status.last_completed_rollout_hash.is_empty()
+        && (status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero)
         && let Some(why) = progress::overdue(facts, now)
     {
         return verdict(Truth::True, "NoProgress", format!("no progress: {why}"));

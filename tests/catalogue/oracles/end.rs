@@ -46,12 +46,16 @@ pub fn is_well(world: &World) -> bool {
         return is_node_well(&object);
     }
     let replicas = object["spec"]["replicas"].as_i64().unwrap_or_default();
+    let reason = condition(&object, "UpToDate").1;
+    let taken_back = reason == "RolledBack" && world.scenario.ending() == reason;
     let settled = is_observed(&object)
         && object["status"]["replicas"].as_i64().unwrap_or_default() == replicas
-        && condition(&object, "Stalled").0 == "False"
+        && (taken_back || condition(&object, "Stalled").0 == "False")
         && condition(&object, "Reconciling").0 == "False"
+        && object["status"]["rollout"].is_null()
         && object["status"]["plan"]["state"] != "Active";
-    if !settled || (replicas > 0 && !condition(&object, "UpToDate").1.eq("Applied")) {
+    let obeyed = replicas == 0 || is_restarted(&object);
+    if !settled || !obeyed || (replicas > 0 && !taken_back && reason != "Applied") {
         return false;
     }
     let objects = world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]);
@@ -60,6 +64,18 @@ pub fn is_well(world: &World) -> bool {
         count += 1;
         is_node_well(node)
     }) && count == replicas
+}
+
+/// Whether the restart that was asked for last was obeyed.
+fn is_restarted(object: &Value) -> bool {
+    let asked = &object["metadata"]["annotations"]["windlass.dev/restartedAt"];
+    asked.is_null() || *asked == object["status"]["restartedAt"]
+}
+
+/// The set that serves.
+pub fn active_set(world: &World) -> String {
+    let object = world.object().unwrap_or_default();
+    object["status"]["activeSet"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Whether nothing is left of what was deleted but what is to stay.
@@ -78,7 +94,7 @@ pub fn end_of(world: &World) -> End {
         let status = &object["status"];
         let kept = match kind {
             "NodeDeployment" => json!({
-                "spec": object["spec"],
+                "spec": without_persons(&object["spec"]),
                 "phase": status["phase"],
                 "counts": [status["replicas"], status["readyReplicas"], status["updatedReplicas"],
                     status["availableReplicas"]],
@@ -86,7 +102,7 @@ pub fn end_of(world: &World) -> End {
                 "conditions": conditions(&object, &["Ready", "UpToDate", "Stalled", "Reconciling"]),
             }),
             "StatefulNode" => json!({
-                "spec": without(&object["spec"], &["grantID"]),
+                "spec": without_nothing(without(&object["spec"], &["grantID"])),
                 "phase": status["phase"],
                 "runs": [status["currentImage"], status["podTemplateHash"]],
                 "conditions": conditions(&object, &["Ready", "SidecarReady", "Stalled", "Reconciling"]),
@@ -134,9 +150,71 @@ fn without(value: &Value, fields: &[&str]) -> Value {
     value
 }
 
+/// What was promoted, and what is held back, is what a person did last, and may not have had to do.
+fn without_persons(spec: &Value) -> Value {
+    let mut spec = without(spec, &["forcePromote"]);
+    if let Some(in_place) = spec["updateStrategy"]["inPlace"].as_object_mut() {
+        in_place.remove("partition");
+    }
+    spec
+}
+
+/// What is asked of a node's sidecar for a while is written as nothing when that is over, or was never written: it is
+/// the same.
+fn without_nothing(mut spec: Value) -> Value {
+    if let Some(map) = spec.as_object_mut() {
+        let asks = ["watchSidecar", "haltHeight", "haltTaskID"];
+        let is_nothing = |value: &Value| *value == false || *value == 0 || *value == "";
+        map.retain(|key, value| !asks.contains(&key.as_str()) || !is_nothing(value));
+    }
+    spec
+}
+
 fn owners(object: &Value) -> Value {
     let list = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
     list.iter().map(|o| json!([o["kind"], o["name"]])).collect()
+}
+
+/// An end with the nodes of the set that serves named by their ordinals, and without the claims that other sets
+/// left. What a person does in the middle may make a set more, whose name is another one: what the end has to be is what
+/// serves. That no claim is ever deleted is held at every change.
+pub fn by_role(end: &End, active_set: &str) -> End {
+    let is_left = |key: &str| {
+        let name = key.strip_prefix("PersistentVolumeClaim ");
+        name.is_some_and(|name| role(name, active_set).is_none())
+    };
+    let named = |key: &str| {
+        let (kind, name) = key.split_once(' ').unwrap_or(("", key));
+        role(name, active_set).map_or(key.to_owned(), |role| format!("{kind} {role}"))
+    };
+    let kept = end.iter().filter(|(key, _)| !is_left(key));
+    kept.map(|(key, value)| (named(key), roles(value, active_set))).collect()
+}
+
+/// The name of what belongs to a node of the set that serves, by its ordinal.
+fn role(name: &str, active_set: &str) -> Option<String> {
+    let place = |node: &str| {
+        let (set, ordinal) = windlass::api::names::place_of("db", node)?;
+        (set == active_set).then(|| format!("db-<serving>-{ordinal}"))
+    };
+    let of_pod = |pod: &str| Some(format!("{}-0", place(pod.strip_suffix("-0")?)?));
+    place(name)
+        .or_else(|| of_pod(name))
+        .or_else(|| Some(format!("data-{}", of_pod(name.strip_prefix("data-")?)?)))
+}
+
+fn roles(value: &Value, active_set: &str) -> Value {
+    match value {
+        Value::String(text) if text == active_set => "<serving>".into(),
+        Value::String(text) => role(text, active_set).unwrap_or_else(|| text.clone()).into(),
+        Value::Array(list) => list.iter().map(|item| roles(item, active_set)).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, item)| (key.clone(), roles(item, active_set)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
 }
 
 /// How two ends differ, in a few lines.

@@ -8,9 +8,11 @@ use serde_json::Value;
 use windlass::sim::{AuditEntry, Step};
 
 use super::plans::Plans;
+use super::sets::{self, Around, Sets};
 use super::state::{self, Stored};
 use super::words::{self, Words};
 use super::{Evidence, writes};
+use crate::deeds::Deed;
 use crate::faults::Fault;
 
 /// Who makes a change.
@@ -39,6 +41,9 @@ struct Watcher {
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
     tampered: bool,
     words: Words,
+    sets: Sets,
+    /// Whether a person asks for a restart on the way.
+    restarts: bool,
     found: Vec<String>,
 }
 
@@ -48,7 +53,9 @@ pub fn examine(evidence: &mut Evidence<'_>) {
     let makers = Makers::of(&audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
     let tampered = evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12"));
-    let mut watcher = Watcher { alone: evidence.world.scenario.is_alone(), tampered, ..Watcher::default() };
+    let restarts = evidence.strikes(|f| matches!(f, Fault::Person(Deed::Restart)));
+    let mut watcher =
+        Watcher { alone: evidence.world.scenario.is_alone(), tampered, restarts, ..Watcher::default() };
     let first = evidence.first_version;
     let complete = evidence.world.cluster.replay(100, |step| {
         if step.version <= first {
@@ -132,8 +139,10 @@ impl Watcher {
             ("StatefulSet", None) => drop(stored.sets.remove(&name)),
             ("Pod", Some(after)) => drop(stored.pods.insert(name, state::pod(after))),
             ("Pod", None) => drop(stored.pods.remove(&name)),
+            ("Service", after) if name == "db" => stored.selected = after.map(state::selected),
             _ => {}
         }
+        self.sets.take_in(&self.stored);
     }
 
     fn step(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
@@ -143,13 +152,38 @@ impl Watcher {
             "StatefulNode" => self.node(&name, step, actor),
             "StatefulSet" => self.set(&name, step, actor),
             "Pod" => self.pod(&name, step, actor),
-            "PersistentVolumeClaim" if actor == Actor::Operator && is_leaving(step) => {
-                self.fail(format!("oracle 4: Windlass deletes the claim {name}"));
-            }
             _ => {}
         }
+        let found = self.of_sets(kind, &name, step, actor, ill);
+        self.found.extend(found);
         self.hear(kind, &name, step, actor);
         self.take_in(step);
+    }
+
+    fn of_sets(&mut self, kind: &str, name: &str, step: Step<'_>, actor: Actor, ill: bool) -> Option<String> {
+        let disturbed = &self.disturbed;
+        let around = Around {
+            stored: &self.stored,
+            disturbed: &|node| disturbed.contains_key(node),
+            by_operator: matches!(actor, Actor::Operator | Actor::OldOperator),
+            by_person: actor == Actor::Person,
+            ill,
+            restarts: self.restarts,
+        };
+        let sets = &mut self.sets;
+        match kind {
+            // What a person deletes a namespace for goes with it.
+            "Namespace" if is_leaving(step) => sets.namespace_goes(),
+            "PersistentVolumeClaim" if is_leaving(step) => sets.claim(name, &around),
+            // Where a status was lost or changed by another, what it says cannot be held against what is done.
+            _ if self.tampered || self.alone => None,
+            "NodeDeployment" => sets.fleet(step, &around),
+            "Service" if name == "db" => sets.service(step, &around),
+            "StatefulNode" => Sets::node(name, step, is_leaving(step), &around),
+            "StatefulSet" if template(step.before) != template(step.after) => Sets::effect(name, &around),
+            "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
+            _ => None,
+        }
     }
 
     /// What statuses say has to be so.
@@ -190,9 +224,13 @@ impl Watcher {
             self.fail(what);
         }
         // What a set was made for is complete with the switch; its plan goes on until the old set is gone.
-        let of_set = now.plan.recipe.starts_with("BlueGreen");
+        let of_set = now.plan.recipe.starts_with("BlueGreen") || now.plan.recipe == "HardFork";
         let completes = now.plan.state == "Complete" && before.plan != now.plan && !of_set;
-        if (completes || before.completed != now.completed) && !ill {
+        // Traffic moved to nodes that ran, which was looked at then; by the time that it is written none may be wanted.
+        let moved = before.active_set != now.active_set
+            && now.replicas == 0
+            && self.stored.selected.as_ref() == Some(&now.active_set);
+        if (completes || before.completed != now.completed) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }
     }
@@ -287,7 +325,6 @@ impl Watcher {
         if actor == Actor::Person {
             self.disturb(name);
         }
-        let template = |object: Option<&Value>| object.map(|o| o["spec"]["template"].clone());
         let changed = template(step.before) != template(step.after) && step.after.is_some();
         if actor == Actor::Operator && changed {
             let stamp = step.after.map(state::set).unwrap_or_default().stamp;
@@ -335,7 +372,13 @@ impl Watcher {
         if is_spent && before.ready && !self.tampered {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is Ready, and its grant is spent"));
         }
-        if !before.ready || self.free.contains(name) || self.alone {
+        // A set that is to serve and does not yet is in no wave, even where its nodes lived on from before.
+        let fleet = self.stored.fleet.as_ref();
+        let enters = fleet.is_some_and(|f| {
+            let entrant = f.rollout.as_ref().map(|rollout| rollout.entrant.as_str());
+            entrant.is_some_and(|set| set != f.active_set && set == sets::set_of(name))
+        });
+        if !before.ready || self.free.contains(name) || self.alone || enters {
             return;
         }
         self.taken.insert(name.to_owned());
@@ -351,6 +394,10 @@ fn place(step: Step<'_>) -> Option<(&str, String)> {
     let object = step.after.or(step.before)?;
     let name = object["metadata"]["name"].as_str()?.to_owned();
     Some((object["kind"].as_str()?, name))
+}
+
+fn template(object: Option<&Value>) -> Option<Value> {
+    object.map(|o| o["spec"]["template"].clone())
 }
 
 /// Whether this change begins or makes an end of the object.

@@ -32,6 +32,20 @@ pub struct FleetState {
     pub active_set: String,
     pub outcome: String,
     pub plan: PlanState,
+    /// The rollout that makes a set; none: there is none.
+    pub rollout: Option<RolloutState>,
+    pub claims_go: bool,
+    pub leaving: bool,
+}
+
+/// A rollout that makes a set, as the status holds it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RolloutState {
+    pub stage: String,
+    pub target: String,
+    pub entrant: String,
+    pub incumbent: String,
+    pub halt_height: i64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -77,6 +91,8 @@ pub struct Stored {
     pub nodes: BTreeMap<String, NodeState>,
     pub sets: BTreeMap<String, SetState>,
     pub pods: BTreeMap<String, PodState>,
+    /// The set that the fleet's Service selects; none: there is no such Service.
+    pub selected: Option<String>,
 }
 
 fn text(value: &Value) -> String {
@@ -104,7 +120,26 @@ pub fn fleet(object: &Value) -> FleetState {
         active_set: text(&status["activeSet"]),
         outcome: text(&status["rejected"]["outcome"]),
         plan: plan(&status["plan"]),
+        rollout: rollout(&status["rollout"]),
+        claims_go: spec["template"]["spec"]["volumeClaimRetention"] == "Delete",
+        leaving: object["metadata"]["deletionTimestamp"].is_string(),
     }
+}
+
+fn rollout(value: &Value) -> Option<RolloutState> {
+    let entrant = text(&value["entrantSet"]);
+    (!entrant.is_empty()).then(|| RolloutState {
+        stage: text(&value["stage"]),
+        target: text(&value["targetHash"]),
+        entrant,
+        incumbent: text(&value["incumbentSet"]),
+        halt_height: value["haltHeight"].as_i64().unwrap_or_default(),
+    })
+}
+
+/// The set that a Service selects.
+pub fn selected(object: &Value) -> String {
+    text(&object["spec"]["selector"]["windlass.dev/set"])
 }
 
 pub fn node(object: &Value) -> NodeState {

@@ -53,7 +53,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     let busiest = busiest_minute(&asked);
     let is_rollout =
         matches!(evidence.world.scenario.change, Change::Image | Change::Template | Change::Upgrade);
-    if is_rollout && evidence.point.strikes.is_empty() {
+    if is_rollout && !evidence.world.scenario.makes_sets() && evidence.point.strikes.is_empty() {
         let of_nodes = writes_of_nodes(&asked, &evidence.world.scenario.node_names());
         evidence.failures.extend(of_nodes);
     }

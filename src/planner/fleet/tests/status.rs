@@ -2,6 +2,7 @@
 
 use super::super::status::{Ending, complete, end, is_stalled, note_asked, reject, scope_of, stall_deadline};
 use super::*;
+use crate::api::conditions::{STALLED, find};
 use crate::api::{NodeCounts, Rollout};
 
 fn to_v2() -> Start {
@@ -141,6 +142,14 @@ fn one_more_node_updated_or_ready_is_progress_and_a_flapping_one_is_not() {
 }
 
 #[test]
+fn a_rollout_stalls_in_time_although_the_clock_was_set_back() {
+    let ahead = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    let back = look(ahead, &five(), -3600);
+    assert!(!is_stalled(&back, &five(), later(-3600 + 599)));
+    assert!(is_stalled(&back, &five(), later(-3600 + 600)));
+}
+
+#[test]
 fn a_rollout_stalls_when_its_clock_runs_out_and_the_clock_stands_while_paused_or_held() {
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     assert!(!is_stalled(&status, &five(), later(599)));
@@ -256,6 +265,20 @@ fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
     for (what, facts, expected) in table {
         assert_eq!(first(&facts), expected, "{what}");
     }
+}
+
+#[test]
+fn a_fleet_that_is_filled_again_and_does_not_come_up_says_so_in_time() {
+    let empty = FleetFacts { children: vec![], ..fleet(0).wanting("v2") };
+    let status = look(at_rest(&empty), &empty, 0);
+    let broken = fleet(1).wanting("v2").but(0, |c| done(c).failed());
+    let broken = FleetFacts { scaled_to_zero: true, ..broken };
+    let stands = |seconds| {
+        let status = look(status.clone(), &broken, seconds);
+        find(&status.conditions, STALLED).unwrap().reason.clone()
+    };
+    assert_eq!(stands(broken.deadline_seconds - 1), "Progressing");
+    assert_eq!(stands(broken.deadline_seconds), "NoProgress");
 }
 
 #[test]
