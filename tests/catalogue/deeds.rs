@@ -48,6 +48,9 @@ pub enum Deed {
     TruncatedPlan,
     UnknownTaskOfNode,
     TruncatedPlanOfNode,
+    /// A newer version wrote a word into the plan that this one does not know.
+    UnreadablePlan,
+    UnreadablePlanOfNode,
     OlderStatus,
     OlderStatusOfNode,
     NewerStatus,
@@ -91,6 +94,8 @@ impl Deed {
             ("F12-truncated", TruncatedPlan),
             ("F12-unknown-task-of-node", UnknownTaskOfNode),
             ("F12-truncated-of-node", TruncatedPlanOfNode),
+            ("F12-unreadable", UnreadablePlan),
+            ("F12-unreadable-of-node", UnreadablePlanOfNode),
             ("F12-older", OlderStatus),
             ("F12-older-of-node", OlderStatusOfNode),
             ("F12-newer", NewerStatus),
@@ -111,6 +116,7 @@ impl Deed {
                 | Abort
                 | UnknownTask
                 | TruncatedPlan
+                | UnreadablePlan
                 | OlderStatus
                 | NewerStatus
                 | ToZeroAndBack
@@ -150,7 +156,7 @@ impl Deed {
     /// Whether a plan may end so that only a person's retry goes on.
     pub fn may_need_retry(self) -> bool {
         use Deed::*;
-        matches!(self, Abort | UnknownTask | TruncatedPlan | OlderStatus | NewerStatus)
+        matches!(self, Abort | UnknownTask | TruncatedPlan | UnreadablePlan | OlderStatus | NewerStatus)
     }
 
     /// Whether it leaves nothing behind that could converge.
@@ -252,6 +258,8 @@ impl Deed {
             Self::TruncatedPlan => change_plan(world, scenario.kind(), "db", truncate).await,
             Self::UnknownTaskOfNode => change_plan(world, "StatefulNode", node, unknown_task).await,
             Self::TruncatedPlanOfNode => change_plan(world, "StatefulNode", node, truncate).await,
+            Self::UnreadablePlan => change_plan(world, scenario.kind(), "db", unreadable).await,
+            Self::UnreadablePlanOfNode => change_plan(world, "StatefulNode", node, unreadable).await,
             Self::OlderStatus => older(world, scenario.kind(), "db").await,
             Self::OlderStatusOfNode => older(world, "StatefulNode", node).await,
             Self::NewerStatus => change_plan(world, scenario.kind(), "db", from_the_future).await,
@@ -290,6 +298,12 @@ fn unknown_task(plan: &mut Value) {
 fn truncate(plan: &mut Value) {
     if let Some(tasks) = plan["tasks"].as_array_mut() {
         tasks.remove(0);
+    }
+}
+
+fn unreadable(plan: &mut Value) {
+    if let Some(task) = plan["tasks"].as_array_mut().and_then(|tasks| tasks.last_mut()) {
+        task["state"] = "Pondering".into();
     }
 }
 

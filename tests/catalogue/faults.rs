@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass::sim::Failure;
 
 use crate::deeds::{Deed, Illness};
-use crate::scenario::Scenario;
+use crate::scenario::{Change, Scenario};
 
 /// What goes wrong.
 #[derive(Clone, Debug)]
@@ -83,6 +83,8 @@ impl Entry {
         match &self.fault {
             Fault::Person(deed) => deed.fits(scenario),
             Fault::Ill(illness) => illness.fits(scenario),
+            // A Lease that nobody gave back keeps a new version waiting for longer than any run is still.
+            Fault::LostLease(_) => scenario.change != Change::Upgrade,
             _ => true,
         }
     }

@@ -252,6 +252,7 @@ impl Run {
         let world = &self.world;
         match scenario.change {
             Change::Create => world.create(scenario.object()).await,
+            Change::Upgrade => self.upgrade(),
             Change::Image => world.patch_object(&scenario.image("db:2")).await,
             Change::Back => world.patch_object(&scenario.image("db:1")).await,
             Change::Stall | Change::Broken => world.patch_object(&scenario.image("db:2-nope")).await,
@@ -268,6 +269,13 @@ impl Run {
                 world.delete("windlass.dev/v1alpha1", "StatefulNode", &last).await;
             }
         }
+    }
+
+    /// The operator is replaced by one of another version.
+    fn upgrade(&mut self) {
+        self.world.upgraded = true;
+        self.operator.task.abort();
+        self.operator = self.world.start_operator();
     }
 
     /// Plays on until everything is as it should be and rests; false if that takes too long.

@@ -17,6 +17,8 @@ pub enum Change {
     Down,
     /// A node is lost.
     Repair,
+    /// The operator is replaced by one of a version that renders another pod template.
+    Upgrade,
     /// A restart is asked for.
     Restart,
     /// Its image changes to one that cannot be pulled, and a stall is to be taken back.
@@ -88,6 +90,7 @@ impl Scenario {
         }
         all.push(Self::new("wave-of-2/image/5".into(), Change::Image, 5, 2, false));
         all.push(Self::new("wave-of-2/template/3".into(), Change::Template, 3, 2, false));
+        all.push(Self::new("upgrade/operator/3".into(), Change::Upgrade, 3, 1, false));
         for (word, change) in
             [("create", Change::Create), ("image", Change::Image), ("template", Change::Template)]
         {

@@ -43,6 +43,8 @@ pub struct World {
     operators: u32,
     /// Whether a Lease says who acts.
     pub elected: bool,
+    /// Whether operators that start are of a version that renders another pod template.
+    pub upgraded: bool,
 }
 
 /// What a scenario's change is made to, as it came up without any fault: the same for every point.
@@ -156,6 +158,7 @@ impl World {
             kubelet,
             operators: 0,
             elected: false,
+            upgraded: false,
         }
     }
 
@@ -203,6 +206,8 @@ impl World {
         let operator = Operator::new(kube::Client::new(network, NAMESPACE))
             .clock(self.clock.clone())
             .sidecars(Arc::new(self.sidecars.clone()));
+        let operator =
+            if self.upgraded { operator.pod_annotation("windlass.test/version", "2") } else { operator };
         (operator, agent.to_owned())
     }
 

@@ -6,6 +6,7 @@ mod plans;
 mod safety;
 mod sets;
 mod state;
+mod words;
 mod writes;
 
 pub use end::{End, active_set, condition, end_of, is_gone, is_well, says_so, summary};

@@ -10,6 +10,7 @@ use windlass::sim::{AuditEntry, Step};
 use super::plans::Plans;
 use super::sets::{self, Around, Sets};
 use super::state::{self, Stored};
+use super::words::{self, Words};
 use super::{Evidence, writes};
 use crate::deeds::Deed;
 use crate::faults::Fault;
@@ -39,6 +40,7 @@ struct Watcher {
     allowed: i64,
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
     tampered: bool,
+    words: Words,
     sets: Sets,
     /// Whether a person asks for a restart on the way.
     restarts: bool,
@@ -129,7 +131,11 @@ impl Watcher {
             }
             ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
             ("StatefulNode", None) => drop(stored.nodes.remove(&name)),
-            ("StatefulSet", Some(after)) => drop(stored.sets.insert(name, state::set(after))),
+            ("StatefulSet", Some(after)) => {
+                let set = state::set(after);
+                self.words.by_set(&name, &set);
+                stored.sets.insert(name, set);
+            }
             ("StatefulSet", None) => drop(stored.sets.remove(&name)),
             ("Pod", Some(after)) => drop(stored.pods.insert(name, state::pod(after))),
             ("Pod", None) => drop(stored.pods.remove(&name)),
@@ -150,6 +156,7 @@ impl Watcher {
         }
         let found = self.of_sets(kind, &name, step, actor, ill);
         self.found.extend(found);
+        self.hear(kind, &name, step, actor);
         self.take_in(step);
     }
 
@@ -177,6 +184,32 @@ impl Watcher {
             "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
             _ => None,
         }
+    }
+
+    /// What statuses say has to be so.
+    fn hear(&mut self, kind: &str, name: &str, step: Step<'_>, actor: Actor) {
+        if !matches!(kind, "NodeDeployment" | "StatefulNode") {
+            return;
+        }
+        let object = format!("{kind} {name}");
+        if actor == Actor::Person {
+            self.words.by_person(&object, step);
+            return;
+        }
+        let disturbed = &self.disturbed;
+        let mut found = vec![self.words.of_plan(&object, step)];
+        if kind == "NodeDeployment" && !self.tampered {
+            let of_fleet = self.stored.nodes.iter().filter(|(name, _)| !disturbed.contains_key(*name));
+            found.push(words::of_what_is_complete(step, of_fleet));
+        }
+        let pod = self.stored.pods.get(&format!("{name}-0"));
+        if let (Some(before), Some(after), Some(pod)) = (self.stored.nodes.get(name), step.after, pod)
+            && kind == "StatefulNode"
+            && !disturbed.contains_key(name)
+        {
+            found.push(self.words.of_what_runs(name, before, &state::node(after), pod));
+        }
+        self.found.extend(found.into_iter().flatten());
     }
 
     fn fleet(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
@@ -334,6 +367,10 @@ impl Watcher {
         let at_grant = set.observed && set.stamp == node.granted && before.revision == set.update_revision;
         if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
+        }
+        let is_spent = !node.granted.is_empty() && node.grant_id == node.spent_id;
+        if is_spent && before.ready && !self.tampered {
+            self.fail(format!("oracle 4: Windlass deletes {pod}, which is Ready, and its grant is spent"));
         }
         // A set that is to serve and does not yet is in no wave, even where its nodes lived on from before.
         let fleet = self.stored.fleet.as_ref();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::end::condition;
 
@@ -53,11 +53,15 @@ pub struct NodeState {
     pub behind: bool,
     pub granted: String,
     pub grant_id: String,
+    /// The ID of the last grant that it converged to.
+    pub spent_id: String,
     pub running: String,
     pub ready: bool,
     pub ever_ready: bool,
     pub failed: bool,
     pub plan: PlanState,
+    /// What its spec asks for.
+    pub template: Value,
 }
 
 impl NodeState {
@@ -144,12 +148,21 @@ pub fn node(object: &Value) -> NodeState {
         behind: status["observedGeneration"] != object["metadata"]["generation"],
         granted: text(&spec["grantedHash"]),
         grant_id: text(&spec["grantID"]),
+        spent_id: text(&status["spentGrantID"]),
         running: text(&status["podTemplateHash"]),
         ready: condition(object, "Ready").0 == "True",
         ever_ready: status["firstReadyAt"].is_string(),
         failed: status["phase"] == "Failed",
         plan: plan(&status["plan"]),
+        template: main_template(spec),
     }
+}
+
+/// The part of a node's spec that the scenarios and the faults change.
+pub fn main_template(spec: &Value) -> Value {
+    let container = &spec["podTemplate"]["spec"]["containers"][0];
+    let image = if text(&spec["image"]).is_empty() { &container["image"] } else { &spec["image"] };
+    json!([image, container["env"]])
 }
 
 pub fn set(object: &Value) -> SetState {

@@ -7,6 +7,7 @@ use windlass::sim::AuditEntry;
 
 use super::Evidence;
 use crate::faults::Fault;
+use crate::scenario::Change;
 use crate::world::World;
 
 /// How much more often than in the clean run anything may be written: so many times, and so many more.
@@ -16,6 +17,8 @@ const SLACK: u32 = 6;
 const TRIES_A_MINUTE: u32 = 10;
 /// How many more requests than in its busiest minute of the clean run the operator may make.
 const MORE_A_MINUTE: u32 = 150;
+/// How many writes a node's rollout may cost: its spec, its StatefulSet, its pod's deletion, its plan's beginning and end.
+const WRITES_A_NODE: u32 = 5;
 const MINUTE_MICROS: u64 = 60_000_000;
 
 pub fn is_operators(entry: &AuditEntry) -> bool {
@@ -48,6 +51,12 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         }
     }
     let busiest = busiest_minute(&asked);
+    let is_rollout =
+        matches!(evidence.world.scenario.change, Change::Image | Change::Template | Change::Upgrade);
+    if is_rollout && !evidence.world.scenario.makes_sets() && evidence.point.strikes.is_empty() {
+        let of_nodes = writes_of_nodes(&asked, &evidence.world.scenario.node_names());
+        evidence.failures.extend(of_nodes);
+    }
     let Some(baseline) = evidence.baseline else { return (counts, busiest) };
     // What is refused for a minute is tried again, less and less often, and each time told.
     let nodes = evidence.world.scenario.node_names().len() as u32;
@@ -55,7 +64,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         if evidence.strikes(|f| matches!(f, Fault::AnswerFor(..))) { nodes * TRIES_A_MINUTE } else { 0 };
     // What a person asks for, or what a node's illness asks for, costs writes of its own.
     if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
-        let factor = evidence.point.strikes.len() as u32 * FACTOR;
+        let factor = evidence.point.strikes.len().max(1) as u32 * FACTOR;
         for (kind, count) in &counts {
             let clean = baseline.writes.get(kind).copied().unwrap_or_default();
             if *count > clean * factor + SLACK + tries {
@@ -70,6 +79,19 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         evidence.fail(format!("oracle 6: {busiest} requests within a minute; at most {bound} are expected"));
     }
     (counts, busiest)
+}
+
+/// The nodes that a rollout without a fault cost more writes than it may.
+fn writes_of_nodes(asked: &[&AuditEntry], nodes: &[String]) -> Vec<String> {
+    let is_of = |entry: &AuditEntry, node: &str| {
+        entry.name.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest == "-0")
+    };
+    let counted = nodes.iter().map(|node| {
+        let written = asked.iter().filter(|e| e.is_write() && e.wrote.0 < e.wrote.1 && is_of(e, node));
+        (node, written.count() as u32)
+    });
+    let too_many = counted.filter(|(_, count)| *count > WRITES_A_NODE);
+    too_many.map(|(node, count)| format!("oracle 3: {count} writes for the rollout of {node}")).collect()
 }
 
 fn busiest_minute(asked: &[&AuditEntry]) -> u32 {

@@ -15,3 +15,4 @@ mod retained;
 mod supersede;
 mod verbs;
 pub mod world;
+mod writes;

@@ -325,3 +325,11 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
     assert!(message.starts_with("abort by carol: because; abort by dave"), "{message}");
     assert!(message.len() <= 256, "{message}");
 }
+
+#[test]
+fn a_ready_node_whose_sidecar_cannot_be_reached_is_named_with_that() {
+    let facts = five().but(4, |c| done(c).unreachable());
+    let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    let named = rollout(&status).unconverged.iter().find(|u| u.name == "db-4").unwrap();
+    assert_eq!((named.reason.as_str(), named.message.as_str()), ("SidecarUnreachable", "connection refused"));
+}

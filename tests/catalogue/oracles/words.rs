@@ -1,0 +1,86 @@
+//! What a status newly says is held against what is stored at that moment: each sentence of it that others rest on
+//! may be late, and may never be untrue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use windlass::sim::Step;
+
+use super::state::{self, NodeState, PodState, SetState};
+
+/// What statuses have said so far.
+#[derive(Default)]
+pub struct Words {
+    /// Plans that somebody else cut short, by object.
+    cut_short: BTreeSet<(String, String)>,
+    /// By node and revision of its StatefulSet: the pod template hash that it was made of.
+    revisions: BTreeMap<(String, String), String>,
+}
+
+impl Words {
+    /// Takes in what a person wrote into a status.
+    pub fn by_person(&mut self, object: &str, step: Step<'_>) {
+        let plan = step.after.map(|after| &after["status"]["plan"]);
+        let Some(plan) = plan.filter(|plan| plan["state"] == "Active") else { return };
+        let id = plan["id"].as_str().unwrap_or_default();
+        let first = plan["tasks"].as_array().and_then(|tasks| tasks.first());
+        if first.is_none_or(|task| task["id"] != format!("{id}-0")) {
+            self.cut_short.insert((object.to_owned(), id.to_owned()));
+        }
+    }
+
+    /// A plan that was cut short fails: it is neither done nor made anything else of.
+    pub fn of_plan(&self, object: &str, step: Step<'_>) -> Option<String> {
+        let plan = &step.after?["status"]["plan"];
+        let (id, state) = (plan["id"].as_str()?, plan["state"].as_str()?);
+        let is_cut = self.cut_short.contains(&(object.to_owned(), id.to_owned()));
+        (is_cut && !matches!(state, "Active" | "Failed"))
+            .then(|| format!("oracle 4: plan {id} of {object} was cut short by another, and is {state}"))
+    }
+
+    /// Takes in what the StatefulSet controller has seen.
+    pub fn by_set(&mut self, name: &str, set: &SetState) {
+        if set.observed && !set.update_revision.is_empty() {
+            self.revisions.insert((name.to_owned(), set.update_revision.clone()), set.stamp.clone());
+        }
+    }
+
+    /// A node runs what its pod was made from, and not what its StatefulSet says by now.
+    pub fn of_what_runs(
+        &self,
+        name: &str,
+        before: &NodeState,
+        now: &NodeState,
+        pod: &PodState,
+    ) -> Option<String> {
+        if now.running.is_empty() || before.running == now.running {
+            return None;
+        }
+        let made_of = self.revisions.get(&(name.to_owned(), pod.revision.clone()))?;
+        (*made_of != now.running).then(|| {
+            format!("oracle 4: {name} says that it runs {}, and its pod was made of {made_of}", now.running)
+        })
+    }
+}
+
+/// What a fleet newly calls complete, under the spec that it was decided on, is in the spec of every node.
+pub fn of_what_is_complete<'a>(
+    step: Step<'_>,
+    nodes: impl Iterator<Item = (&'a String, &'a NodeState)>,
+) -> Option<String> {
+    let (before, now) = (step.before?, step.after?);
+    let completed = |fleet: &Value| fleet["status"]["lastCompletedRolloutHash"].clone();
+    let is_of_now = now["status"]["observedGeneration"] == now["metadata"]["generation"]
+        && completed(now) == now["status"]["requestedRolloutHash"];
+    if completed(before) == completed(now) || !is_of_now {
+        return None;
+    }
+    let wanted = state::main_template(&now["spec"]["template"]["spec"]);
+    // Where another set of nodes has taken over, the old one is as it was.
+    let serves = |name: &str| {
+        let place = windlass::api::names::place_of("db", name);
+        place.is_some_and(|(set, _)| now["status"]["activeSet"] == set)
+    };
+    let mut others = nodes.filter(|(name, node)| serves(name) && node.template != wanted);
+    others.next().map(|(name, _)| format!("oracle 4: completed though the spec of {name} is another one"))
+}
