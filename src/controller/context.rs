@@ -76,6 +76,6 @@ impl Context {
             known: Arc::default(),
             told: Arc::default(),
         };
-        Some(scope.obeying_from_the_start())
+        Some(scope.put_right().obeying_from_the_start())
     }
 }

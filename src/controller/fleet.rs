@@ -33,7 +33,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     let Some(fleet) = cx.view.fleets.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
     match cx.fleet_scope(&fleet, now) {
-        Some(scope) => Reconcile::new(cx, scope, now).run().await,
+        Some(scope) => Reconcile::new(cx, &fleet, scope, now).run().await,
         None => unreadable_spec(cx, &fleet, now).await,
     }
 }
@@ -71,6 +71,8 @@ pub(super) type News = (Tone, &'static str, String, String);
 
 pub(super) struct Reconcile<'a> {
     pub(super) cx: &'a Context,
+    /// The fleet as it is stored. The scope's may have a status that was put right.
+    stored: Arc<ObservedFleet>,
     pub(super) scope: FleetScope,
     pub(super) now: DateTime<Utc>,
     /// The ControllerRevision of what is wanted.
@@ -86,9 +88,10 @@ pub(super) struct Reconcile<'a> {
 }
 
 impl<'a> Reconcile<'a> {
-    fn new(cx: &'a Context, scope: FleetScope, now: DateTime<Utc>) -> Self {
+    fn new(cx: &'a Context, fleet: &Arc<ObservedFleet>, scope: FleetScope, now: DateTime<Utc>) -> Self {
         let revision = String::new();
-        Self { cx, scope, now, revision, skipped: false, beside: None, waits: None, trouble: None }
+        let stored = fleet.clone();
+        Self { cx, stored, scope, now, revision, skipped: false, beside: None, waits: None, trouble: None }
     }
 
     async fn run(mut self) -> Result<Next, ReconcileError> {
@@ -386,7 +389,6 @@ impl<'a> Reconcile<'a> {
         urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
         let meta = &self.scope.fleet.meta;
-        self.believe(&mut status);
         // The facts are those of the status that is about to be written: what it newly obeys counts.
         let mut facts = self.scope.facts().activated(&status.active_set);
         facts.set_rollout = SetRollout::of(&status);
@@ -420,7 +422,7 @@ impl<'a> Reconcile<'a> {
             now: self.now,
         };
         refresh(&mut status, &facts, &input);
-        let before = &*self.scope.fleet.status;
+        let before = &*self.stored.status;
         // What a condition newly says is told at once, and never by an event before the status says it.
         let news = [conditions::UP_TO_DATE, conditions::ROLLOUT_IN_PROGRESS, conditions::STALLED];
         let says = |status: &NodeDeploymentStatus, type_: &str| {
@@ -445,19 +447,6 @@ impl<'a> Reconcile<'a> {
             self.tell(Tone::Warning, "RolloutStalled", &cause, &condition.message);
         }
         Ok(next)
-    }
-
-    /// A status that names a set that does not serve is not of now, and neither is what it says of that set.
-    fn believe(&self, status: &mut NodeDeploymentStatus) {
-        let recorded = &self.scope.fleet.status.active_set;
-        let facts = self.scope.facts();
-        if recorded.is_empty() || status.active_set != *recorded || facts.set == *recorded {
-            return;
-        }
-        status.active_set.clone_from(&facts.set);
-        status.active_build_id.clear();
-        status.last_completed_rollout_hash.clear();
-        status.current_revision.clear();
     }
 
     /// When to look again although no event comes.

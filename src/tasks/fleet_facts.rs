@@ -16,7 +16,7 @@ use crate::api::names::{
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
-use crate::planner::fleet::sets::serving::{Seen, Witnesses, serving};
+use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
 use crate::planner::fleet::{
     ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
@@ -137,10 +137,6 @@ impl FleetScope {
             Ok(set) => (set, None),
             Err(sentence) => (self.recorded_set(), Some(sentence)),
         };
-        // What last completed on a set that does not serve says nothing of one that does.
-        let believed = status.active_set.is_empty() || status.active_set == active;
-        let last_completed =
-            if believed { status.last_completed_rollout_hash.clone() } else { String::new() };
         let mut sets = self.other_sets(&active);
         let children = self.nodes_by_set().remove(&active).unwrap_or_default();
         let children: Vec<ChildFacts> = self.children_of(&active, &children);
@@ -169,7 +165,7 @@ impl FleetScope {
             rejected: status.rejected.clone().filter(|r| r.hash == requested),
             force_promote: *promoted == requested && *promoted != status.spent_force_promote,
             requested,
-            last_completed,
+            last_completed: status.last_completed_rollout_hash.clone(),
             restarted_at: self.restarted_at.clone(),
             restart_request: restart_request(meta, &self.restarted_at),
             unrecorded: status.requested_rollout_hash.is_empty(),
@@ -213,12 +209,8 @@ impl FleetScope {
 
     /// The set that serves: what the status says, or, where it says nothing or is not of now, what is seen to. An error
     /// says that nothing tells.
-    fn serving(&self) -> Result<String, String> {
+    pub(super) fn serving(&self) -> Result<String, String> {
         let status = &self.fleet.status;
-        // A rollout knows of both of its sets.
-        if !status.active_set.is_empty() && status.rollout.is_some() {
-            return Ok(status.active_set.clone());
-        }
         let is_ready = |n: &&Arc<ObservedNode>| conditions::is_true(&n.status.conditions, READY);
         let seen = |nodes: &Vec<Arc<ObservedNode>>| Seen {
             nodes: nodes.len(),
@@ -229,6 +221,7 @@ impl FleetScope {
             known: status.retiring.iter().map(|r| r.set.clone()).collect(),
             selected: self.selected_set(),
             sets: self.nodes_by_set().iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
+            rollout: self.set_rollout().as_ref().and_then(Pair::of),
         };
         serving(&self.fleet.meta.name, &told)
     }
@@ -407,7 +400,7 @@ impl FleetScope {
         rolling
     }
 
-    fn held(&self, node: &ObservedNode, build_id: &str) -> String {
+    pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {
         let Ok(spec) = &node.spec else { return String::new() };
         let hash = || revision::rollout_hash(spec, build_id);
         self.hash_of(&node.meta.uid, build_id, node.meta.generation, hash)

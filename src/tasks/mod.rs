@@ -12,6 +12,7 @@ mod create_entrants;
 mod entrants;
 mod fleet_facts;
 pub mod fleet_nodes;
+mod fleet_record;
 pub mod fleet_scope;
 mod mark_ready;
 pub mod node_scope;

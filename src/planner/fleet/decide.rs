@@ -155,7 +155,8 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     // complete when that is observed.
     let filling = facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.way(goal).makes_set());
     if goal != facts.last_completed && !filling {
-        return FleetDecision::Start(to(facts, goal, Cause::TemplateChanged));
+        let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
+        return FleetDecision::Start(to(facts, goal, cause));
     }
     if others().next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
-use super::world::{NODE, World, blue_green, condition, is_up_to_date, play, stage_is, text};
+use super::world::{
+    NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+};
 
 /// A fleet with two sets: the one that serves db:1, and the entrants of db:2.
 async fn two_sets(w: &World, mut fleet: Value, service: bool, image: &str) -> String {
@@ -56,8 +58,15 @@ fn the_live_service_says_which_set_serves_before_the_switch_and_after_it() {
             let found = w.until("it is found out", |s| !text(s, "activeSet").is_empty()).await;
             assert_eq!(found["activeSet"], serves.as_str());
             assert_eq!(w.selected(), serves);
+            if !promoted {
+                // A person is asked anew.
+                let ready = |s: &Value| condition(s, "UpToDate") == "Unknown/ReadyToPromote";
+                let ready = w.until("it is ready", ready).await;
+                assert_eq!(ready["activeSet"], serves.as_str());
+                w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+            }
             w.until("all is well", is_up_to_date).await;
-            assert_eq!(w.status()["activeSet"], serves.as_str());
+            assert_eq!(w.status()["activeSet"] == serves.as_str(), promoted);
         });
     }
 }
@@ -178,4 +187,155 @@ fn a_set_that_the_service_still_selects_is_not_removed() {
         w.until("it is over", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
         assert_eq!(w.selected(), text(&w.status(), "activeSet"));
     });
+}
+
+/// Takes the status away while everything runs, as an edit by hand or a restore does.
+async fn clear(w: &World) {
+    w.patch_status(&json!({"status": null})).await;
+}
+
+#[test]
+fn a_status_lost_before_the_promotion_leaves_the_serving_set_alone_and_begins_the_rollout_anew() {
+    for image in ["db:2", "db:2-nope"] {
+        play(|w| async move {
+            w.serve(manual()).await;
+            w.image(image).await;
+            w.until("entrants are made", stage_is("AwaitingEntrants")).await;
+            w.rest(20).await;
+            let serving =
+                |w: &World| w.images().into_iter().filter(|i| i.ends_with("db:1")).collect::<Vec<_>>();
+            let before = (serving(&w), w.get(NODE, "db-0")["metadata"]["uid"].clone());
+            clear(&w).await;
+            let again = w.until("it begins anew", |s| s["plan"]["state"] == "Active").await;
+            assert_eq!(again["plan"]["recipe"], "BlueGreen");
+            assert_eq!(again["rollout"]["incumbentSet"], "first");
+            assert_eq!(condition(&again, "RolloutInProgress"), "True/ChildDrift");
+            w.rest(900).await;
+            assert_eq!((serving(&w), w.get(NODE, "db-0")["metadata"]["uid"].clone()), before);
+            assert_eq!(
+                (w.selected(), text(&w.status(), "activeSet").to_owned()),
+                ("first".into(), "first".into())
+            );
+            if image == "db:2" {
+                let ready = w
+                    .until("it waits for a person", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote")
+                    .await;
+                w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+                w.until("traffic moved", stage_is("Retiring")).await;
+                w.until("it is over", is_up_to_date).await;
+            } else {
+                w.image("db:1").await;
+                w.until("what serves is wanted again", |s| is_up_to_date(s) && w.names(NODE).len() == 2)
+                    .await;
+                assert_eq!(serving(&w), before.0);
+            }
+        });
+    }
+}
+
+#[test]
+fn what_serves_is_known_although_one_of_its_nodes_is_down_when_the_status_is_lost() {
+    play(|w| async move {
+        w.serve(manual()).await;
+        w.steer("db-1-0", "unready").await;
+        w.until("it is down", |s| s["readyReplicas"] == 1).await;
+        w.change(json!({"paused": true})).await;
+        w.image("db:2").await;
+        clear(&w).await;
+        let again = w.until("it begins anew", |s| s["plan"]["state"] == "Active").await;
+        assert_eq!(again["plan"]["recipe"], "BlueGreen");
+        w.change(json!({"paused": false})).await;
+        w.rest(300).await;
+        assert_eq!(w.images().iter().filter(|i| i.ends_with("db:1")).count(), 2, "{:?}", w.images());
+    });
+}
+
+#[test]
+fn under_a_build_id_that_stays_the_same_a_lost_status_still_means_in_place_and_under_a_new_one_a_set() {
+    for (id, recipe) in [("one", "InPlace"), ("two", "BlueGreen")] {
+        play(|w| async move {
+            let mut fleet = manual();
+            fleet["spec"]["unsafeCustomBuildID"] = json!("one");
+            w.serve(fleet).await;
+            w.kill_operator();
+            w.change(json!({"unsafeCustomBuildID": id, "template": {"spec": {"image": "db:2"}}})).await;
+            clear(&w).await;
+            w.start_operator();
+            let again = w.until("it begins", |s| s["plan"]["state"] == "Active").await;
+            assert_eq!(again["plan"]["recipe"], recipe);
+        });
+    }
+}
+
+#[test]
+fn a_first_creation_that_was_never_ready_is_put_right_in_place_although_its_status_is_lost() {
+    play(|w| async move {
+        let mut fleet = manual();
+        fleet["spec"]["template"]["spec"]["image"] = json!("db:1-nope");
+        w.create(fleet).await;
+        w.until("it cannot run", |s| s["phase"] == "Failed").await;
+        w.kill_operator();
+        w.image("db:2").await;
+        clear(&w).await;
+        w.start_operator();
+        w.until("it serves", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
+    });
+}
+
+#[test]
+fn a_set_that_does_not_exist_is_believed_to_serve_in_no_stage() {
+    for (strategy, stage) in [
+        (json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}}), "AwaitingEntrants"),
+        (json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}}), "AwaitingPromotion"),
+        (json!({"type": "BlueGreen", "blueGreen": {"retireDelaySeconds": 120}}), "Retiring"),
+        (json!({"type": "BlueGreen", "blueGreen": {"promotion": "Immediately"}}), "Promoting"),
+        (json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}}), "Promoting"),
+        (json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}}), "Retiring"),
+    ] {
+        play(|w| async move {
+            let hard_fork = strategy["type"] == "HardFork";
+            let image = match (hard_fork, stage) {
+                (false, "AwaitingEntrants") => "db:2-unready",
+                (false, "Promoting") => "db:2-nope",
+                _ => "db:2",
+            };
+            w.applications.reach(500);
+            let of = fleet(2, strategy);
+            w.serve(if hard_fork { with_sidecar(of) } else { of }).await;
+            w.image(image).await;
+            if hard_fork && stage == "Retiring" {
+                w.until("it halts", stage_is("Promoting")).await;
+                w.applications.reach(1000);
+            }
+            let there = w.until("it is there", stage_is(stage)).await;
+            w.rest(3).await;
+            let serves = w.selected();
+            w.patch_status(&json!({"status": {"activeSet": "bogus"}})).await;
+            let found = w.until("it is found out", |s| s["activeSet"] != "bogus").await;
+            assert_eq!(found["activeSet"], there["activeSet"], "{stage}");
+            assert_eq!(found["plan"]["id"], there["plan"]["id"], "the rollout goes on");
+            assert_eq!(found["lastCompletedRolloutHash"], there["lastCompletedRolloutHash"]);
+            w.rest(15).await;
+            assert_eq!(w.selected(), serves, "{stage}");
+            assert!(!w.names(NODE).iter().any(|n| n.contains("bogus")), "{:?}", w.names(NODE));
+            w.applications.reach(1000);
+            match stage {
+                "AwaitingPromotion" => {
+                    w.change(json!({"forcePromote": there["requestedRolloutHash"]})).await;
+                }
+                "AwaitingEntrants" => w.image("db:1").await,
+                "Promoting" if !hard_fork => {
+                    for ordinal in 0..2 {
+                        let set = text(&there["rollout"], "entrantSet");
+                        w.steer(&format!("db-{set}-{ordinal}-0"), "ready").await;
+                    }
+                }
+                _ => {}
+            }
+            w.until("it is over", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
+            assert_eq!(w.selected(), text(&w.status(), "activeSet"));
+            assert!(w.events("NodeCreated").iter().all(|note| !note.contains("bogus")));
+        });
+    }
 }

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::facts::FleetFacts;
-use crate::api::RetiringSet;
+use super::facts::SetRollout;
 use crate::api::names::FIRST_SET;
+use crate::api::{RetiringSet, Stage};
 
 /// What is seen of a set's nodes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -27,15 +28,57 @@ pub struct Witnesses {
     pub selected: Option<String>,
     /// The sets that have nodes.
     pub sets: BTreeMap<String, Seen>,
+    /// What a rollout under way says of its two sets.
+    pub rollout: Option<Pair>,
+}
+
+/// The two sets of a rollout.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Pair {
+    /// The one that serves, by its stage.
+    pub serves: String,
+    /// The one that does not, or not yet.
+    pub other: String,
+    /// Whether it says that traffic has moved.
+    pub moved: bool,
+}
+
+impl Pair {
+    /// What the rollout that a status tells of says, if it names both.
+    #[must_use]
+    pub fn of(rollout: &SetRollout) -> Option<Self> {
+        let moved = rollout.stage == Stage::Retiring;
+        let (incumbent, entrant) = (rollout.incumbent.clone(), rollout.entrant.clone());
+        let (serves, other) = if moved { (entrant, incumbent) } else { (incumbent, entrant) };
+        (!serves.is_empty() && !other.is_empty()).then_some(Self { serves, other, moved })
+    }
+}
+
+/// The set that the status says serves. Where it contradicts itself, its rollout is believed over the name of a set that
+/// does not exist; and a Service that says that traffic has not moved is, over a rollout that says it has.
+fn on_record(told: &Witnesses) -> &String {
+    let recorded = &told.recorded;
+    let Some(pair) = told.rollout.as_ref().filter(|pair| pair.serves != *recorded) else { return recorded };
+    let selected = told.selected.as_ref() == Some(recorded);
+    let is_it = if *recorded == pair.other {
+        pair.moved && selected
+    } else {
+        selected || !told.sets.contains_key(&pair.serves)
+    };
+    if is_it && told.sets.contains_key(recorded) { recorded } else { &pair.serves }
 }
 
 /// The set that serves. An error is a sentence: nothing tells which, and a person has to.
 pub fn serving(deployment: &str, told: &Witnesses) -> Result<String, String> {
+    let recorded = on_record(told);
+    let known = |set: &String| {
+        told.known.contains(set) || told.rollout.as_ref().is_some_and(|pair| pair.other == *set)
+    };
     let unknown: Vec<(&String, &Seen)> =
-        told.sets.iter().filter(|(set, _)| **set != told.recorded && !told.known.contains(*set)).collect();
+        told.sets.iter().filter(|(set, _)| *set != recorded && !known(set)).collect();
     // A status that names a set without nodes, while others have some that it knows nothing of, is not of now.
-    if !told.recorded.is_empty() && (told.sets.contains_key(&told.recorded) || unknown.is_empty()) {
-        return Ok(told.recorded.clone());
+    if !recorded.is_empty() && (told.sets.contains_key(recorded) || unknown.is_empty()) {
+        return Ok(recorded.clone());
     }
     if let [(only, _)] = unknown[..] {
         return Ok(only.clone());

@@ -1,7 +1,7 @@
 //! Which set serves where the status does not say, and which set is kept because it may.
 
 use super::super::sets::SetFacts;
-use super::super::sets::serving::{Seen, Witnesses, serving};
+use super::super::sets::serving::{Pair, Seen, Witnesses, serving};
 use super::*;
 use crate::api::RetiringSet;
 
@@ -16,6 +16,48 @@ fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, us
             .iter()
             .map(|(s, nodes, ready)| ((*s).to_owned(), Seen { nodes: *nodes, ready: *ready }))
             .collect(),
+        rollout: None,
+    }
+}
+
+/// The same in a rollout from one set to another.
+fn during(serves: &str, other: &str, moved: bool, told: Witnesses) -> Witnesses {
+    let pair = Pair { serves: serves.to_owned(), other: other.to_owned(), moved };
+    Witnesses { rollout: Some(pair), ..told }
+}
+
+#[test]
+fn in_a_rollout_its_record_the_service_and_the_nodes_say_which_of_its_sets_serves() {
+    let both = [("first", 2, 2), ("v2", 2, 2)];
+    let (first, v2) = ([("first", 2, 2)], [("v2", 2, 0)]);
+    let before = |told| during("first", "v2", false, told);
+    let after = |told| during("v2", "first", true, told);
+    for (what, told, expected) in [
+        ("all agree", before(told("first", &[], "first", &both)), "first"),
+        ("traffic has moved, and that is not recorded yet", before(told("first", &[], "v2", &both)), "first"),
+        ("its incumbents are gone", before(told("first", &[], "", &v2)), "first"),
+        ("no set is named", before(told("", &[], "", &both)), "first"),
+        ("a set that does not exist, before", before(told("bogus", &[], "first", &both)), "first"),
+        ("a set that does not exist, without a Service", before(told("bogus", &[], "", &both)), "first"),
+        ("a set that does not exist, over no incumbents", before(told("bogus", &[], "", &v2)), "first"),
+        ("a set that does not exist, after", after(told("bogus", &["first"], "v2", &both)), "v2"),
+        ("the entrants, before", before(told("v2", &[], "first", &both)), "first"),
+        (
+            "the incumbents, after, which the Service selects",
+            after(told("first", &[], "first", &both)),
+            "first",
+        ),
+        ("the incumbents, after, which it does not", after(told("first", &[], "v2", &both)), "v2"),
+        ("the entrants are lost, after", after(told("v2", &["first"], "", &first)), "v2"),
+        ("a rollout from nowhere", during("bogus", "v2", false, told("first", &[], "", &both)), "first"),
+        ("both from nowhere", during("bogus", "v2", false, told("bogus", &[], "", &both)), "first"),
+        (
+            "a third set, which the Service selects",
+            before(told("v3", &[], "v3", &[("first", 2, 2), ("v3", 2, 2)])),
+            "v3",
+        ),
+    ] {
+        assert_eq!(serving("db", &told).as_deref(), Ok(expected), "{what}");
     }
 }
 
