@@ -190,6 +190,10 @@ pub struct StatefulNodeStatus {
     /// The pod that `currentImage` and `podTemplateHash` were observed on.
     #[serde(skip_serializing_if = "String::is_empty", rename = "podUID")]
     pub pod_uid: String,
+    /// Whether the main container of the pod runs although the pod is not Ready. Absent where it does not run, and while
+    /// the node is Ready, where it always does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pod_runs: bool,
     /// The grant that this node has converged to.
     #[serde(skip_serializing_if = "String::is_empty", rename = "spentGrantID")]
     pub spent_grant_id: String,

@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, node_objects};
+use crate::api::conditions::{self, READY};
 use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
 use crate::api::{HistoryEntry, StatefulNodeStatus};
@@ -312,8 +313,12 @@ impl Reconcile<'_> {
         let next = self.compute(Some(plan), &[], None);
         let before = &self.node.status;
         let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
-        let urgent =
-            failed(&next) != failed(before) || next.observed_generation != before.observed_generation;
+        let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
+        // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
+        let at_grant = || self.scope.facts(&self.node).grant() == Some(before.pod_template_hash.as_str());
+        let urgent = failed(&next) != failed(before)
+            || next.observed_generation != before.observed_generation
+            || (runs(before) && !runs(&next) && at_grant());
         if urgent {
             return Urgency::Now;
         }

@@ -31,11 +31,12 @@ impl Task for AwaitNodesAtHeight {
             facts.wanted().filter(|c| c.sidecar.is_none()).map(|c| c.name.as_str()).collect();
         let waiting: Vec<&str> =
             facts.wanted().filter(|c| !has_halted(c, &rollout)).map(|c| c.name.as_str()).collect();
-        let refused = facts.wanted().find_map(|c| {
+        let refused = facts.wanted().filter(|c| !has_halted(c, &rollout)).find_map(|c| {
             let message = &c.sidecar.as_ref()?.message;
-            (!message.is_empty()).then(|| format!("; {}: {message}", c.name))
+            let refusal = || (!message.is_empty()).then(|| format!("{}: {message}", c.name));
+            entrants::mute(c).or_else(refusal)
         });
-        let refused = refused.unwrap_or_default();
+        let refused = refused.map(|why| format!("; {why}")).unwrap_or_default();
         let (at, task) = (rollout.halt_height, &cx.record.id);
         if waiting.is_empty() && facts.replicas > 0 {
             return Ok(Outcome::Done);

@@ -9,7 +9,7 @@ use super::fleet_nodes::AT_ONCE;
 use super::fleet_scope::some_of;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
-use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, Way};
+use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Way};
 
 /// The set that is to take over.
 pub(super) struct Entrants {
@@ -36,10 +36,12 @@ impl Entrants {
             return Outcome::Done;
         }
         let unready = self.names(|c| !c.ready || c.terminating);
-        Outcome::waiting(if unready.is_empty() {
-            format!("waiting for {} to catch up, by what its sidecar says", some_of(&behind))
-        } else {
+        Outcome::waiting(if !unready.is_empty() {
             format!("waiting for {} to be ready", some_of(&unready))
+        } else if let Some(mute) = self.view.wanted().find_map(mute) {
+            format!("waiting for {mute}")
+        } else {
+            format!("waiting for {} to catch up, by what its sidecar says", some_of(&behind))
         })
     }
 
@@ -67,6 +69,12 @@ impl Entrants {
     fn names(&self, wanted: impl Fn(&ChildFacts) -> bool) -> Vec<&str> {
         self.view.wanted().filter(|c| wanted(c)).map(|c| c.name.as_str()).collect()
     }
+}
+
+/// That a node's sidecar cannot be reached, and why, if so.
+pub(super) fn mute(child: &ChildFacts) -> Option<String> {
+    let why = child.unreachable.as_ref()?;
+    Some(format!("{}: SidecarUnreachable: {why}", child.name))
 }
 
 /// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
@@ -118,11 +126,21 @@ pub(super) async fn keep_up(
 /// The nodes of the old set whose spec does not ask them to halt yet. One without a sidecar has nobody to ask.
 pub(super) fn unasked(fleet: &FleetScope, rollout: &SetRollout) -> Vec<String> {
     let facts = fleet.facts();
-    let asked = |height: i64, task: &str| height == rollout.halt_height && !task.is_empty();
-    let unasked = facts.children.iter().filter(|c| {
-        !c.terminating && c.sidecar.as_ref().is_some_and(|s| !asked(s.halt_height, &s.halt_task))
-    });
+    let unasked = facts
+        .children
+        .iter()
+        .filter(|c| !c.terminating && c.sidecar.as_ref().is_some_and(|s| !is_asked(s, rollout)));
     unasked.map(|c| c.name.clone()).collect()
+}
+
+/// Whether any of them is asked already.
+pub(super) fn is_begun(fleet: &FleetScope, rollout: &SetRollout) -> bool {
+    let facts = fleet.facts();
+    facts.children.iter().any(|c| c.sidecar.as_ref().is_some_and(|s| is_asked(s, rollout)))
+}
+
+fn is_asked(sidecar: &SidecarFacts, rollout: &SetRollout) -> bool {
+    sidecar.halt_height == rollout.halt_height && !sidecar.halt_task.is_empty()
 }
 
 /// Asks them, each in a write of its own.

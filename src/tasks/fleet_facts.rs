@@ -360,7 +360,7 @@ impl FleetScope {
         let long_enough = least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now);
         let own_restart = effective_restart(node);
         let unreachable =
-            conditions::find(&status.conditions, SIDECAR_READY).is_some_and(|c| c.reason == "Unreachable");
+            conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
         Some(ChildFacts {
             name: meta.name.clone(),
             ordinal,
@@ -381,7 +381,8 @@ impl FleetScope {
             available: ready.is_some() && long_enough,
             ever_ready: status.first_ready_at.is_some(),
             failed: status.phase == "Failed",
-            unreachable,
+            pod_runs: status.pod_runs,
+            unreachable: unreachable.map(|c| c.message.clone()),
             problem: status.problem.clone(),
             sidecar: sidecar_facts(node),
         })

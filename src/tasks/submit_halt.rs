@@ -22,8 +22,13 @@ impl Task for SubmitHalt {
         if rollout.stage != Stage::Promoting || rollout.halt_height == 0 {
             return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
         }
-        if let Err(waiting) = entrants::keep_up(fleet, &cx.plan.id).await? {
-            return Ok(waiting);
+        let running = match entrants::keep_up(fleet, &cx.plan.id).await? {
+            Ok(entrants) => entrants.running(),
+            Err(waiting) => return Ok(waiting),
+        };
+        // They ran when this was recorded. Where some were asked already the others halt at the same height.
+        if running != Outcome::Done && !entrants::is_begun(fleet, &rollout) {
+            return Ok(running);
         }
         entrants::ask_to_halt(fleet, &rollout, cx).await?;
         match entrants::unasked(fleet, &rollout).first() {

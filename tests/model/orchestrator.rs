@@ -86,7 +86,7 @@ fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         available: child.available && child.waited,
         ever_ready: child.ever,
         failed: child.failed,
-        unreachable: child.unreachable,
+        unreachable: child.unreachable.then(|| text("no answer")),
         ..ChildFacts::default()
     }
 }

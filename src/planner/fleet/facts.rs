@@ -46,8 +46,10 @@ pub struct ChildFacts {
     pub ever_ready: bool,
     /// Whether its phase is Failed.
     pub failed: bool,
-    /// Whether its sidecar cannot be reached.
-    pub unreachable: bool,
+    /// Whether its main container runs although it is not Ready.
+    pub pod_runs: bool,
+    /// Why its sidecar cannot be reached, in a sentence, if so.
+    pub unreachable: Option<String>,
     /// Why it does not serve.
     pub problem: Option<Problem>,
     /// What its sidecar says; `None` where it has none.
@@ -87,16 +89,15 @@ impl ChildFacts {
     /// Ready, and, where it has a sidecar, caught up by what that says.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && !self.unreachable);
+        let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && self.unreachable.is_none());
         self.ready && !self.terminating && said
     }
 
-    /// Whether its pod is there and not known to fail. What a node was observed to run is kept while its pod is made
+    /// Whether its main container was seen to run now. What a node was observed to run is kept while its pod is made
     /// anew; that is not running.
     #[must_use]
     pub fn has_running_pod(&self) -> bool {
-        let gone = |p: &Problem| matches!(p.reason.as_str(), "Missing" | "Terminating");
-        !self.terminating && (self.ready || !(self.failed || self.problem.as_ref().is_some_and(gone)))
+        !self.terminating && (self.ready || (self.pod_runs && !self.failed))
     }
 
     /// Serving, not in flight, and in need of a new grant.
@@ -125,7 +126,7 @@ impl ChildFacts {
     /// Available, and not leaving. A node whose sidecar cannot be reached counts as down.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.available && !self.terminating && !self.unreachable
+        self.available && !self.terminating && self.unreachable.is_none()
     }
 }
 

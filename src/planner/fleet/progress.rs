@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::sets::{SetRollout, stage::has_halted};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Unconverged};
 use crate::engine::sentence::cut;
@@ -39,50 +40,92 @@ pub fn is_held_by_partition(facts: &FleetFacts, scope: &Scope) -> bool {
     facts.revision_differs_below_partition(scope) && facts.is_converged(scope)
 }
 
-/// The nodes that have not converged, the worst first, at most 20. `before` keeps the times.
+/// Nodes that are named, each with how bad it is: the lowest is the worst.
+struct Named<'a> {
+    /// What was named before keeps its time.
+    before: &'a [Unconverged],
+    now: DateTime<Utc>,
+    found: Vec<(u8, Unconverged)>,
+}
+
+impl Named<'_> {
+    fn add(&mut self, rank: u8, name: &str, reason: &str, message: &str) {
+        let known = self.before.iter().find(|u| u.name == name && u.reason == reason);
+        let since = known.map_or(self.now, |u| u.since);
+        let message = cut(message, MAX_PROBLEM_BYTES);
+        let node = Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since };
+        self.found.push((rank, node));
+    }
+
+    fn worst_first(mut self) -> Vec<Unconverged> {
+        self.found.sort_by(|(left_rank, left), (right_rank, right)| {
+            (left_rank, &left.name).cmp(&(right_rank, &right.name))
+        });
+        self.found.into_iter().take(UNCONVERGED_LIMIT).map(|(_, u)| u).collect()
+    }
+}
+
+/// The nodes that have not converged, the worst first, at most 20. `halting`: the fleet and its rollout while old nodes
+/// are to halt; then those that have not are among them. `before` keeps the times.
 #[must_use]
 pub fn unconverged(
     facts: &FleetFacts,
     scope: &Scope,
+    halting: Option<(&FleetFacts, &SetRollout)>,
     before: &[Unconverged],
     now: DateTime<Utc>,
 ) -> Vec<Unconverged> {
-    let mut found: Vec<(u8, Unconverged)> = Vec::new();
-    let mut add = |rank: u8, name: &str, reason: &str, message: &str| {
-        let known = before.iter().find(|u| u.name == name && u.reason == reason);
-        let since = known.map_or(now, |u| u.since);
-        let message = cut(message, MAX_PROBLEM_BYTES);
-        found.push((rank, Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since }));
-    };
+    let mut named = Named { before, now, found: Vec::new() };
+    if let Some((fleet, rollout)) = halting {
+        name_those_that_have_not_halted(fleet, rollout, &mut named);
+    }
     // The same for all of them: counted once.
     let waits = waits_for(facts);
     for conflict in &facts.conflicts {
-        add(0, &conflict.name, "InvalidSpec", &conflict.message);
+        named.add(0, &conflict.name, "InvalidSpec", &conflict.message);
     }
     for child in facts.wanted() {
         if facts.is_updated(child, scope) && !child.is_disrupted() {
             continue;
         }
         if child.terminating {
-            add(3, &child.name, "Terminating", "the node is being deleted");
+            named.add(3, &child.name, "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
             let rank = if child.failed { 1 } else { 4 };
-            add(rank, &child.name, &problem.reason, &problem.message);
+            named.add(rank, &child.name, &problem.reason, &problem.message);
+        } else if let Some(why) = &child.unreachable {
+            named.add(4, &child.name, "SidecarUnreachable", why);
         } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
-            add(6, &child.name, "WaitingForWave", &waits);
+            named.add(6, &child.name, "WaitingForWave", &waits);
         } else {
             let message = if child.ready && !child.available && !child.is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
             } else {
                 "it moves to what it was granted"
             };
-            add(5, &child.name, "NotReady", message);
+            named.add(5, &child.name, "NotReady", message);
         }
     }
-    found.sort_by(|(left_rank, left), (right_rank, right)| {
-        (left_rank, &left.name).cmp(&(right_rank, &right.name))
-    });
-    found.into_iter().take(UNCONVERGED_LIMIT).map(|(_, u)| u).collect()
+    named.worst_first()
+}
+
+/// Names the old nodes that a halt is waited for on. They come before the new ones that only have to run by then, and do.
+fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, named: &mut Named<'_>) {
+    for child in facts.wanted().filter(|c| !has_halted(c, rollout)) {
+        let refusal = child.sidecar.as_ref().map(|s| s.message.as_str()).filter(|why| !why.is_empty());
+        if child.terminating {
+            named.add(3, &child.name, "Terminating", "the node is being deleted");
+        } else if let Some(problem) = &child.problem {
+            named.add(if child.failed { 1 } else { 2 }, &child.name, &problem.reason, &problem.message);
+        } else if let Some(why) = &child.unreachable {
+            named.add(2, &child.name, "SidecarUnreachable", why);
+        } else if let Some(why) = refusal {
+            named.add(2, &child.name, "NotReady", why);
+        } else {
+            let why = format!("it has not halted at height {}", rollout.halt_height);
+            named.add(3, &child.name, "NotReady", &why);
+        }
+    }
 }
 
 /// As [`unconverged`], with the ordinals that have no node at all named first.

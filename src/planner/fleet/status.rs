@@ -319,6 +319,7 @@ fn refresh_rollout(
     };
     // A rollout that makes a set is about the nodes of that set.
     let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
+    let fleet = facts;
     let facts = entrants.as_ref().unwrap_or(facts);
     if rollout.nodes.total != facts.replicas {
         // Of another number of nodes another number can be done; what went away is neither progress nor loss.
@@ -331,8 +332,15 @@ fn refresh_rollout(
     rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
     rollout.nodes = progress::counts(facts, scope);
-    let mut unconverged = progress::missing(facts, input.name, &rollout.unconverged, input.now);
-    unconverged.extend(progress::unconverged(facts, scope, &rollout.unconverged, input.now));
+    // It is about those of the old set as well while they are to halt.
+    let halts = |set: &&SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
+    let halting = set.as_ref().filter(halts).filter(|_| entrants.is_some()).map(|set| (fleet, set));
+    let before = std::mem::take(&mut rollout.unconverged);
+    let mut unconverged = progress::missing(facts, input.name, &before, input.now);
+    if halting.is_some() {
+        unconverged.extend(progress::missing(fleet, input.name, &before, input.now));
+    }
+    unconverged.extend(progress::unconverged(facts, scope, halting, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     // New nodes that are only made once the old ones are gone are late for nothing of their own.
     let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);

@@ -68,7 +68,7 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &str, used: Used) -> O
         return Some(Clause::InFlightUnspent);
     }
     // One whose sidecar cannot be reached may well serve: it counts as down, and is not free to take.
-    let down = in_flight || (child.is_disrupted() && !child.unreachable);
+    let down = in_flight || (child.is_disrupted() && child.unreachable.is_none());
     if down && child.failed {
         return Some(Clause::Failed);
     }

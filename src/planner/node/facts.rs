@@ -188,6 +188,12 @@ impl NodeFacts {
         self.staying_pod().is_some_and(|p| p.ready && (seen || p.uid == self.previous.pod_uid))
     }
 
+    /// Whether its main container runs now. A crash loop shows as running for a moment at every try, and does not run.
+    #[must_use]
+    pub fn pod_runs(&self) -> bool {
+        self.staying_pod().is_some_and(|p| p.running && !p.cannot_run)
+    }
+
     /// What the node runs now: see BEHAVIOUR §2 on `currentImage` and `podTemplateHash`.
     #[must_use]
     pub fn running(&self) -> Running {

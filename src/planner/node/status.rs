@@ -66,6 +66,8 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         current_image: running.image,
         pod_template_hash: running.hash,
         pod_uid: running.pod_uid,
+        // Said of a node that is not Ready alone: of one that is it would cost a write at an upgrade.
+        pod_runs: !ready && facts.pod_runs(),
         spent_grant_id: spent,
         stateful_set: set_ref(facts, input),
         restarted_at: input.restarted_at.to_owned(),

@@ -186,13 +186,11 @@ async fn what_has_fallen_behind_again_does_not_take_over_unless_a_person_says_so
     let entrant = "db-new-0";
     let unready = || {
         let condition = json!([{"type": "Ready", "status": "False", "reason": "PodNotReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
-        amid("BlueGreen", "Promoting").changed(entrant, "/status/conditions", condition)
+        let unready = amid("BlueGreen", "Promoting").changed(entrant, "/status/conditions", condition);
+        unready.changed(entrant, "/status/podRuns", json!(true))
     };
-    let gone = || {
-        let problem =
-            json!({"reason": "Missing", "message": "it has no pod", "since": "2030-01-01T00:00:00Z"});
-        unready().changed(entrant, "/status/problem", problem)
-    };
+    // What it ran is known; its container is being created anew.
+    let gone = || unready().changed(entrant, "/status/podRuns", json!(false));
     let waits =
         [(unready(), "waiting for db-new-0 to be ready"), (gone(), "waiting for db-new-0 to run the target")];
     // It is looked at before the promotion is recorded, and once more before traffic moves.
@@ -257,6 +255,42 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
     let sidecar = json!({"image": "w:1"});
     let amid = amid("HardFork", "Promoting").changed("db-0", "/spec/sidecar", sidecar);
     assert_eq!(amid.run(cluster, &SubmitHalt {}).await, "waiting for db-0 to be asked to halt");
+}
+
+fn not_ready(amid: Amid, name: &str) -> Amid {
+    let condition = json!([{"type": "Ready", "status": "False", "reason": "PodNotReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
+    amid.changed(name, "/status/conditions", condition)
+}
+
+#[tokio::test]
+async fn nobody_is_asked_to_halt_for_a_new_node_that_does_not_run_now_unless_others_were_asked_already() {
+    let with_sidecar = |amid: Amid| amid.changed("db-0", "/spec/sidecar", json!({"image": "w:1"}));
+    let stopped = || with_sidecar(not_ready(amid("HardFork", "Promoting"), "db-new-0"));
+    assert_eq!(stopped().without_a_write(&SubmitHalt {}).await, "waiting for db-new-0 to run the target");
+    let mut other = serving("db-1", "v1");
+    other["spec"]["sidecar"] = json!({"image": "w:1"});
+    other["spec"]["haltHeight"] = json!(1000);
+    other["spec"]["haltTaskID"] = json!("task");
+    let mut begun = stopped();
+    begun.nodes.push(other);
+    let mut cluster = MockCluster::new();
+    cluster.expect_patch().once().withf(|t, _, _| t.name == "db-0").returning(|_, _, _| Ok(json!({})));
+    assert_eq!(begun.run(cluster, &SubmitHalt {}).await, "waiting for db-0 to be asked to halt");
+}
+
+#[tokio::test]
+async fn a_sidecar_that_cannot_be_reached_is_named_in_what_is_waited_for() {
+    let ready = json!({"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": "2030-01-01T00:00:00Z"});
+    let mute = json!({"type": "SidecarReady", "status": "Unknown", "reason": "Unreachable", "message": "no answer", "lastTransitionTime": "2030-01-01T00:00:00Z"});
+    let with = |amid: Amid, name: &str| {
+        let amid = amid.changed(name, "/spec/sidecar", json!({"image": "w:1"}));
+        amid.changed(name, "/status/conditions", json!([ready, mute]))
+    };
+    let incumbent = with(amid("HardFork", "Promoting"), "db-0");
+    let asked = incumbent.changed("db-0", "/spec/haltHeight", json!(1000));
+    let asked = asked.changed("db-0", "/spec/haltTaskID", json!("task"));
+    let waits = asked.without_a_write(&AwaitNodesAtHeight {}).await;
+    assert!(waits.ends_with("; db-0: SidecarUnreachable: no answer"), "{waits}");
 }
 
 #[tokio::test]

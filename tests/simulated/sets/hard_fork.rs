@@ -182,6 +182,27 @@ fn nor_is_one_whose_nodes_were_halted_by_hand() {
 }
 
 #[test]
+fn an_old_node_that_cannot_be_asked_to_halt_is_named_as_what_the_rollout_waits_for() {
+    play(|w| async move {
+        w.applications.reach(500);
+        let mut fleet = hard_fork(1000);
+        fleet["spec"]["template"]["spec"]["sidecar"]["tokenSecret"] = json!("token");
+        w.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "data": {"token": "czNjcmV0"}}))
+            .await;
+        w.serve(fleet).await;
+        w.delete(("v1", "Secret"), "token").await;
+        w.image("db:2").await;
+        let stalled = w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        assert_eq!(stalled["rollout"]["stage"], "Promoting");
+        let worst = &stalled["rollout"]["unconverged"][0];
+        assert_eq!((text(worst, "name"), text(worst, "reason")), ("db-0", "SidecarUnreachable"));
+        assert!(text(worst, "message").contains("does not exist"), "{worst}");
+        let message = text(&stalled["rollout"], "message");
+        assert!(message.contains("db-0: SidecarUnreachable"), "{message}");
+    });
+}
+
+#[test]
 fn a_lost_old_node_is_made_again_although_strategy_and_build_id_are_others_by_now() {
     play(|w| async move {
         w.applications.reach(500);

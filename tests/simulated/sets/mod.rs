@@ -14,3 +14,4 @@ mod retained;
 mod supersede;
 mod verbs;
 pub mod world;
+mod writes;

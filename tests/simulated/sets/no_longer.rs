@@ -37,6 +37,27 @@ fn a_set_that_fell_behind_again_is_not_promoted_and_says_which_node_is_waited_fo
 }
 
 #[test]
+fn a_set_whose_ready_nodes_have_sidecars_that_do_not_answer_says_so() {
+    play(|w| async move {
+        let ready = ready_to_promote(&w, with_sidecar(manual())).await;
+        let first = format!("db-{}-0", text(&ready["rollout"], "entrantSet"));
+        w.applications.die(true);
+        w.rest(10).await;
+        w.change(json!({"updateStrategy": {"blueGreen": {"promotion": "WhenReady"}}})).await;
+        w.rest(10).await;
+        let status = w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
+        assert_eq!(w.selected(), "first");
+        let worst = &status["rollout"]["unconverged"][0];
+        assert_eq!((text(worst, "name"), text(worst, "reason")), (first.as_str(), "SidecarUnreachable"));
+        assert!(text(worst, "message").contains("did not answer"), "{worst}");
+        let message = text(&status["rollout"], "message").to_owned();
+        assert!(message.contains(&first) && message.contains("SidecarUnreachable"), "{message}");
+        w.applications.die(false);
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
 fn a_set_that_fell_behind_again_is_promoted_where_a_person_forces_it() {
     play(|w| async move {
         let ready = ready_to_promote(&w, with_sidecar(manual())).await;
@@ -62,6 +83,53 @@ fn a_set_whose_node_does_not_run_any_more_is_not_promoted_by_force_either() {
         let message = text(&w.status()["rollout"], "message").to_owned();
         assert!(message.contains(&node), "{message}");
         w.delete(("v1", "ConfigMap"), &format!("steer-{node}-0")).await;
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_set_whose_node_ran_and_whose_new_pod_hangs_is_not_promoted_by_force_either() {
+    play(|w| async move {
+        let ready = ready_to_promote(&w, manual()).await;
+        let node = format!("db-{}-1", text(&ready["rollout"], "entrantSet"));
+        // As when a volume cannot be mounted: what the node ran is known, and no container runs.
+        w.steer(&format!("{node}-0"), "creating").await;
+        w.delete(("v1", "Pod"), &format!("{node}-0")).await;
+        w.rest(10).await;
+        w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+        w.rest(60).await;
+        assert_eq!(w.selected(), "first");
+        let message = text(&w.status()["rollout"], "message").to_owned();
+        assert!(message.contains(&node), "{message}");
+        w.delete(("v1", "ConfigMap"), &format!("steer-{node}-0")).await;
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn no_old_node_is_asked_to_halt_while_the_pod_of_a_new_one_that_ran_hangs() {
+    play(|w| async move {
+        w.applications.reach(500);
+        let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}});
+        w.serve(with_sidecar(fleet(2, strategy))).await;
+        w.image("db:2-nope").await;
+        let status = w.until("they are made", stage_is("CreatingEntrants")).await;
+        let set = text(&status["rollout"], "entrantSet").to_owned();
+        let pods = [format!("db-{set}-0-0"), format!("db-{set}-1-0")];
+        w.steer(&pods[0], "ready").await;
+        w.rest(20).await;
+        assert_ne!(w.get(NODE, &format!("db-{set}-0"))["status"]["podTemplateHash"], Value::Null);
+        w.delete(("v1", "ConfigMap"), &format!("steer-{}", pods[0])).await;
+        w.steer(&pods[0], "creating").await;
+        w.delete(("v1", "Pod"), &pods[0]).await;
+        w.rest(10).await;
+        w.steer(&pods[1], "ready").await;
+        w.rest(60).await;
+        assert_eq!(w.status()["rollout"]["stage"], "CreatingEntrants");
+        assert_eq!(w.applications.halts(), [0_i64; 0]);
+        w.delete(("v1", "ConfigMap"), &format!("steer-{}", pods[0])).await;
+        w.steer(&pods[0], "ready").await;
+        w.applications.reach(1000);
         w.until("it is over", is_up_to_date).await;
     });
 }

@@ -174,6 +174,11 @@ impl ChildFacts {
             .with_problem("NotReady", "it is not ready")
     }
 
+    /// Its main container runs, although it is not Ready.
+    fn with_running_pod(self) -> Self {
+        Self { pod_runs: true, ..self }
+    }
+
     fn without_pod(self) -> Self {
         Self { running: String::new(), running_image: String::new(), ..self.down() }
             .with_problem("Missing", "it has no pod")
@@ -188,7 +193,7 @@ impl ChildFacts {
     }
 
     fn unreachable(self) -> Self {
-        Self { unreachable: true, ..self }
+        Self { unreachable: Some("connection refused".to_owned()), ..self }
     }
 
     fn terminating(self) -> Self {

@@ -357,7 +357,11 @@ fn what_serves_is_not_promoted_over_nothing() {
     assert!(!with(&|f| of(f, &|c| c.running = String::new())), "one does not run");
     assert!(!with(&|f| of(f, &|c| c.running_image = "db:v1".to_owned())), "one runs another image");
     assert!(!with(&|f| of(f, &|c| c.held = "v1".to_owned())), "one was edited");
-    assert!(with(&|f| of(f, &|c| c.ready = false)), "Ready is waited for elsewhere");
+    let unready = |c: &mut ChildFacts| *c = c.clone().down();
+    assert!(!with(&|f| of(f, &unready)), "the container of one is being created anew");
+    let runs = |c: &mut ChildFacts| *c = c.clone().down().with_running_pod();
+    assert!(with(&|f| of(f, &runs)), "Ready is waited for elsewhere");
+    assert!(!with(&|f| of(f, &|c| *c = c.clone().failed().with_running_pod())), "one has failed");
 }
 
 #[test]
@@ -448,4 +452,68 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     plan.tasks[2].state = crate::engine::TaskState::Complete;
     assert!(stage::has_switched(&plan));
     assert_eq!(next(&plan, Stage::Retiring), Stage::Retiring);
+}
+
+/// The old nodes are asked to halt at height 1000.
+fn halting() -> FleetFacts {
+    let mut facts = amid(Way::HardFork, Stage::Promoting);
+    facts.set_rollout.as_mut().unwrap().halt_height = 1000;
+    for child in &mut facts.children {
+        child.sidecar = Some(crate::planner::fleet::SidecarFacts {
+            halt_height: 1000,
+            halt_task: "task".to_owned(),
+            height: Some(900),
+            ..Default::default()
+        });
+    }
+    facts
+}
+
+fn halted(mut child: ChildFacts) -> ChildFacts {
+    child.sidecar.as_mut().unwrap().halted_for = "task".to_owned();
+    child
+}
+
+fn looked_at(facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
+    let mut status = rolling_out(facts, &goes("v2", Cause::TemplateChanged, Way::HardFork));
+    set_status::begin(&mut status, facts, Way::HardFork, "v2");
+    set_status::pass_no_return(&mut status, facts);
+    let rollout = status.rollout.as_mut().unwrap();
+    (rollout.stage, rollout.halt_height, rollout.height) = (Stage::Promoting, 1000, 900);
+    rollout.best = 1000;
+    look(status, facts, seconds)
+}
+
+fn named(status: &NodeDeploymentStatus) -> Vec<(&str, &str, &str)> {
+    let list = &status.rollout.as_ref().unwrap().unconverged;
+    list.iter().map(|u| (u.name.as_str(), u.reason.as_str(), u.message.as_str())).collect()
+}
+
+#[test]
+fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
+    let not_halted = "it has not halted at height 1000";
+    assert_eq!(
+        named(&looked_at(&halting(), 0)),
+        [("db-0", "NotReady", not_halted), ("db-1", "NotReady", not_halted)]
+    );
+    let blocked = halting().but(0, halted).but(1, ChildFacts::unreachable);
+    let expected = [("db-1", "SidecarUnreachable", "connection refused")];
+    assert_eq!(named(&looked_at(&blocked, 0)), expected);
+    let stalled = looked_at(&blocked, 5_000);
+    let condition = crate::api::conditions::find(&stalled.conditions, "Stalled").unwrap();
+    assert_eq!(condition.message, "no progress: db-1: SidecarUnreachable: connection refused");
+    let refuses = |mut c: ChildFacts| {
+        c.sidecar.as_mut().unwrap().message = "the height has passed".to_owned();
+        c
+    };
+    let refusing = halting().but(0, refuses);
+    assert_eq!(named(&looked_at(&refusing, 0))[0], ("db-0", "NotReady", "the height has passed"));
+    let gone = halting().but(1, ChildFacts::without_pod);
+    assert_eq!(named(&looked_at(&gone, 0))[0].1, "Missing");
+    // Of a new node that has failed it is said first: the switch waits for it, too.
+    let mut failing = halting();
+    let entrant = &mut failing.sets.get_mut("v2").unwrap().children[0];
+    *entrant = ChildFacts { name: "db-v2-0".to_owned(), ..entrant.clone().failed() };
+    assert_eq!(named(&looked_at(&failing, 0))[0].0, "db-v2-0");
+    assert_eq!(named(&looked_at(&halting().but(0, halted).but(1, halted), 0)), []);
 }

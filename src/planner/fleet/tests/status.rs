@@ -347,3 +347,11 @@ fn where_the_old_nodes_are_gone_and_the_new_ones_cannot_run_the_fleet_has_failed
     facts.sets.get_mut("v2").unwrap().children.push(node(1).granted("v2").converged());
     assert_eq!(looked(&facts).0, "Upgrading", "one of them runs");
 }
+
+#[test]
+fn a_ready_node_whose_sidecar_cannot_be_reached_is_named_with_that() {
+    let facts = five().but(4, |c| done(c).unreachable());
+    let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    let named = rollout(&status).unconverged.iter().find(|u| u.name == "db-4").unwrap();
+    assert_eq!((named.reason.as_str(), named.message.as_str()), ("SidecarUnreachable", "connection refused"));
+}

@@ -415,3 +415,25 @@ fn a_new_pod_is_ready_once_it_is_known_what_it_runs() {
             .status();
     assert_eq!(find(&edited.conditions, "Ready").unwrap().status, "True");
 }
+
+#[test]
+fn a_container_that_runs_is_stated_only_of_a_node_that_is_not_ready() {
+    let other = || pod("v1").of_another_uid();
+    let table: Vec<(&str, NodeFacts, bool)> = vec![
+        ("it serves", node(), false),
+        ("it runs and is not ready", down(), true),
+        ("its sidecar keeps it out", node().with_pod(pod("v1").kept_out_by_its_sidecar()), true),
+        ("its container is being created anew", node().with_pod(other().not_running()), false),
+        ("its new pod runs", node().with_pod(other().not_ready()), true),
+        ("it leaves", node().with_pod(pod("v1").terminating()), false),
+        ("it has no pod", node().without_pod(), false),
+        (
+            "it crashes, and runs for a moment",
+            node().with_pod(PodFacts { running: true, ..pod("v1").that_cannot_run() }),
+            false,
+        ),
+    ];
+    for (what, facts, runs) in table {
+        assert_eq!(look(facts).status().pod_runs, runs, "{what}");
+    }
+}
