@@ -33,17 +33,18 @@ impl Reconcile<'_> {
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
     pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
         let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
+        let uid = &self.scope.fleet.meta.uid;
         let Some(raw) = &self.scope.fleet.status.plan else {
-            let gone = || Box::new(RawPlan::default().failed(NO_PLAN, self.now));
+            let gone = || Box::new(RawPlan::default().failed(uid, NO_PLAN, self.now));
             return if promoting { Err(gone()) } else { Ok(None) };
         };
         match raw.parse() {
             Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
-                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
+                Err(Box::new(raw.failed(uid, NO_ROLLOUT, self.now)))
             }
             Ok(plan) => Ok(Some(plan)),
             Err(_) if raw.is_over() && !promoting => Ok(None),
-            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
+            Err(sentence) => Err(Box::new(raw.failed(uid, &sentence, self.now))),
         }
     }
 

@@ -44,7 +44,8 @@ pub(super) fn refresh_conditions(
             || !status.retiring.is_empty()
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
-    let kept = status.retiring.iter().find_map(|set| facts.kept(set)).unwrap_or_default();
+    let kept = status.retiring.iter().find_map(|set| facts.kept(set));
+    let kept = kept.or_else(|| facts.waits.clone()).unwrap_or_default();
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
 }
 
@@ -115,7 +116,8 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     // A person who has to look at a plan that failed looks at its nodes as well.
     let rests = || facts.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
-    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided)
+    let beside = || facts.beside.clone();
+    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided).or_else(beside)
 }
 
 fn up_to_date(
