@@ -91,5 +91,12 @@ impl Reconcile<'_> {
             let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
             self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
         }
+        // A task of a plan that is over stays named until somebody removes the annotation; other tasks never were.
+        let skip = self.scope.fleet.meta.annotation(ANNOTATION_SKIP).unwrap_or_default();
+        let plan = skip.rsplit_once('-').map_or(skip, |(plan, _)| plan);
+        if !skip.is_empty() && !is_known(plan) && !may_be_forgotten(plan) {
+            let note = format!("{skip:?} is no task of a plan of this fleet, and nothing is skipped");
+            self.tell(Tone::Warning, "SkipRefused", skip, &note);
+        }
     }
 }
