@@ -362,7 +362,7 @@ impl Reconciler {
         self.health.metrics.reconciled(self.kind.name(), outcome, monotonic().duration_since(began));
         match result {
             Ok(next) => {
-                self.context.memory.failures.take(&self.failure_key(key));
+                self.context.memory.failures.take(&Memory::failure_key(self.kind, key));
                 next.delay(&key.name)
             }
             Err(error) => self.after_error(key, &error),
@@ -371,7 +371,7 @@ impl Reconciler {
 
     fn after_error(&self, key: &Key, error: &ReconcileError) -> Duration {
         let failures = &self.context.memory.failures;
-        let id = self.failure_key(key);
+        let id = Memory::failure_key(self.kind, key);
         let count = failures.get(&id).unwrap_or_default().saturating_add(1);
         failures.put(id.clone(), count);
         if error.is_conflict() {
@@ -380,9 +380,5 @@ impl Reconciler {
         warn!(kind = self.kind.name(), %key, %error, count, "a reconcile failed and is tried again");
         let wait = backoff(&id, count);
         error.retry_after().map_or(wait, |asked| asked.max(wait))
-    }
-
-    fn failure_key(&self, key: &Key) -> String {
-        format!("{} {key}", self.kind.name())
     }
 }

@@ -19,6 +19,8 @@ mod operator;
 mod pace;
 #[path = "simulated/revisions.rs"]
 mod revisions;
+#[path = "simulated/rights.rs"]
+mod rights;
 #[path = "simulated/sets/mod.rs"]
 mod sets;
 #[path = "simulated/stage.rs"]

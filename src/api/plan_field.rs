@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use chrono::{DateTime, Utc};
 
+use crate::engine::id::lost_plan_id;
 use crate::engine::{Plan, PlanState};
 
 /// A persisted plan in its raw form.
@@ -41,13 +42,13 @@ impl RawPlan {
         matches!(state, Some("Complete" | "Failed" | "Superseded" | "Aborted"))
     }
 
-    /// The plan that takes the place of one that cannot be read: failed, and as much of it as is known.
+    /// The plan that takes the place of one of this object's that cannot be read: failed, and as much of it as is known.
     #[must_use]
-    pub fn failed(&self, sentence: &str, now: DateTime<Utc>) -> Plan {
+    pub fn failed(&self, uid: &str, sentence: &str, now: DateTime<Utc>) -> Plan {
         let text = |field: &str| self.0.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let id = text("id");
         Plan {
-            id: if id.is_empty() { "unreadable".to_owned() } else { id },
+            id: if id.is_empty() { lost_plan_id(uid, now) } else { id },
             recipe: text("recipe"),
             target_hash: text("targetHash"),
             state: PlanState::Failed,

@@ -3,9 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
+
+use super::{Key, Kind};
+use crate::clock::monotonic;
 
 /// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
 const MAX_ENTRIES: usize = 200_000;
@@ -96,6 +100,26 @@ pub struct NoPod {
     pub taken: Option<String>,
 }
 
+impl Memory {
+    /// The key of an object in [`Memory::failures`].
+    #[must_use]
+    pub fn failure_key(kind: Kind, key: &Key) -> String {
+        format!("{} {key}", kind.name())
+    }
+
+    /// Whether an object's status was last written no longer ago than this.
+    #[must_use]
+    pub fn was_saved_within(&self, uid: &str, time: Duration) -> bool {
+        self.saved_at.get(&uid.to_owned()).is_some_and(|at| monotonic().duration_since(at) < time)
+    }
+
+    /// Whether the last look at an object failed.
+    #[must_use]
+    pub fn has_failed(&self, kind: Kind, key: &Key) -> bool {
+        self.failures.get(&Self::failure_key(kind, key)).is_some()
+    }
+}
+
 /// What this process has learned.
 #[derive(Default)]
 pub struct Memory {
@@ -112,7 +136,8 @@ pub struct Memory {
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
-    /// By the UID of a node or fleet: when its Service's name was found to belong to something else, and to what.
+    /// By the UID of a node or fleet, for a revision with its name: when the name of its Service, or of the revision,
+    /// was found to belong to something else, and to what.
     pub foreign: Remembered<String, (Instant, String)>,
     /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,

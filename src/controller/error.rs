@@ -64,6 +64,16 @@ impl ReconcileError {
         self.cluster().and_then(ClusterError::refusal)
     }
 
+    /// What the server does not allow, for now, in a sentence.
+    #[must_use]
+    pub fn denial(&self) -> Option<String> {
+        let error = self.cluster().filter(|error| matches!(error, ClusterError::Forbidden { .. }))?;
+        Some(format!(
+            "the API server does not allow it now: {error}; where a right is missing, apply deploy/rbac of this version \
+             of Windlass"
+        ))
+    }
+
     /// How long the server asked to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

@@ -33,7 +33,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     let Some(fleet) = cx.view.fleets.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
     match cx.fleet_scope(&fleet, now) {
-        Some(scope) => Reconcile { cx, scope, now, revision: String::new(), skipped: false }.run().await,
+        Some(scope) => Reconcile::new(cx, scope, now).run().await,
         None => unreadable_spec(cx, &fleet, now).await,
     }
 }
@@ -77,15 +77,27 @@ pub(super) struct Reconcile<'a> {
     revision: String,
     /// Whether a task of the plan was skipped in this reconcile.
     skipped: bool,
+    /// What cannot be done although the rest goes on, in a sentence.
+    beside: Option<String>,
+    /// What a set that should be gone waits for, in a sentence.
+    waits: Option<String>,
+    /// What failed beside the plan: it is tried again.
+    trouble: Option<ReconcileError>,
 }
 
-impl Reconcile<'_> {
+impl<'a> Reconcile<'a> {
+    fn new(cx: &'a Context, scope: FleetScope, now: DateTime<Utc>) -> Self {
+        let revision = String::new();
+        Self { cx, scope, now, revision, skipped: false, beside: None, waits: None, trouble: None }
+    }
+
     async fn run(mut self) -> Result<Next, ReconcileError> {
         // Observe.
         let before = self.scope.fleet.status.clone();
         if let Err(error) = self.check().await {
             if !error.is_conflict() {
                 // What was observed is told even so.
+                self.beside = self.denial(&error).or(self.beside);
                 let plan = self.stored_plan().ok().flatten();
                 self.write((*before).clone(), plan.as_ref(), Urgency::Progress("")).await?;
             }
@@ -126,49 +138,58 @@ impl Reconcile<'_> {
         let active = plan.as_ref().is_some_and(Plan::is_active);
         // None of these rests on another, nor the plan on them: one that fails is tried again, and meanwhile the
         // rollout goes on and the status says what is so.
-        let mut trouble = None;
         match fleet_objects::apply_service(&self.scope).await {
             Ok(Some(sentence)) => {
                 self.scope.invalid.get_or_insert(sentence);
             }
             Ok(None) => {}
-            Err(error) => self.note(&mut trouble, error),
+            Err(error) => self.note(error),
         }
         if let Err(error) = fleet_children::apply_at_once(&self.scope).await {
-            self.note(&mut trouble, error);
+            self.note(error);
         }
-        if let Err(error) = fleet_children::remove(&self.scope, &self.scope.facts(), active).await {
-            self.note(&mut trouble, error);
+        match fleet_children::remove(&self.scope, &self.scope.facts(), active).await {
+            Ok(waits) => self.waits = waits,
+            Err(error) => self.note(error),
         }
         let facts = self.scope.facts();
         let of_nodes = (active && facts.set_rollout.is_none()).then_some(&scope);
         // Where no plan asks nodes to halt, those that are lost are not made again to run past the height.
         let unasked = !active && facts.set_rollout.as_ref().is_some_and(SetRollout::is_halting);
         if !unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await {
-            self.note(&mut trouble, error);
+            self.note(error);
         }
         if !active {
             if let Err(error) = fleet_children::pin(&self.scope, &facts).await {
-                self.note(&mut trouble, error);
+                self.note(error);
             }
             if let Err(error) = fleet_objects::prune_revisions(&self.scope).await {
-                self.note(&mut trouble, error);
+                self.note(error);
             }
         }
         let next = self.carry_on(plan).await;
         self.tell_of_nodes();
         let next = next?;
-        trouble.map_or(Ok(next), Err)
+        self.trouble.map_or(Ok(next), Err)
     }
 
     /// Takes in that something beside the plan failed. What the API server refuses for good is the spec's fault.
-    fn note(&mut self, trouble: &mut Option<ReconcileError>, error: ReconcileError) {
+    fn note(&mut self, error: ReconcileError) {
         if let Some(sentence) = error.refusal() {
             let sentence = format!("template: the API server refuses it: {sentence}");
             self.scope.invalid.get_or_insert(sentence);
-        } else {
-            trouble.get_or_insert(error);
+            return;
         }
+        if let Some(sentence) = self.denial(&error) {
+            self.beside.get_or_insert(sentence);
+        }
+        self.trouble.get_or_insert(error);
+    }
+
+    /// What the API server does not allow, in a sentence, if the last look failed as well: it may pass.
+    fn denial(&self, error: &ReconcileError) -> Option<String> {
+        let key = self.scope.fleet.meta.key();
+        error.denial().filter(|_| self.cx.memory.has_failed(Kind::NodeDeployment, &key))
     }
 
     async fn carry_on(&self, plan: Option<Plan>) -> Result<Next, ReconcileError> {
@@ -185,12 +206,16 @@ impl Reconcile<'_> {
 
     /// Whether what is wanted can be started; if so, its revision is stored.
     async fn check(&mut self) -> Result<(), ReconcileError> {
-        let status = &self.scope.fleet.status;
-        self.revision.clone_from(&status.update_revision);
+        self.revision.clone_from(&self.scope.fleet.status.update_revision);
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
-        fleet_objects::restore_revisions(&self.scope).await?;
+        // Much can be done without what is missing.
+        match fleet_objects::restore_revisions(&self.scope).await {
+            Ok(sentence) => self.beside = sentence,
+            Err(error) if error.is_conflict() => {}
+            Err(error) => self.note(error),
+        }
         // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
         if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
             return Ok(());
@@ -259,6 +284,15 @@ impl Reconcile<'_> {
             );
             self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
+        let current = self.scope.fleet.status.plan.as_ref().and_then(|plan| plan.id());
+        if promoting && !facts.abort.is_empty() && current == Some(&facts.abort) {
+            let id = &facts.abort;
+            let note = format!(
+                "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
+                 template to what is wanted, and it follows the promotion"
+            );
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{ANNOTATION_ABORT}={id} promotes"), &note);
+        }
         self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
@@ -289,6 +323,13 @@ impl Reconcile<'_> {
             let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
             let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
             self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
+        }
+        // A task of a plan that is over stays named until somebody removes the annotation; other tasks never were.
+        let skip = self.scope.fleet.meta.annotation(ANNOTATION_SKIP).unwrap_or_default();
+        let plan = skip.rsplit_once('-').map_or(skip, |(plan, _)| plan);
+        if !skip.is_empty() && !is_known(plan) && !may_be_forgotten(plan) {
+            let note = format!("{skip:?} is no task of a plan of this fleet, and nothing is skipped");
+            self.tell(Tone::Warning, "SkipRefused", skip, &note);
         }
     }
 
@@ -356,6 +397,8 @@ impl Reconcile<'_> {
         // The facts are those of the status that is about to be written: what it newly obeys counts.
         let mut facts = self.scope.facts().activated(&status.active_set);
         facts.set_rollout = SetRollout::of(&status);
+        facts.beside.clone_from(&self.beside);
+        facts.waits.clone_from(&self.waits);
         facts.last_completed.clone_from(&status.last_completed_rollout_hash);
         facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
         let spec = &self.scope.spec;
@@ -395,7 +438,7 @@ impl Reconcile<'_> {
         let is_news = is_news || stage(before) != stage(&status);
         let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
-        if let Some(sentence) = &facts.invalid {
+        for sentence in facts.invalid.iter().chain(&facts.beside) {
             self.tell(Tone::Warning, "InvalidSpec", &format!("{}/{sentence}", meta.generation), sentence);
         }
         for conflict in &facts.conflicts {
@@ -450,7 +493,8 @@ impl Reconcile<'_> {
         };
         let kept = status.retiring.iter().any(is_kept)
             || (facts.active_set_goes() && facts.children.iter().any(|c| !c.terminating));
-        if in_doubt || kept || facts.invalid.is_some() || !facts.conflicts.is_empty() {
+        if in_doubt || kept || facts.invalid.is_some() || self.beside.is_some() || !facts.conflicts.is_empty()
+        {
             next.within(LOOK_AGAIN)
         } else {
             next

@@ -14,6 +14,7 @@ use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
 use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, short};
+use crate::planner::fleet::verdicts::why_stalled;
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
 
 /// The kinds of objects whose names a set's could meet.
@@ -32,17 +33,18 @@ impl Reconcile<'_> {
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
     pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
         let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
+        let uid = &self.scope.fleet.meta.uid;
         let Some(raw) = &self.scope.fleet.status.plan else {
-            let gone = || Box::new(RawPlan::default().failed(NO_PLAN, self.now));
+            let gone = || Box::new(RawPlan::default().failed(uid, NO_PLAN, self.now));
             return if promoting { Err(gone()) } else { Ok(None) };
         };
         match raw.parse() {
             Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
-                Err(Box::new(raw.failed(NO_ROLLOUT, self.now)))
+                Err(Box::new(raw.failed(uid, NO_ROLLOUT, self.now)))
             }
             Ok(plan) => Ok(Some(plan)),
             Err(_) if raw.is_over() && !promoting => Ok(None),
-            Err(sentence) => Err(Box::new(raw.failed(&sentence, self.now))),
+            Err(sentence) => Err(Box::new(raw.failed(uid, &sentence, self.now))),
         }
     }
 
@@ -360,9 +362,17 @@ fn ended(
             Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
         }
         (Ending::RolledBack, _) => {
+            let why = status.rollout.as_ref().map(why_stalled).unwrap_or_default();
             reject(status, facts, &old.id, Ending::RolledBack);
             let to = short(&facts.last_completed);
-            let note = format!("the rollout to {from} stalled and is rolled back to {to}");
+            let note = format!("the rollout to {from} stalled and is rolled back to {to}: {why}");
+            if let Some(rejected) = status.rejected.as_mut() {
+                rejected.message.clone_from(&why);
+            }
+            if let Some(entry) = status.history.last_mut() {
+                let said = [why, std::mem::take(&mut entry.message)];
+                entry.message = said.iter().filter(|s| !s.is_empty()).cloned().collect::<Vec<_>>().join("; ");
+            }
             Some((Tone::Warning, "RolledBack", old.id.clone(), note))
         }
         _ => None,

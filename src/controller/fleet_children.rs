@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use chrono::TimeDelta;
 use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
@@ -18,8 +19,16 @@ use crate::tasks::fleet_nodes::AT_ONCE;
 use crate::tasks::fleet_scope::owner_reference;
 use crate::tasks::node_scope::{metadata_change, metadata_ops};
 
-/// Removes nodes beyond `replicas`, from the highest ordinal, in every set; and sets whose time has come.
-pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Result<(), ReconcileError> {
+/// How long a set may take to go before it is said what it waits for.
+const GOING: TimeDelta = TimeDelta::seconds(30);
+
+/// Removes nodes beyond `replicas`, from the highest ordinal, in every set; and sets whose time has come. Answers what
+/// one of these has waited for some time, in a sentence.
+pub async fn remove(
+    fleet: &FleetScope,
+    facts: &FleetFacts,
+    active: bool,
+) -> Result<Option<String>, ReconcileError> {
     let others = facts.sets.values().flat_map(|set| set.children.iter().rev());
     let surplus = facts.children.iter().rev().chain(others).filter(|c| c.surplus && !c.terminating);
     let surplus = surplus.filter(|c| !fleet.keeps_claims(&c.name));
@@ -30,6 +39,7 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
             fleet.delete_node(&child.name, why).await.map_err(ReconcileError::Children)
         })
         .await?;
+    let mut waits = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
             continue;
@@ -48,9 +58,10 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
             continue;
         }
         let why = if retiring.unpromoted { "its set is not promoted" } else { "another set has taken over" };
-        fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
+        let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
+        waits = waits.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }
-    Ok(())
+    Ok(waits)
 }
 
 /// Creates the nodes of the active set that are wanted and do not exist, each at the revision that the wave allows.

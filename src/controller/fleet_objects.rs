@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::ReconcileError;
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
+use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
@@ -55,8 +56,8 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
     let name = revision_name(&meta.name, &meta.uid, &requested);
-    if fleet.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some() {
-        return Ok(Ok(name));
+    if let Some(whose) = known_revision(fleet, &name) {
+        return Ok(whose.map(|()| name));
     }
     if let Err(sentence) = would_be_taken(fleet).await? {
         return Ok(Err(sentence));
@@ -72,6 +73,9 @@ async fn store(
     data: &RevisionData,
 ) -> Result<Result<String, String>, ReconcileError> {
     let meta = &fleet.fleet.meta;
+    if let Some(whose) = known_revision(fleet, &name) {
+        return Ok(whose.map(|()| name));
+    }
     let manifest = json!({
         "apiVersion": Kind::ControllerRevision.api_version(),
         "kind": Kind::ControllerRevision.name(),
@@ -88,10 +92,14 @@ async fn store(
         Ok(_) => Ok(Ok(name)),
         Err(ClusterError::AlreadyExists { .. }) => {
             let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, &name).await;
-            if let Some(stored) = stored.map_err(ReconcileError::Revision)? {
+            let Some(stored) = stored.map_err(ReconcileError::Revision)? else { return Ok(Ok(name)) };
+            if Meta::read(&stored).is_controlled_by(&meta.uid) {
                 fleet.view.observe(Kind::ControllerRevision, &stored);
+                return Ok(Ok(name));
             }
-            Ok(Ok(name))
+            let sentence = foreign_revision(&name);
+            fleet.memory.foreign.put(in_fleet(&meta.uid, &name), (monotonic(), sentence.clone()));
+            Ok(Err(sentence))
         }
         Err(ClusterError::Refused { message, .. }) => {
             Ok(Err(format!("template: the API server refuses it: {message}")))
@@ -100,13 +108,36 @@ async fn store(
     }
 }
 
+/// What is known of a revision of this name, without asking: that it is stored, or, in a sentence, that it is not this
+/// fleet's. Nobody is handed what it says then, so that it is of no use.
+fn known_revision(fleet: &FleetScope, name: &str) -> Option<Result<(), String>> {
+    let meta = &fleet.fleet.meta;
+    if let Some(known) = fleet.view.revisions.get(&Key::new(&meta.namespace, name)) {
+        let is_ours = known.meta.is_controlled_by(&meta.uid);
+        return Some(if is_ours { Ok(()) } else { Err(foreign_revision(name)) });
+    }
+    known_foreign(&fleet.memory, &in_fleet(&meta.uid, name)).map(Err)
+}
+
+fn in_fleet(uid: &str, name: &str) -> String {
+    format!("{uid}/{name}")
+}
+
+fn foreign_revision(name: &str) -> String {
+    format!(
+        "template: ControllerRevision {name} exists and is not this fleet's, which its ownerReferences would say; \
+         Windlass does not touch it: delete it, and it is made again"
+    )
+}
+
 /// Stores the revisions again that nodes are still to run and that somebody deleted, as far as a node, or the template,
-/// holds what they said: what last completed, and where the rollout goes.
-pub async fn restore_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
+/// holds what they said: what last completed, and where the rollout goes. Answers with a sentence where one cannot be.
+pub async fn restore_revisions(fleet: &FleetScope) -> Result<Option<String>, ReconcileError> {
     let status = &fleet.fleet.status;
     let known = fleet.revisions();
     let of_rollout = status.rollout.as_ref().map(|r| (&r.target_hash, &r.target_revision));
     let current = (&status.last_completed_rollout_hash, &status.current_revision);
+    let mut refused = None;
     for (hash, name) in [current].into_iter().chain(of_rollout) {
         if hash.is_empty() || name.is_empty() || known.contains_key(hash) {
             continue;
@@ -115,10 +146,11 @@ pub async fn restore_revisions(fleet: &FleetScope) -> Result<(), ReconcileError>
         // It was there before every other that is kept.
         let oldest = own_revisions(fleet).iter().map(|r| r.revision).min();
         let number = oldest.map_or(1, |oldest| (oldest - 1).max(0));
-        // What is refused is refused again, and said, where a node is made.
-        let _ = store(fleet, name.clone(), number, &data).await?;
+        if let Err(sentence) = store(fleet, name.clone(), number, &data).await? {
+            refused.get_or_insert(sentence);
+        }
     }
-    Ok(())
+    Ok(refused)
 }
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, ReconcileError> {
@@ -264,7 +296,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     Ok(None)
 }
 
-/// Whose the Service of this object's name was found to be, not long ago. No watch shows what is not Windlass's.
+/// Whose the object of a name was found to be, not long ago. No watch shows what is not Windlass's.
 #[must_use]
 pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
     let (asked, sentence) = memory.foreign.get(&uid.to_owned())?;

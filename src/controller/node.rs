@@ -11,7 +11,7 @@ use super::{Context, Next, ReconcileError, node_objects};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
-use crate::api::{HistoryEntry, StatefulNodeStatus};
+use crate::api::{ClaimRetention, HistoryEntry, StatefulNodeStatus};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
@@ -52,9 +52,11 @@ impl Reconcile<'_> {
             && !error.is_conflict()
             && !matches!(error, ReconcileError::Persist(_))
         {
-            // What was observed is told even so: the waves of a fleet rest on it.
+            // What was observed is told even so: the waves of a fleet rest on it. Where nothing could be decided, why.
+            let undecided = matches!(error, ReconcileError::Observe(_) | ReconcileError::Check(_));
+            let invalid = self.denial(error).filter(|_| undecided);
             let plan = self.stored_plan().ok().flatten();
-            self.persist(plan.as_ref(), &[], None, Urgency::Now).await?;
+            self.persist(plan.as_ref(), &[], invalid.as_deref(), Urgency::Now).await?;
         }
         result
     }
@@ -92,8 +94,15 @@ impl Reconcile<'_> {
             return self.change_plan(&facts, plan, decision).await;
         }
         if let Some(sentence) = &invalid {
+            // It takes nothing, and lets go of what it is to leave.
+            let released = match spec.volume_claim_retention {
+                ClaimRetention::Retain if !facts.terminating => {
+                    node_objects::apply_to_claims(&self.scope, &self.node, spec).await
+                }
+                _ => Ok(None),
+            };
             let next = self.persist(plan.as_ref(), &[], Some(sentence), Urgency::Now).await?;
-            return Ok(next.within(LOOK_AGAIN));
+            return released.map(|_| next.within(LOOK_AGAIN));
         }
 
         // Execute.
@@ -104,11 +113,18 @@ impl Reconcile<'_> {
         };
         let asked = watch(&self.scope, &self.node).await;
         // What applies at once has nothing to do with the plan, and does not hold it up.
-        if let Ok(Some(sentence)) = &applied {
-            *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence.clone());
-        }
+        let beside = match &applied {
+            Ok(sentence) => sentence.clone(),
+            Err(error) => self.denial(error),
+        };
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = beside;
         let next = self.execute(plan, skipped).await?.within_some(ask_again).within_some(asked);
         applied.map(|refused| if refused.is_some() { next.within(LOOK_AGAIN) } else { next })
+    }
+
+    /// What the API server does not allow, in a sentence, if that is so for the second time: it may pass.
+    fn denial(&self, error: &ReconcileError) -> Option<String> {
+        error.denial().filter(|_| self.cx.memory.has_failed(Kind::StatefulNode, &self.scope.key))
     }
 
     /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
@@ -121,7 +137,7 @@ impl Reconcile<'_> {
         if raw.is_over() {
             return Ok(None);
         }
-        Err(Box::new(raw.failed(&sentence, self.now)))
+        Err(Box::new(raw.failed(&self.node.meta.uid, &sentence, self.now)))
     }
 
     async fn end_unreadable(&self, mut plan: Plan) -> Result<Next, ReconcileError> {

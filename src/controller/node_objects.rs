@@ -30,6 +30,8 @@ const NO_POD: Duration = Duration::from_secs(2);
 const ASK_WHY: Duration = Duration::from_secs(15);
 /// How soon a claim that no watch shows is asked for again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
+/// How long a node without a pod need not have claims.
+const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 
@@ -279,7 +281,8 @@ async fn apply_to_set(
     Ok(())
 }
 
-async fn apply_to_claims(
+/// Makes the node's claims go with it, or stay, as the spec says. Answers with a sentence where one is another node's.
+pub async fn apply_to_claims(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
@@ -331,8 +334,9 @@ async fn take_back(
     spec: &StatefulNodeSpec,
     key: &Key,
 ) -> Result<(), ReconcileError> {
-    // Before there is a pod there need not be a claim.
-    if scope.pod().is_none() {
+    // Before there was time for a pod there need not be a claim.
+    let is_new = node.meta.created_at.is_none_or(|at| at + TIME_FOR_CLAIMS > scope.now);
+    if scope.pod().is_none() && is_new {
         return Ok(());
     }
     let question = (node.meta.uid.clone(), key.name.clone());
@@ -344,7 +348,7 @@ async fn take_back(
         return Ok(());
     }
     let found = scope.cluster.get(Kind::PersistentVolumeClaim, &key.namespace, &key.name).await;
-    let found = found.map_err(ReconcileError::Observe)?;
+    let found = found.map_err(ReconcileError::Children)?;
     scope.memory.unseen_claims.put(question, (node.meta.generation, monotonic()));
     let Some(claim) = found.map(|claim| ObservedClaim::read(&claim)) else { return Ok(()) };
     let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);

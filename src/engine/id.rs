@@ -1,6 +1,6 @@
 //! The IDs of plans and tasks, and the deterministic jitter that is drawn from them.
 
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
 use sha2::{Digest, Sha256};
 
 use super::recipe::PlanSeed;
@@ -11,6 +11,12 @@ pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> String {
     let attempt = seed.attempt.to_string();
     let digest = digest(&[seed.uid, recipe, seed.target_hash, &start, &attempt, seed.disambiguator]);
     format!("{:010x}", digest >> 24)
+}
+
+/// The ID that a plan of an object gets whose own is lost: another one at each time that one is.
+#[must_use]
+pub fn lost_plan_id(uid: &str, now: DateTime<Utc>) -> String {
+    plan_id("", &PlanSeed { uid, target_hash: "", now, attempt: 0, disambiguator: "lost" })
 }
 
 /// Whether a text has the form of a plan's ID.

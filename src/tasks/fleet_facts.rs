@@ -180,6 +180,8 @@ impl FleetScope {
             asked: annotation(ANNOTATION_ASKED),
             retry: annotation(ANNOTATION_RETRY),
             invalid: self.invalid.clone(),
+            beside: None,
+            waits: None,
             undecided,
             selected: self.selected_set(),
             conflicts: self.conflicts(&active),

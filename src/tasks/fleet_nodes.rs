@@ -1,9 +1,9 @@
 //! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-use futures::stream::{self, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use super::FleetScope;
@@ -162,31 +162,42 @@ impl FleetScope {
             return Ok(());
         };
         match self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await {
-            Ok(()) | Err(ClusterError::Conflict { .. }) => {}
+            Ok(()) => {}
+            // Another has its name by now.
+            Err(ClusterError::Conflict { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
         self.tell("NodeDeleted", &node.meta.uid, format!("deleted node {name}: {why}"));
         Ok(())
     }
 
-    /// Deletes the nodes of a set, those whose claims stay only once these are not theirs any more.
-    pub async fn remove_set(&self, set: &str, why: &str) -> Result<(), ClusterError> {
-        let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
-        let staying = nodes.iter().filter(|n| !n.meta.terminating);
-        stream::iter(staying.map(Ok::<_, ClusterError>))
-            .try_for_each_concurrent(AT_ONCE, |node| async move {
-                if self.may_be_removed(node).await? {
-                    self.delete_node(&node.meta.name, why).await?;
-                }
-                Ok(())
-            })
-            .await
+    /// Deletes the nodes of a set, those whose claims stay only once these are not theirs any more. Answers what one of
+    /// them waits for, in a sentence.
+    pub async fn remove_set(&self, set: &str, why: &str) -> Result<Option<String>, ClusterError> {
+        let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
+        nodes.retain(|node| !node.meta.terminating);
+        let removals = stream::iter(nodes).map(|node| self.remove_unless_kept(node, why));
+        let kept: Vec<Option<String>> = removals.buffered(AT_ONCE).try_collect().await?;
+        Ok(kept.into_iter().flatten().next())
     }
 
-    /// Whether no claim that is to stay would go with a node.
-    async fn may_be_removed(&self, node: &ObservedNode) -> Result<bool, ClusterError> {
-        if !self.keeps_claims(&node.meta.name) {
-            return Ok(true);
+    async fn remove_unless_kept(
+        &self,
+        node: Arc<ObservedNode>,
+        why: &str,
+    ) -> Result<Option<String>, ClusterError> {
+        let kept = self.kept_for(&node).await?;
+        if kept.is_none() {
+            self.delete_node(&node.meta.name, why).await?;
+        }
+        Ok(kept)
+    }
+
+    /// Why a claim that is to stay might go with a node, in a sentence, if one might.
+    async fn kept_for(&self, node: &ObservedNode) -> Result<Option<String>, ClusterError> {
+        let name = &node.meta.name;
+        if !self.keeps_claims(name) {
+            return Ok(None);
         }
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
         let seen = node.status.observed_generation == node.meta.generation
@@ -194,16 +205,28 @@ impl FleetScope {
         // What is owned by a node that goes is collected with it.
         let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
         let owned = |claim: &ObservedClaim| claim.meta.owners.iter().any(|o| o.uid == *uid);
-        if !retains || !seen || !self.view.claims.list(namespace, owned).is_empty() {
-            return Ok(false);
+        let owns = |claim: &str| {
+            Some(format!(
+                "node {name} is not removed as long as PersistentVolumeClaim {claim} would go with it"
+            ))
+        };
+        if let Some(claim) = self.view.claims.list(namespace, owned).first() {
+            return Ok(owns(&claim.meta.name));
+        }
+        if !retains || !seen {
+            return Ok(Some(format!(
+                "node {name} is not removed before it has seen that its claims are to stay"
+            )));
         }
         // The watch shows claims by a label, which somebody may have taken off: they are asked for by their names.
         for name in claim_names(node) {
             let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
-            if live.is_some_and(|claim| owned(&ObservedClaim::read(&claim))) {
-                return Ok(false);
+            let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
+            // A write that was not answered may still make it the node's.
+            if owned(&live) || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta) {
+                return Ok(owns(&name));
             }
         }
-        Ok(true)
+        Ok(None)
     }
 }

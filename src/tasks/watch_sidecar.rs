@@ -4,14 +4,10 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
-use crate::clock::monotonic;
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
-use crate::planner::fleet::sets::stage::HEIGHT_SECONDS;
 use crate::planner::node::status::SidecarAnswer;
 use crate::sidecar::{TaskRequest, TaskState};
 
@@ -20,8 +16,8 @@ use super::sidecar_peer::SidecarPeer;
 
 /// How long until the sidecar is asked again, if no event comes first.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// How often a height is written that is all that changed.
-const HEIGHT_INTERVAL: Duration = Duration::from_secs(HEIGHT_SECONDS as u64);
+/// How often, in seconds, a height is written that is all that changed, where the node's own deadline is a long one.
+const HEIGHT_SECONDS: i64 = 30;
 
 /// Asks the sidecar if there is a wish to, and keeps what it says. Answers when to ask again.
 pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
@@ -52,8 +48,8 @@ pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     Some(ASK_AGAIN)
 }
 
-/// What is worth a write. A height changes all the time: where nothing else does, the one that was written stands for as
-/// long as a fleet may go by it.
+/// What is worth a write. A height changes all the time: where nothing else does, the one that was written stands for a
+/// while.
 fn without_small_steps(
     scope: &NodeScope,
     node: &ObservedNode,
@@ -62,9 +58,15 @@ fn without_small_steps(
 ) -> SidecarStatus {
     let Some(before) = before.filter(|b| b.height.is_some() && said.height.is_some()) else { return said };
     let only_height = SidecarStatus { height: before.height, ..said.clone() };
-    let is_recent = |at: Instant| monotonic().duration_since(at) < HEIGHT_INTERVAL;
-    let recent = scope.memory.saved_at.get(&node.meta.uid).is_some_and(is_recent);
+    let interval = height_interval(node.spec.as_ref().map_or(0, |spec| spec.progress_deadline_seconds));
+    let recent = scope.memory.was_saved_within(&node.meta.uid, interval);
     if recent && only_height == *before { only_height } else { said }
+}
+
+/// A height that grows has to be seen to before a wait for it counts as standing still.
+fn height_interval(deadline_seconds: i64) -> Duration {
+    let seconds = (deadline_seconds / 2).min(HEIGHT_SECONDS);
+    ASK_AGAIN.max(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
 fn keep(scope: &NodeScope, said: Option<SidecarStatus>) {
@@ -97,4 +99,16 @@ async fn ask(
     // It changes all the time; nobody waits for it but those that wait for a halt.
     answer.height = status.height.filter(|_| spec.halt_height > 0);
     Ok((status.ready, answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_height_is_written_twice_in_a_short_deadline_and_twice_a_minute_in_a_long_one() {
+        for (deadline, interval) in [(600, 30), (60, 30), (59, 29), (20, 10), (8, 5), (1, 5), (0, 5)] {
+            assert_eq!(height_interval(deadline).as_secs(), interval, "{deadline}");
+        }
+    }
 }

@@ -68,3 +68,38 @@ fn a_current_revision_that_nobody_knows_any_more_is_said_to_be_gone() {
         assert!(!told(&done), "{done:#}");
     });
 }
+
+#[test]
+fn a_revision_that_is_not_the_fleets_any_more_is_said_and_asked_for_seldom() {
+    for keeps_label in [true, false] {
+        play(|w| async move {
+            w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+            let name = text(&w.status(), "currentRevision").to_owned();
+            let mut stripped = json!({"metadata": {"ownerReferences": null}});
+            if !keeps_label {
+                stripped["metadata"]["labels"] = json!({"windlass.dev/deployment": null});
+            }
+            let patch = kube::api::Patch::Merge(stripped);
+            w.api(REVISION).patch(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+            w.delete(NODE, "db-1").await;
+            let told = |s: &Value| {
+                let list = s["conditions"].as_array().cloned().unwrap_or_default();
+                let said = list.iter().find(|c| c["type"] == "UpToDate").cloned().unwrap_or_default();
+                text(&said, "message").contains(&format!("ControllerRevision {name} exists"))
+            };
+            w.until("it is said", told).await;
+            w.cluster.clear_audit();
+            w.rest(300).await;
+            let asked =
+                w.cluster.audit().into_iter().filter(|e| e.resource.starts_with("controllerrevisions"));
+            let asked = asked.filter(|e| e.user_agent == "windlass" && e.verb != "watch" && e.verb != "list");
+            let asked: Vec<_> = asked.map(|e| e.verb).collect();
+            assert!(asked.len() <= 30, "{asked:?}");
+            assert!(told(&w.status()));
+            w.delete(REVISION, &name).await;
+            let done = w.until("it is made again", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
+            assert_eq!(text(&done, "currentRevision"), name);
+            assert_eq!(w.images().iter().filter(|i| i.ends_with("db:1")).count(), 2);
+        });
+    }
+}

@@ -163,6 +163,7 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan_id: &s
         build_id: status.build_id.clone(),
         plan_id: plan_id.to_owned(),
         outcome: ending.as_str().to_owned(),
+        message: String::new(),
     });
 }
 
@@ -193,10 +194,7 @@ pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Opti
     let removal = |r: &crate::api::RetiringSet| (r.set == rollout.incumbent_set).then(|| facts.removal_of(r));
     let due = status.retiring.iter().find_map(removal).filter(|_| rollout.stage == Stage::Retiring);
     let since = due.map_or(rollout.last_progress_at, |due| due.max(rollout.last_progress_at));
-    // What is known of heights is that old; and asked for a while before it is written.
-    let halting = rollout.stage == Stage::Promoting && rollout.halt_height > 0;
-    let known_late = if halting { 2 * stage::HEIGHT_SECONDS } else { 0 };
-    Some(since + TimeDelta::seconds(facts.deadline_seconds.max(known_late)))
+    Some(since + TimeDelta::seconds(facts.deadline_seconds))
 }
 
 /// Whether a rollout's clock stands: it waits for a person.
@@ -367,8 +365,10 @@ fn refresh_rollout(
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
-    let wanted = facts.wanted().count();
-    let failed = facts.wanted().filter(|c| c.failed).count();
+    // Under `Immediately` there is nobody but the new nodes.
+    let new = facts.entrants().filter(|_| facts.children.is_empty());
+    let all = || facts.wanted().chain(new.iter().flat_map(|set| &set.children));
+    let (wanted, failed) = (all().count(), all().filter(|c| c.failed).count());
     if facts.terminating {
         "Terminating"
     } else if facts.paused {

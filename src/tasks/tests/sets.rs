@@ -425,12 +425,16 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         }
         json!({"metadata": metadata})
     };
-    // One that is not labelled as the node's is shown by no watch.
-    for (retention, owned, shown, goes) in [
-        ("Retain", false, true, true),
-        ("Retain", true, true, false),
-        ("Retain", true, false, false),
-        ("Delete", false, true, false),
+    // One that is not labelled as the node's is shown by no watch. The write that was not answered was decided on a
+    // version of it.
+    for (retention, owned, shown, unanswered, goes) in [
+        ("Retain", false, true, "", true),
+        ("Retain", false, true, "5", true),
+        ("Retain", false, true, "6", false),
+        ("Retain", false, false, "6", false),
+        ("Retain", true, true, "", false),
+        ("Retain", true, false, "", false),
+        ("Delete", false, true, "", false),
     ] {
         let mut cluster = MockCluster::new();
         cluster
@@ -448,8 +452,30 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         if shown {
             view.observe(Kind::PersistentVolumeClaim, &claim(owned));
         }
+        if !unanswered.is_empty() {
+            let key = Key::new("test", "data-db-0-0");
+            let namespace = claim(owned)["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            view.doubt(Kind::PersistentVolumeClaim, Key { namespace, ..key }, unanswered);
+        }
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
-        assert!(waits.starts_with("waiting for set first to go"), "{retention} {owned} {shown}: {waits}");
+        assert!(
+            waits.starts_with("waiting for set first to go"),
+            "{retention} {owned} {shown} {unanswered}: {waits}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
+    for (answer, told) in
+        [(Ok(()), 1), (Err(ClusterError::Conflict { object: String::new(), message: String::new() }), 0)]
+    {
+        let mut cluster = MockCluster::new();
+        cluster.expect_delete().once().return_once(move |_| answer);
+        let view = View::shared();
+        let scope = amid("BlueGreen", "Promoting").scope(cluster, &view);
+        scope.delete_node("db-0", "of a test").await.unwrap();
+        assert_eq!(scope.told.lock().unwrap().len(), told);
     }
 }

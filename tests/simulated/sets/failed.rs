@@ -191,7 +191,16 @@ fn a_plan_that_is_gone_while_it_promotes_holds_too() {
         let held = w.until("it holds", is_held).await;
         assert_eq!(w.names(NODE).len(), 4);
         assert!(text(&held["rollout"], "message").contains("windlass.dev/retry: "), "{held:#}");
-        retry(&w).await;
+        let before = retry(&w).await;
+        w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
+        // What was asked of the first does not answer for the second.
+        w.kill_operator();
+        w.patch_status(&json!({"status": {"plan": null}})).await;
+        w.start_operator();
+        w.until("it holds again", is_held).await;
+        w.rest(60).await;
+        assert!(is_held(&w.status()), "{:#}", w.status());
+        assert_ne!(retry(&w).await, before);
         w.applications.reach(1000);
         w.until("it is over", is_up_to_date).await;
     });

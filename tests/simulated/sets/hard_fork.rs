@@ -60,6 +60,8 @@ fn the_height_that_was_persisted_counts_and_everything_else_waits_for_the_switch
         assert_eq!(text(&held, "requestedRolloutHash"), target);
         assert_eq!(held["rollout"]["haltHeight"], 1000);
         assert_eq!(held["plan"]["state"], "Active");
+        let notes = w.events("InvalidSpec");
+        assert!(notes.len() == 1 && notes[0].contains("is not aborted"), "{notes:?}");
         w.applications.reach(1000);
         let next = w.until("the next begins", |s| s["rollout"]["haltHeight"] == 2000).await;
         assert_eq!(text(&next, "lastCompletedRolloutHash"), target);
@@ -254,5 +256,38 @@ fn a_service_that_a_hand_turns_to_the_new_set_while_the_old_nodes_halt_is_turned
         w.until("it is over", is_up_to_date).await;
         assert_eq!(w.selected(), set);
         w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_short_deadline_is_kept_to_the_letter_while_the_old_nodes_halt() {
+    play(|w| async move {
+        w.applications.reach(500);
+        let strategy =
+            json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}, "progressDeadlineSeconds": 40});
+        let mut fleet = with_sidecar(fleet(2, strategy));
+        fleet["spec"]["template"]["spec"]["progressDeadlineSeconds"] = json!(40);
+        w.serve(fleet).await;
+        w.image("db:2").await;
+        w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+            .await;
+        w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
+        w.cluster.clear_audit();
+        for height in 501..561 {
+            w.applications.reach(height);
+            w.rest(5).await;
+            assert_eq!(condition(&w.status(), "Stalled"), "False/Progressing", "at {height}");
+        }
+        let of_nodes =
+            w.cluster.audit().into_iter().filter(|e| e.is_write() && e.resource.starts_with("statefulnodes"));
+        let written = of_nodes.count();
+        assert!(written <= 2 * 300 / 20, "{written} writes of two nodes in five minutes");
+        let mut stood = 0;
+        while condition(&w.status(), "Stalled") != "True/NoProgress" {
+            w.rest(5).await;
+            stood += 5;
+            assert!(stood <= 40 + 25 + 5, "the last height is written after 25 s at most");
+        }
+        assert!(stood >= 40, "{stood}");
     });
 }

@@ -4,6 +4,7 @@ mod applications;
 mod blue_green;
 mod build_ids;
 mod failed;
+mod given_up;
 mod hard_fork;
 mod incumbents;
 mod killed;

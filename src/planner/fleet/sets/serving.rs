@@ -43,12 +43,8 @@ pub fn serving(deployment: &str, told: &Witnesses) -> Result<String, String> {
     if let Some(set) = told.selected.as_ref().filter(|set| told.sets.contains_key(*set)) {
         return Ok(set.clone());
     }
-    let mut ready = unknown.iter().filter(|(_, seen)| seen.ready > 0);
-    match (ready.next(), ready.next()) {
-        _ if unknown.is_empty() => Ok(FIRST_SET.to_owned()),
-        (Some((only, _)), None) => Ok((*only).clone()),
-        _ => Err(undecided(deployment, &unknown)),
-    }
+    // Which of them is Ready says nothing: the one that serves may be down for a moment.
+    if unknown.is_empty() { Ok(FIRST_SET.to_owned()) } else { Err(undecided(deployment, &unknown)) }
 }
 
 fn undecided(deployment: &str, sets: &[(&String, &Seen)]) -> String {
@@ -72,8 +68,8 @@ impl FleetFacts {
         self.unproven(set)
     }
 
-    /// Whether nobody knows what a set that does not serve was for, and nothing proves that it is not needed: its nodes are
-    /// Ready, and no Service selects another. A person has to decide, by the sentence.
+    /// Whether nobody knows what a set that does not serve was for, and nothing proves that it is not needed: no Service
+    /// selects another. Its nodes may be down for a moment only. A person has to decide, by the sentence.
     #[must_use]
     pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
         let nobody_knows = set.hash.is_empty() && !set.unpromoted;
@@ -81,10 +77,10 @@ impl FleetFacts {
             return None;
         }
         let (name, facts) = (&set.set, self.sets.get(&set.set)?);
-        let ready = facts.children.iter().filter(|c| c.ready && !c.terminating).count();
-        (ready > 0).then(|| {
+        let nodes = facts.children.iter().filter(|c| !c.terminating).count();
+        (nodes > 0).then(|| {
             format!(
-                "set {name} has {ready} Ready nodes and nothing says what they are for, while set {} serves: delete the \
+                "set {name} has {nodes} nodes and nothing says what they are for, while set {} serves: delete the \
                  StatefulNodes with the label windlass.dev/set={name} if they are not wanted",
                 self.set
             )

@@ -6,9 +6,6 @@ use super::facts::{SetRollout, Way};
 use crate::api::{Rollout, Stage};
 use crate::engine::Plan;
 
-/// How old a height may be that a node's status states, in seconds.
-pub const HEIGHT_SECONDS: i64 = 60;
-
 /// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
 #[must_use]
 pub fn stage_of(plan: &Plan, before: Stage) -> Stage {

@@ -57,7 +57,7 @@ fn rollout_to_v2(way: Way, stage: Stage) -> SetRollout {
 }
 
 /// A fleet in the middle of a rollout from v1 to v2 that makes a set.
-fn amid(way: Way, stage: Stage) -> FleetFacts {
+pub(super) fn amid(way: Way, stage: Stage) -> FleetFacts {
     let switched = stage == Stage::Retiring;
     let entrants: Vec<ChildFacts> = (0..2).map(|n| node(n).granted("v2").converged()).collect();
     let old = SetFacts { children: fleet(2).children, ..SetFacts::default() };

@@ -1,0 +1,133 @@
+//! What the API server does not allow is said, and holds up nothing that does not rest on it.
+
+use serde_json::{Value, json};
+use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+
+use super::sets::world::{NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text};
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const REVISIONS: &str = "controllerrevisions.apps";
+
+/// Fails what the operator asks of one kind of object.
+struct Denied(&'static str, &'static str, Failure);
+
+impl FaultPlan for Denied {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.verb == self.0 && request.resource == self.1;
+        if is_it && request.user_agent == "windlass" { Before::Fail(self.2.clone()) } else { Before::Pass }
+    }
+}
+
+fn deny(w: &World, verb: &'static str, resource: &'static str) {
+    w.cluster.set_faults(Box::new(Denied(verb, resource, Failure::Forbidden("no right".to_owned()))));
+}
+
+/// What a condition says, where it is so.
+fn said(status: &Value, type_: &str, state: &str) -> String {
+    let list = status["conditions"].as_array().cloned().unwrap_or_default();
+    let found = list.iter().find(|c| c["type"] == type_).cloned().unwrap_or_default();
+    if condition(status, type_) == state { text(&found, "message").to_owned() } else { String::new() }
+}
+
+fn says(parts: &[&str]) -> impl Fn(&Value) -> bool {
+    let parts: Vec<String> = parts.iter().map(|p| (*p).to_owned()).collect();
+    move |status| {
+        let message = said(status, "UpToDate", "False/InvalidSpec");
+        parts.iter().all(|part| message.contains(part))
+    }
+}
+
+async fn held_by_partition(w: &World) -> Value {
+    w.serve(fleet(3, json!({"type": "InPlace", "inPlace": {"partition": 2}}))).await;
+    w.image("db:2").await;
+    w.until("it is held", |s| condition(s, "UpToDate") == "Unknown/PartitionHeld").await
+}
+
+#[test]
+fn a_node_whose_claims_may_not_be_asked_for_says_so_and_goes_on_once_they_may() {
+    play(|w| async move {
+        deny(&w, "get", CLAIMS);
+        w.create(fleet(1, json!({"type": "InPlace"}))).await;
+        w.until("it is said", says(&["db-0", "data-db-0-0", "no right", "deploy/rbac"])).await;
+        let node = w.get(NODE, "db-0")["status"].clone();
+        assert!(said(&node, "Stalled", "True/InvalidSpec").contains("data-db-0-0"), "{node:#}");
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("all is well", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_set_that_may_not_be_asked_about_is_kept_and_that_is_said() {
+    play(|w| async move {
+        w.serve(fleet_that_keeps()).await;
+        w.image("db:2-unready").await;
+        let status = w.until("they wait", stage_is("AwaitingEntrants")).await;
+        deny(&w, "get", CLAIMS);
+        w.annotate("windlass.dev/abort", text(&status["plan"], "id")).await;
+        w.until("it is said", says(&["data-db-", "no right", "deploy/rbac"])).await;
+        assert_eq!(w.names(NODE).len(), 4);
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("it goes", |s| condition(s, "UpToDate") == "False/Aborted" && w.names(NODE).len() == 2).await;
+        w.is_at_rest().await;
+    });
+}
+
+fn fleet_that_keeps() -> Value {
+    blue_green(2, json!({"retireDelaySeconds": 5}))
+}
+
+#[test]
+fn a_revision_that_cannot_be_stored_again_holds_up_nothing_else() {
+    let failures = [(Failure::Forbidden("quota".to_owned()), &["quota"][..]), (Failure::Internal, &[])];
+    for (failure, parts) in failures {
+        play(|w| async move {
+            let held = held_by_partition(&w).await;
+            w.cluster.set_faults(Box::new(Denied("create", REVISIONS, failure)));
+            w.delete(("apps/v1", "ControllerRevision"), text(&held, "currentRevision")).await;
+            let before = w.get(NODE, "db-2")["metadata"]["uid"].clone();
+            w.delete(NODE, "db-2").await;
+            w.until("the node is made again", |_| {
+                let uid = w.get(NODE, "db-2")["metadata"]["uid"].clone();
+                uid.is_string() && uid != before
+            })
+            .await;
+            if !parts.is_empty() {
+                w.until("it is said", says(parts)).await;
+            }
+            w.change(json!({"updateStrategy": {"inPlace": {"partition": 0}}})).await;
+            w.until("it is over", |s| s["lastCompletedRolloutHash"] == s["requestedRolloutHash"]).await;
+            w.cluster.set_faults(Box::new(NoFaults));
+            w.until("all is well", is_up_to_date).await;
+        });
+    }
+}
+
+#[test]
+fn a_wanted_revision_that_may_not_be_stored_is_said() {
+    play(|w| async move {
+        w.serve(fleet(1, json!({"type": "InPlace"}))).await;
+        deny(&w, "create", REVISIONS);
+        w.image("db:2").await;
+        w.until("it is said", says(&["ControllerRevision", "no right"])).await;
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("all is well", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_claim_that_may_not_be_changed_is_said_by_its_node() {
+    play(|w| async move {
+        w.serve(fleet(1, json!({"type": "InPlace"}))).await;
+        deny(&w, "patch", CLAIMS);
+        w.change(json!({"template": {"spec": {"volumeClaimRetention": "Delete"}}})).await;
+        let told = |_: &Value| {
+            let node = w.get(NODE, "db-0")["status"].clone();
+            said(&node, "Stalled", "True/InvalidSpec").contains("data-db-0-0")
+        };
+        w.until("it is said", told).await;
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("all is well", |s| is_up_to_date(s) && !told(s)).await;
+        w.is_at_rest().await;
+    });
+}

@@ -1,0 +1,116 @@
+//! Entrants that were given up go, and their claims stay, whatever has become of the entrants.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+
+use super::world::{CLAIM, NODE, World, blue_green, condition, play, stage_is, text};
+
+const POD: (&str, &str) = ("v1", "Pod");
+
+/// Entrants whose nodes own their claims.
+async fn entrants(w: &World) -> (String, Value) {
+    let mut fleet = blue_green(2, json!({"promotion": "Manual"}));
+    fleet["spec"]["template"]["spec"]["volumeClaimRetention"] = json!("Delete");
+    w.serve(fleet).await;
+    w.image("db:2-unready").await;
+    let status = w.until("they wait", stage_is("AwaitingEntrants")).await;
+    let set = text(&status["rollout"], "entrantSet").to_owned();
+    let claim = format!("data-db-{set}-0-0");
+    let owned = |_: &Value| w.get(CLAIM, &claim)["metadata"]["ownerReferences"][0]["uid"].is_string();
+    w.until("their claims are theirs", owned).await;
+    (set, status["plan"]["id"].clone())
+}
+
+async fn merge(w: &World, kind: (&str, &str), name: &str, patch: &Value) {
+    w.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn suspend(w: &World, set: &str, is: bool) {
+    merge(w, NODE, &format!("db-{set}-0"), &json!({"spec": {"suspend": is}})).await;
+}
+
+async fn without_pod(w: &World, set: &str) {
+    suspend(w, set, true).await;
+    let pod = format!("db-{set}-0-0");
+    w.until("its pod is gone", |_| w.get(POD, &pod).is_null()).await;
+}
+
+/// Aborts, and holds that the entrants go and their claims do not.
+async fn go_without_claims(w: &World, plan: &Value) {
+    let claims = w.names(CLAIM);
+    assert_eq!(claims.len(), 4);
+    w.annotate("windlass.dev/abort", plan.as_str().unwrap()).await;
+    w.until("they are gone", |s| condition(s, "UpToDate") == "False/Aborted" && w.names(NODE).len() == 2)
+        .await;
+    w.rest(120).await;
+    assert_eq!(w.names(CLAIM), claims);
+    assert!(w.status()["retiring"].as_array().is_none_or(Vec::is_empty), "{:#}", w.status());
+}
+
+#[test]
+fn one_whose_pods_name_was_taken_meanwhile_lets_its_claims_go() {
+    play(|w| async move {
+        let (set, plan) = entrants(&w).await;
+        without_pod(&w, &set).await;
+        let name = format!("db-{set}-0-0");
+        w.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "x", "image": "other:1"}]}}))
+            .await;
+        suspend(&w, &set, false).await;
+        let refused = |_: &Value| {
+            let node = w.get(NODE, &format!("db-{set}-0"));
+            condition(&node["status"], "Stalled") == "True/InvalidSpec"
+        };
+        w.until("it is refused", refused).await;
+        go_without_claims(&w, &plan).await;
+        assert!(w.get(POD, &name).is_object(), "what is not ours stays");
+    });
+}
+
+#[test]
+fn one_without_a_pod_whose_claim_lost_its_label_lets_it_go() {
+    play(|w| async move {
+        let (set, plan) = entrants(&w).await;
+        without_pod(&w, &set).await;
+        let stripped = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
+        merge(&w, CLAIM, &format!("data-db-{set}-0-0"), &stripped).await;
+        go_without_claims(&w, &plan).await;
+    });
+}
+
+/// Lets nobody change claims.
+struct Fixed;
+
+impl FaultPlan for Fixed {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.verb == "patch" && request.resource == "persistentvolumeclaims";
+        if is_it && request.user_agent == "windlass" {
+            Before::Fail(Failure::Unavailable)
+        } else {
+            Before::Pass
+        }
+    }
+}
+
+#[test]
+fn what_keeps_them_is_said_where_it_lasts() {
+    play(|w| async move {
+        let (set, plan) = entrants(&w).await;
+        w.cluster.set_faults(Box::new(Fixed));
+        w.annotate("windlass.dev/abort", plan.as_str().unwrap()).await;
+        let told = |s: &Value| {
+            let list = s["conditions"].as_array().cloned().unwrap_or_default();
+            let said = list.iter().find(|c| c["type"] == "Reconciling").cloned().unwrap_or_default();
+            let said = text(&said, "message").to_owned();
+            said.contains(&format!("db-{set}-")) && said.contains("data-db-")
+        };
+        w.until("it is said", told).await;
+        assert_eq!(w.names(NODE).len(), 4);
+        w.cluster.set_faults(Box::new(NoFaults));
+        let done = w.until("they are gone", |_| w.names(NODE).len() == 2).await;
+        assert_eq!(w.names(CLAIM).len(), 4, "{done:#}");
+        w.rest(60).await;
+        assert!(!told(&w.status()), "{:#}", w.status());
+    });
+}
