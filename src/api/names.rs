@@ -32,6 +32,9 @@ pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
 pub const ANNOTATION_ASKED: &str = "windlass.dev/asked";
 /// Annotation on a StatefulSet: the pod template hash that its template was rendered from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
+/// Annotation on a fleet's Service: the set that a promotion last moved it to. A hand that edits the selector does not
+/// write it, and so is not taken for the switch.
+pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
 /// Annotation on child objects: which labels and annotations came from `template.metadata`, as JSON
 /// `{"labels": [key…], "annotations": [key…]}`, so that one removed there is removed here.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";

@@ -246,6 +246,12 @@ pub(super) const NODE_SPEC: &[Rule] = &[
         "volumeClaimTemplates has two claims of one name: rename one metadata.name",
     ),
     Rule::new(
+        "sidecar.url",
+        "self == '' || self.matches('^http://([^{}]|[{](name|namespace|port|podIP)[}])+$')",
+        "sidecar.url is not a URL that can be asked: it begins with http://, and its placeholders are {name}, {namespace}, \
+         {port} and {podIP}",
+    ),
+    Rule::new(
         "sidecar.tokenSecret",
         "self == '' || self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",
         "sidecar.tokenSecret is not the name of a Secret: give the name of one in the node's namespace that has the \

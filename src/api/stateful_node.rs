@@ -123,6 +123,7 @@ pub struct Sidecar {
     /// Where it is reached: a template with `{name}`, `{namespace}`, `{port}`, `{podIP}`.
     /// Default: `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 2048))]
     pub url: String,
     /// The name of the Secret, in the node's namespace, whose key `token` is the bearer token for the operator's
     /// POSTs to the sidecar. Default: none is sent.

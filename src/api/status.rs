@@ -121,6 +121,9 @@ pub struct Rejected {
     pub plan_id: String,
     /// `Aborted`, `RolledBack` or `Failed`.
     pub outcome: String,
+    /// What stood in the way when it was rolled back: its nodes may be gone by now.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// A set of nodes that neither serves nor enters.

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::{Key, Kind};
+use crate::clock::monotonic;
 
 /// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
 const MAX_ENTRIES: usize = 200_000;
@@ -103,6 +105,12 @@ impl Memory {
     #[must_use]
     pub fn failure_key(kind: Kind, key: &Key) -> String {
         format!("{} {key}", kind.name())
+    }
+
+    /// Whether an object's status was last written no longer ago than this.
+    #[must_use]
+    pub fn was_saved_within(&self, uid: &str, time: Duration) -> bool {
+        self.saved_at.get(&uid.to_owned()).is_some_and(|at| monotonic().duration_since(at) < time)
     }
 
     /// Whether the last look at an object failed.

@@ -9,24 +9,19 @@ use super::events::Tone;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::conditions::{self, Truth};
-use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
-use crate::api::status::HISTORY_LIMIT;
 use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
-use crate::engine::{self, Advance, Plan, TaskState};
+use crate::engine::{self, Advance, Plan};
 use crate::planner::fleet::status::{
     RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
 use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress};
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_nodes::Told;
-use crate::tasks::node_scope::parse_time;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The tasks of a fleet that a person may skip.
-const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
 
 /// One look at a fleet: what is, what should be, what is done about it.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
@@ -247,86 +242,6 @@ impl<'a> Reconcile<'a> {
             Err(sentence) => self.scope.invalid = Some(sentence),
         }
         Ok(())
-    }
-
-    /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
-    fn skip(&self, plan: &mut Plan) -> bool {
-        let Some(task_id) = self.scope.fleet.meta.annotation(ANNOTATION_SKIP) else { return false };
-        if !plan.is_active() {
-            return false;
-        }
-        let named = plan.tasks.iter().find(|t| t.id == task_id);
-        if named.is_some_and(|t| t.state == TaskState::Skipped) {
-            return false;
-        }
-        let what = named.map_or("no task of its plan", |t| t.type_.as_str());
-        let note = if SKIPPABLE.contains(&what) {
-            match engine::skip(plan, task_id, &self.cx.registry, self.now) {
-                Ok(()) => return true,
-                Err(refused) => refused.to_string(),
-            }
-        } else {
-            format!(
-                "{task_id} ({what}) is not skipped: of a fleet's tasks only {} may be; a node's mark-ready may, named \
-                 on the node",
-                SKIPPABLE.join(" and ")
-            )
-        };
-        self.tell(Tone::Warning, "SkipRefused", task_id, &note);
-        false
-    }
-
-    fn refuse_what_cannot_be_done(&self, facts: &FleetFacts) {
-        let meta = &self.scope.fleet.meta;
-        let (asked, spent) = (&self.scope.spec.force_promote, &self.scope.fleet.status.spent_force_promote);
-        let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
-        if !asked.is_empty() && *asked != facts.requested && asked != spent && !promoting {
-            let note = format!(
-                "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
-                facts.requested
-            );
-            self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
-        }
-        let current = self.scope.fleet.status.plan.as_ref().and_then(|plan| plan.id());
-        if promoting && !facts.abort.is_empty() && current == Some(&facts.abort) {
-            let id = &facts.abort;
-            let note = format!(
-                "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
-                 template to what is wanted, and it follows the promotion"
-            );
-            self.tell(Tone::Warning, "InvalidSpec", &format!("{ANNOTATION_ABORT}={id} promotes"), &note);
-        }
-        self.refuse_unknown_plans(facts);
-        let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
-        if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
-            let note = format!(
-                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
-            );
-            self.tell(Tone::Warning, "InvalidSpec", text, &note);
-        }
-    }
-
-    /// Says of an annotation that it names a plan which this fleet never had. One that is forgotten may well be meant.
-    fn refuse_unknown_plans(&self, facts: &FleetFacts) {
-        let status = &self.scope.fleet.status;
-        if facts.unrecorded {
-            return;
-        }
-        let current = status.plan.as_ref().and_then(|plan| plan.0["id"].as_str());
-        let is_known = |id: &str| {
-            current == Some(id)
-                || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
-                || status.history.iter().any(|h| h.plan_id == id)
-        };
-        let may_be_forgotten = |id: &str| status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id);
-        for (key, id) in [(ANNOTATION_ABORT, &facts.abort), (ANNOTATION_RETRY, &facts.retry)] {
-            if id.is_empty() || is_known(id) || may_be_forgotten(id) {
-                continue;
-            }
-            let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
-            let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
-            self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
-        }
     }
 
     pub(super) fn revision_of(&self, hash: &str) -> String {

@@ -14,6 +14,7 @@ use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
 use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, short};
+use crate::planner::fleet::verdicts::why_stalled;
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
 
 /// The kinds of objects whose names a set's could meet.
@@ -361,9 +362,17 @@ fn ended(
             Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
         }
         (Ending::RolledBack, _) => {
+            let why = status.rollout.as_ref().map(why_stalled).unwrap_or_default();
             reject(status, facts, &old.id, Ending::RolledBack);
             let to = short(&facts.last_completed);
-            let note = format!("the rollout to {from} stalled and is rolled back to {to}");
+            let note = format!("the rollout to {from} stalled and is rolled back to {to}: {why}");
+            if let Some(rejected) = status.rejected.as_mut() {
+                rejected.message.clone_from(&why);
+            }
+            if let Some(entry) = status.history.last_mut() {
+                let said = [why, std::mem::take(&mut entry.message)];
+                entry.message = said.iter().filter(|s| !s.is_empty()).cloned().collect::<Vec<_>>().join("; ");
+            }
             Some((Tone::Warning, "RolledBack", old.id.clone(), note))
         }
         _ => None,

@@ -6,16 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use crate::api::names::LABEL_SET;
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
-use crate::tasks::FleetScope;
 use crate::tasks::fleet_scope::owner_reference;
 use crate::tasks::node_scope::{metadata_change, metadata_ops, service_ops};
+use crate::tasks::{FleetScope, is_switched};
 
 /// How soon a refusal is asked about again: a quota, a policy or a definition may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
@@ -245,9 +244,9 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         return Ok(None);
     };
     // Between the write that moves traffic and the one that says so the Service is ahead of the status.
-    let moved = known.as_ref().and_then(|s| s.spec["selector"][LABEL_SET].as_str());
+    let is_moved = |set: &String| known.as_ref().is_some_and(|service| is_switched(service, set));
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
-    let set = entrant.filter(|set| moved == Some(set)).unwrap_or_else(|| fleet.facts().set.clone());
+    let set = entrant.filter(is_moved).unwrap_or_else(|| fleet.facts().set.clone());
     let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
     if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));

@@ -5,6 +5,7 @@ pub mod context;
 pub mod error;
 pub mod events;
 mod fleet;
+mod fleet_asked;
 mod fleet_change;
 mod fleet_children;
 mod fleet_objects;

@@ -97,9 +97,13 @@ pub(super) async fn keep_up(
     let view = facts.as_set(&rollout.entrant);
     let target = rollout.target.clone();
     if !view.is_known(&target) {
+        let advice = if rollout.is_revocable() {
+            "change the template, or delete and create it again"
+        } else {
+            "set spec.template to what it said, for no other can be promoted now"
+        };
         return Err(TaskError::terminal(format!(
-            "the ControllerRevision of {target} is gone or cannot be read: change the template, or delete and create \
-             it again"
+            "the ControllerRevision of {target} is gone or cannot be read: {advice}"
         )));
     }
     fleet.create_nodes(&view, |_, _| target.clone()).await?;

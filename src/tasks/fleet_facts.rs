@@ -69,7 +69,9 @@ impl FleetScope {
         let status = &self.fleet.status;
         let retiring = status.retiring.iter().map(|set| set.build_id.clone());
         let rollout = status.rollout.iter().map(|rollout| rollout.build_id.clone());
-        let known = [self.spec.unsafe_custom_build_id.clone(), self.active_build_id()];
+        // What last completed did so under the recorded one, whatever the spec says by now.
+        let recorded = status.active_build_id.clone();
+        let known = [self.spec.unsafe_custom_build_id.clone(), self.active_build_id(), recorded];
         retiring.chain(rollout).chain(known).collect()
     }
 
@@ -247,7 +249,11 @@ impl FleetScope {
 
     fn children_of(&self, set: &str, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
         let build_id = self.build_id_of(set);
-        let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, &build_id)).collect();
+        let held = |node: &ObservedNode| {
+            let held = self.held(node, &build_id);
+            if set == self.recorded_set() { self.as_completed(node, held) } else { held }
+        };
+        let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, held(n))).collect();
         children.sort_by_key(|c| c.ordinal);
         children
     }
@@ -343,7 +349,7 @@ impl FleetScope {
         Some(rendering)
     }
 
-    fn child(&self, node: &ObservedNode, build_id: &str) -> Option<ChildFacts> {
+    fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
         let status = &node.status;
@@ -363,7 +369,7 @@ impl FleetScope {
             terminating: meta.terminating,
             behind: status.observed_generation != meta.generation
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
-            held: self.held(node, build_id),
+            held,
             granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_id: status.spent_grant_id.clone(),
@@ -404,6 +410,19 @@ impl FleetScope {
         let Ok(spec) = &node.spec else { return String::new() };
         let hash = || revision::rollout_hash(spec, build_id);
         self.hash_of(&node.meta.uid, build_id, node.meta.generation, hash)
+    }
+
+    /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is
+    /// still at what last completed holds that, under the ID of then, unless just that is wanted without it.
+    fn as_completed(&self, node: &ObservedNode, held: String) -> String {
+        let status = &self.fleet.status;
+        let completed = &status.last_completed_rollout_hash;
+        let is_other = held != *completed && !completed.is_empty() && held != self.requested();
+        if is_other && self.held(node, &status.active_build_id) == *completed {
+            completed.clone()
+        } else {
+            held
+        }
     }
 
     fn conflicts(&self, set: &str) -> Vec<Conflict> {

@@ -48,7 +48,7 @@ pub use replace_pod::ReplacePod;
 pub use replacement::Replacement;
 pub use retire_incumbents::RetireIncumbents;
 pub use submit_halt::SubmitHalt;
-pub use switch_traffic::SwitchTraffic;
+pub use switch_traffic::{SwitchTraffic, is_switched};
 pub use update_node_specs::UpdateNodeSpecs;
 
 /// The word in history for a plan whose completed steps no longer hold.

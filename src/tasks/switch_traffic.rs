@@ -3,11 +3,20 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::node_scope::metadata_ops;
 use super::{FleetScope, entrants};
 use crate::api::Stage;
+use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
+use crate::cluster::observed::ObservedService;
 use crate::cluster::{Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
-use crate::render::fleet_selector;
+use crate::render::{MetadataChange, fleet_selector};
+
+/// Whether a promotion has moved a fleet's Service to this set: by our own write, not by a hand's.
+#[must_use]
+pub fn is_switched(service: &ObservedService, set: &str) -> bool {
+    service.spec["selector"][LABEL_SET] == set && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set)
+}
 
 /// Moves the fleet's Service to the entrants, in one write. What follows from it is the status's business.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -24,8 +33,9 @@ impl Task for SwitchTraffic {
             let service = fleet.view.services.get(&meta.key()).filter(|s| fleet.owns(&s.meta))?;
             (!service.meta.terminating && fleet.spec.service.is_some()).then_some(service)
         };
-        if let (Some(rollout), Some(service)) = (fleet.set_rollout(), service())
+        if let (Some(rollout), Some(service)) = (fleet.set_rollout(), service().as_deref())
             && rollout.stage == Stage::Promoting
+            && is_switched(service, &rollout.entrant)
             && service.spec["selector"] == serde_json::json!(fleet_selector(&meta.name, &rollout.entrant))
         {
             // They carry the traffic already: what they need from now on they get in waves.
@@ -49,9 +59,15 @@ impl Task for SwitchTraffic {
         }
         if let Some(service) = service() {
             let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.entrant));
-            if service.spec["selector"] != selector {
+            if service.spec["selector"] != selector || !is_switched(&service, &rollout.entrant) {
                 let target = Target::of(Kind::Service, &service.meta);
-                let ops = vec![PatchOp::set("/spec/selector", selector)];
+                let entrant = rollout.entrant.clone();
+                let moved = MetadataChange {
+                    annotations: [(ANNOTATION_SWITCHED_TO.to_owned(), Some(entrant))].into(),
+                    ..MetadataChange::default()
+                };
+                let mut ops = metadata_ops(&service.meta, &moved);
+                ops.push(PatchOp::set("/spec/selector", selector));
                 if let Err(outcome) = super::written(fleet.cluster.patch(target, Part::Main, ops).await) {
                     return outcome;
                 }

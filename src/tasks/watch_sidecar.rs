@@ -4,11 +4,8 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
-use crate::clock::monotonic;
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
 use crate::planner::node::status::SidecarAnswer;
@@ -62,8 +59,7 @@ fn without_small_steps(
     let Some(before) = before.filter(|b| b.height.is_some() && said.height.is_some()) else { return said };
     let only_height = SidecarStatus { height: before.height, ..said.clone() };
     let interval = height_interval(node.spec.as_ref().map_or(0, |spec| spec.progress_deadline_seconds));
-    let is_recent = |at: Instant| monotonic().duration_since(at) < interval;
-    let recent = scope.memory.saved_at.get(&node.meta.uid).is_some_and(is_recent);
+    let recent = scope.memory.was_saved_within(&node.meta.uid, interval);
     if recent && only_height == *before { only_height } else { said }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep};
@@ -373,15 +373,18 @@ impl Run {
     /// Retries a rollout that says that it waits for that, as a person would who was told.
     async fn retry(&mut self) -> bool {
         let Some(object) = self.world.object() else { return false };
-        let rejected = object["status"]["rejected"]["planID"].clone();
-        if !self.may_retry || self.retries >= RETRIES || rejected == Value::Null {
+        let status = &object["status"];
+        // A promotion whose plan failed is not rejected: it holds until a retry names that plan.
+        let held = status["plan"]["state"] == "Failed" && status["rollout"].is_object();
+        let ended = if held { &status["plan"]["id"] } else { &status["rejected"]["planID"] };
+        if !self.may_retry || self.retries >= RETRIES || ended.is_null() {
             return false;
         }
         if oracles::condition(&object, "UpToDate").0 != "False" {
             self.fail(format!("oracle 5: a rejected rollout does not say so: {:#}", object["status"]));
         }
         self.retries += 1;
-        let retry = json!({"metadata": {"annotations": {"windlass.dev/retry": rejected}}});
+        let retry = json!({"metadata": {"annotations": {"windlass.dev/retry": ended}}});
         self.world.patch_object(&retry).await;
         true
     }

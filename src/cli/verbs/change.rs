@@ -125,6 +125,15 @@ fn restart(object: &Value, now: DateTime<Utc>) -> Change {
     Change::done("restart", Write::Annotation(ANNOTATION_RESTARTED_AT, at), "restarted")
 }
 
+fn stage(object: &Value) -> Option<&str> {
+    object["status"]["rollout"]["stage"].as_str()
+}
+
+/// Whether a promotion has begun and traffic has not moved yet.
+pub fn is_promoting(object: &Value) -> bool {
+    stage(object) == Some("Promoting")
+}
+
 fn abort(object: &Value) -> Result<Change, String> {
     let plan = &object["status"]["plan"];
     let id = plan["id"].as_str().unwrap_or_default();
@@ -132,6 +141,14 @@ fn abort(object: &Value) -> Result<Change, String> {
         return Ok(Change::already("abort", format!("the abort of plan {id} was asked for")));
     }
     match plan["state"].as_str() {
+        Some("Active") if is_promoting(object) => Err(format!(
+            "plan {id} is promoting, which cannot be taken back before traffic has moved; what is wanted after it is begun \
+             then: windlass rollback"
+        )),
+        Some("Active") if stage(object) == Some("Retiring") => {
+            Err("traffic has moved already: there is nothing to abort; to go back, windlass rollback"
+                .to_owned())
+        }
         Some("Active") => Ok(Change::done(
             "abort",
             Write::Annotation(ANNOTATION_ABORT, id.to_owned()),

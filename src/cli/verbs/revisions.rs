@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Map, Value, json};
 
-use super::change::{Change, Write};
+use super::change::{Change, Write, is_promoting};
 use super::record::sentence;
 use crate::api::StatefulNodeSpec;
 use crate::api::names::LABEL_DEPLOYMENT;
@@ -154,7 +154,10 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
             format!("its template is that of revision {}", chosen.number),
         ));
     }
-    let said = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
+    let mut said = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
+    if is_promoting(fleet) {
+        said.push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
+    }
     Ok(Change::done("rollback", template_at(fleet, &chosen.data), said))
 }
 
@@ -163,24 +166,32 @@ fn default_revision<'a>(
     kept: &'a [Kept],
     is_wanted: impl Fn(&Kept) -> bool,
 ) -> Result<&'a Kept, String> {
-    let current = &fleet["status"]["currentRevision"];
-    let completed = kept.iter().position(|r| *current == r.name.as_str());
+    let status = &fleet["status"];
+    let completed = kept.iter().position(|r| status["currentRevision"] == r.name.as_str());
+    // Asked again while the way back is under way, or waits for a promotion, it is the same wish.
+    let goes_back = matches!(
+        status["rollout"]["cause"].as_str(),
+        Some("TemplateChanged" | "Superseded" | "RetryRequested")
+    ) && status["rollout"]["stage"] != "Retiring";
     match completed {
-        Some(index) if !is_wanted(&kept[index]) => Ok(&kept[index]),
+        Some(index) if !is_wanted(&kept[index]) || goes_back => Ok(&kept[index]),
         Some(index) => completed_before(fleet, kept, &kept[index]).ok_or_else(|| {
-            "no revision that completed before the current one is kept; name one with --to, see windlass history"
+            "no revision that completed before the current one under the same unsafeCustomBuildID is kept; name one \
+             with --to, see windlass history"
                 .to_owned()
         }),
         None => Err("nothing has completed yet: there is nothing to go back to".to_owned()),
     }
 }
 
-/// The one that completed last before this one: what was superseded or aborted never ran on every node.
+/// The one that completed last before this one: what was superseded or aborted never ran on every node. What a plan that
+/// completed began from had completed, too: the first of all has no plan.
 fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Option<&'a Kept> {
     let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
     let history = fleet["status"]["history"].as_array()?;
     let ended = history.iter().rev().filter(|entry| entry["outcome"] == "Complete");
-    ended.filter_map(|entry| entry["targetHash"].as_str()).find_map(|hash| {
+    let hashes = ended.flat_map(|entry| [entry["targetHash"].as_str(), entry["fromHash"].as_str()]);
+    hashes.flatten().find_map(|hash| {
         kept.iter().rev().find(|r| r.name != current.name && r.data.rollout_hash(build_id) == hash)
     })
 }

@@ -66,6 +66,18 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (Verb::Abort, json!({"status": {"plan": {"state": "Aborted"}}}), nothing()),
         (
             Verb::Abort,
+            json!({"status": {"rollout": {"stage": "Promoting"}}}),
+            Err("plan p1 is promoting, which cannot be taken back before traffic has moved; what is wanted after it \
+                 is begun then: windlass rollback"
+                .to_owned()),
+        ),
+        (
+            Verb::Abort,
+            json!({"status": {"rollout": {"stage": "Retiring"}}}),
+            Err("traffic has moved already: there is nothing to abort; to go back, windlass rollback".to_owned()),
+        ),
+        (
+            Verb::Abort,
             json!({"status": {"plan": {"state": "Complete"}}}),
             Err("no rollout is active: there is nothing to abort".to_owned()),
         ),
@@ -188,7 +200,9 @@ fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() 
     let ended = |number: i64, image: &str, outcome: &str| json!({"targetHash": kept(number, image).data.rollout_hash(""), "outcome": outcome});
     let history =
         json!([ended(1, "db:0", "Complete"), ended(2, "db:1", "Aborted"), ended(3, "db:2", "Complete")]);
-    let at = |current: &str| fleet(&json!({"status": {"currentRevision": current, "history": history}}));
+    let at = |current: &str| {
+        fleet(&json!({"status": {"rollout": null, "currentRevision": current, "history": history}}))
+    };
     let table = [
         ("db-2", None, "db:1"),
         ("db-3", None, "db:0"),
@@ -229,4 +243,37 @@ PLAN   RECIPE    TARGET   OUTCOME   ENDED     WHY
 p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: disk full
 ";
     assert_eq!(shown, expected, "{shown}");
+}
+
+#[test]
+fn the_way_back_from_the_first_release_is_to_what_the_fleet_was_created_at() {
+    let hash = |number: i64, image: &str| kept(number, image).data.rollout_hash("");
+    let first = json!([{"fromHash": hash(2, "db:1"), "targetHash": hash(3, "db:2"), "outcome": "Complete"}]);
+    let released = fleet(&json!({"status": {"rollout": null, "currentRevision": "db-3", "history": first}}));
+    let change = rollback(&released, &[kept(2, "db:1"), kept(3, "db:2")], None).unwrap();
+    assert_eq!(image_set(&change), "db:1");
+}
+
+#[test]
+fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is_said_to_wait() {
+    let amid = |image: &str, rollout: Value| {
+        let mut fleet = fleet(&json!({"spec": {"template": {"spec": {"image": image}}}}));
+        fleet["status"]["rollout"] = rollout;
+        fleet["status"]["currentRevision"] = json!("db-2");
+        fleet
+    };
+    let promoting = || json!({"cause": "TemplateChanged", "stage": "Promoting"});
+    let said = rollback(&amid("db:2", promoting()), &three(), None).unwrap().said;
+    assert!(
+        said.starts_with("rolled back to revision 2") && said.contains("once traffic has moved"),
+        "{said}"
+    );
+    for rollout in [promoting(), json!({"cause": "Superseded", "stage": "Updating"})] {
+        let again = rollback(&amid("db:1", rollout), &three(), None).unwrap();
+        assert_eq!(again.write, None, "{}", again.said);
+    }
+    // Nodes that are restarted, or put right, are no way back.
+    let restarted = json!({"cause": "RestartRequested", "stage": "Updating"});
+    let asked = rollback(&amid("db:1", restarted), &three(), None);
+    assert!(asked.is_err_and(|error| error.contains("name one with --to")));
 }

@@ -7,7 +7,7 @@ pub mod failed;
 pub mod progress;
 pub mod sets;
 pub mod status;
-mod verdicts;
+pub mod verdicts;
 pub mod wave;
 
 #[cfg(test)]

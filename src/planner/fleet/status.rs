@@ -163,6 +163,7 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan_id: &s
         build_id: status.build_id.clone(),
         plan_id: plan_id.to_owned(),
         outcome: ending.as_str().to_owned(),
+        message: String::new(),
     });
 }
 
@@ -364,8 +365,10 @@ fn refresh_rollout(
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
-    let wanted = facts.wanted().count();
-    let failed = facts.wanted().filter(|c| c.failed).count();
+    // Under `Immediately` there is nobody but the new nodes.
+    let new = facts.entrants().filter(|_| facts.children.is_empty());
+    let all = || facts.wanted().chain(new.iter().flat_map(|set| &set.children));
+    let (wanted, failed) = (all().count(), all().filter(|c| c.failed).count());
     if facts.terminating {
         "Terminating"
     } else if facts.paused {

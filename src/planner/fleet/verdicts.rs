@@ -9,7 +9,7 @@ use super::{
     status::{RefreshInput, short},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
-use crate::api::{NodeDeploymentStatus, Rollout, Stage};
+use crate::api::{NodeDeploymentStatus, Rejected, Rollout, Stage};
 
 /// Brings the conditions up to date.
 pub(super) fn refresh_conditions(
@@ -74,7 +74,10 @@ fn with_what_is_gone(
 }
 
 fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {
-    let failed: Vec<&str> = facts.wanted().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
+    // Under `Immediately` there is nobody but the new nodes.
+    let new = facts.entrants().filter(|_| facts.children.is_empty());
+    let all = || facts.wanted().chain(new.iter().flat_map(|set| &set.children));
+    let failed: Vec<&str> = all().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
     let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
         + facts.missing().len()
         + facts.conflicts.len();
@@ -83,7 +86,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
     } else if unready == 0 {
         verdict(Truth::True, "AllNodesReady", "")
     } else if !failed.is_empty() {
-        let first = facts.wanted().find(|c| c.failed).and_then(|c| c.problem.as_ref());
+        let first = all().find(|c| c.failed).and_then(|c| c.problem.as_ref());
         let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
         verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
@@ -155,8 +158,9 @@ fn up_to_date(
             "RolledBack" => ("RolledBack", "was rolled back"),
             _ => ("PlanFailed", "failed"),
         };
+        let why = because(rejected);
         let mut message = format!(
-            "the rollout of {} {what}; change the template, or annotate windlass.dev/retry={}",
+            "the rollout of {} {what}{why}; change the template, or annotate windlass.dev/retry={}",
             short(&rejected.hash),
             rejected.plan_id
         );
@@ -224,7 +228,7 @@ fn standing_still(
         return verdict(
             Truth::True,
             reason,
-            format!("plan {} ended; the target is not tried again", rejected.plan_id),
+            format!("plan {} ended{}; the target is not tried again", rejected.plan_id, because(rejected)),
         );
     }
     // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
@@ -237,7 +241,13 @@ fn standing_still(
     verdict(Truth::False, "Progressing", "")
 }
 
-fn why_stalled(rollout: &Rollout) -> String {
+fn because(rejected: &Rejected) -> String {
+    if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) }
+}
+
+/// What a rollout that stands waits for, in a sentence: the worst of its nodes.
+#[must_use]
+pub fn why_stalled(rollout: &Rollout) -> String {
     match rollout.unconverged.first() {
         Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
         None => format!("no progress: {}", rollout.message),

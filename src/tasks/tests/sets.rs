@@ -121,6 +121,44 @@ impl Amid {
     }
 }
 
+/// The fleet's Service once it selects the new set: by our own write, or by a hand's.
+fn turned(by_us: bool) -> Value {
+    let mut service = json!({"metadata": meta("db", "service-uid", 9, Some(FLEET)),
+        "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "new"}}});
+    if by_us {
+        service["metadata"]["annotations"]["windlass.dev/switched-to"] = json!("new");
+    }
+    service
+}
+
+#[tokio::test]
+async fn a_service_that_a_hand_has_turned_is_no_switch() {
+    for (by_us, said_so) in [(true, "done"), (false, "waiting for db-new-0 to be ready")] {
+        let view = View::shared();
+        let amid = not_ready(amid("BlueGreen", "Promoting"), "db-new-0");
+        let scope = amid.changed("db-new-0", "/status/podRuns", json!(true)).scope(MockCluster::new(), &view);
+        view.observe(Kind::Service, &turned(by_us));
+        let env = Env::new().with(scope);
+        assert_eq!(said(&run_in(&env, &plan("BlueGreen"), &SwitchTraffic {}).await), said_so);
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_is_gone_while_it_is_promoted_is_to_be_set_again_and_no_other() {
+    for (stage, advice) in
+        [("AwaitingEntrants", "change the template"), ("Promoting", "set spec.template to what it said")]
+    {
+        let mut scope = amid("BlueGreen", stage).scope(MockCluster::new(), &View::shared());
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.rollout.as_mut().unwrap().target_hash = "v1:gone".to_owned();
+        scope.fleet = Arc::new(fleet);
+        let failed =
+            format!("{:?}", run_in(&Env::new().with(scope), &plan("BlueGreen"), &AwaitPromotion {}).await);
+        assert!(failed.contains(advice), "{stage}: {failed}");
+        assert_eq!(failed.contains("change the template"), stage == "AwaitingEntrants", "{failed}");
+    }
+}
+
 #[tokio::test]
 async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
     let view = View::shared();
@@ -131,14 +169,15 @@ async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
         .once()
         .withf(|target, part, ops| {
             let selector = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "new"});
+            let written: Vec<Value> = ops.iter().map(crate::cluster::PatchOp::to_json).collect();
+            let annotation = "/metadata/annotations/windlass.dev~1switched-to";
             target.kind == Kind::Service
                 && *part == Part::Main
-                && ops.len() == 1
-                && ops[0].to_json() == json!({"op": "add", "path": "/spec/selector", "value": selector})
+                && written.contains(&json!({"op": "add", "path": "/spec/selector", "value": selector}))
+                && written.contains(&json!({"op": "add", "path": annotation, "value": "new"}))
         })
         .returning(move |_, _, _| {
-            let stored = json!({"metadata": meta("db", "service-uid", 9, Some(FLEET)),
-                "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "new"}}});
+            let stored = turned(true);
             shown.observe(Kind::Service, &stored);
             Ok(stored)
         });

@@ -55,6 +55,20 @@ pub(super) fn node_fields() -> Vec<Case> {
         )
         .by_schema(),
         Case::new(
+            "a placeholder that nothing fills in",
+            sidecar(json!({"image": "s:1", "url": "http://{host}:{port}"})),
+            sidecar(json!({"image": "s:1", "url": "http://{podIP}:{port}/{namespace}/{name}"})),
+            "spec.sidecar.url",
+            "its placeholders are {name}, {namespace}, {port} and {podIP}",
+        ),
+        Case::new(
+            "a scheme that a sidecar does not speak",
+            sidecar(json!({"image": "s:1", "url": "https://{podIP}"})),
+            sidecar(json!({"image": "s:1", "url": "http://{podIP}"})),
+            "spec.sidecar.url",
+            "sidecar.url is not a URL that can be asked: it begins with http://",
+        ),
+        Case::new(
             "a name that no Secret can have",
             sidecar(json!({"image": "s:1", "tokenSecret": "my/token"})),
             sidecar(json!({"image": "s:1", "tokenSecret": "my.token"})),

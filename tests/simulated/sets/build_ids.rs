@@ -179,3 +179,52 @@ fn objects_without_a_recorded_hash_that_run_something_else_are_rolled_as_a_drift
         assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
     });
 }
+
+/// Nodes of an ID become nodes that are updated in place, where no ID may be, in the same change as a new template.
+fn in_place(image: &str, strategy: &Value) -> Value {
+    json!({"unsafeCustomBuildID": "", "updateStrategy": strategy, "template": {"spec": {"image": image}}})
+}
+
+#[test]
+fn in_place_and_without_its_id_a_fleet_still_knows_what_last_completed_below_the_partition() {
+    play(|w| async move {
+        w.serve(with_id("v1")).await;
+        w.change(in_place("db:2", &json!({"type": "InPlace", "inPlace": {"partition": 1}}))).await;
+        let held = w.until("it is held", |s| condition(s, "UpToDate") == "Unknown/PartitionHeld").await;
+        assert!(!held["conditions"].to_string().contains("is gone"), "{}", held["conditions"]);
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:2"]);
+        let writes = w.get(NODE, "db-0")["metadata"]["generation"].clone();
+        w.delete(NODE, "db-0").await;
+        w.until("it is back", |s| s["readyReplicas"] == 2 && w.images().len() == 2).await;
+        w.rest(10).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:2"]);
+        assert!(writes.as_i64() < Some(10), "it is not granted again and again: {writes}");
+        w.is_at_rest().await;
+        w.change(json!({"updateStrategy": {"inPlace": {"partition": 0}}})).await;
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
+        assert!(done["activeBuildID"].is_null());
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn in_place_and_without_its_id_a_fleet_that_stalls_is_rolled_back() {
+    play(|w| async move {
+        w.serve(with_id("v1")).await;
+        w.change(in_place("db:2-nope", &json!({"type": "InPlace", "onStall": "Rollback"}))).await;
+        let back = w
+            .until("it is back", |s| {
+                condition(s, "UpToDate") == "False/RolledBack" && s["readyReplicas"] == 2
+            })
+            .await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        assert!(!back["conditions"].to_string().contains("is gone"), "{}", back["conditions"]);
+        w.delete(NODE, "db-0").await;
+        w.until("it is there again", |s| s["readyReplicas"] == 2 && w.images().len() == 2).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        w.image("db:1").await;
+        w.until("it is up to date", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}

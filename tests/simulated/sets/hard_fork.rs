@@ -228,6 +228,38 @@ fn a_lost_old_node_is_made_again_although_strategy_and_build_id_are_others_by_no
 }
 
 #[test]
+fn a_promotion_that_is_forced_while_the_old_nodes_halt_is_spent() {
+    play(|w| async move {
+        let target = text(&halting(&w).await, "requestedRolloutHash").to_owned();
+        w.change(json!({"forcePromote": target})).await;
+        w.rest(5).await;
+        assert_eq!(w.status()["spentForcePromote"], target.as_str());
+        w.applications.reach(1000);
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(done["spentForcePromote"], target.as_str());
+        assert_eq!(w.events("StaleForcePromote"), [""; 0]);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_service_that_a_hand_turns_to_the_new_set_while_the_old_nodes_halt_is_turned_back() {
+    play(|w| async move {
+        let status = halting(&w).await;
+        let set = text(&status["rollout"], "entrantSet").to_owned();
+        let by_hand = kube::api::Patch::Merge(json!({"spec": {"selector": {"windlass.dev/set": set}}}));
+        let services = w.api(("v1", "Service"));
+        services.patch("db", &kube::api::PatchParams::default(), &by_hand).await.unwrap();
+        w.rest(10).await;
+        assert_eq!((w.selected().as_str(), text(&w.status(), "activeSet")), ("first", "first"));
+        w.applications.reach(1000);
+        w.until("it is over", is_up_to_date).await;
+        assert_eq!(w.selected(), set);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
 fn a_short_deadline_is_kept_to_the_letter_while_the_old_nodes_halt() {
     play(|w| async move {
         w.applications.reach(500);

@@ -114,6 +114,11 @@ fn waiting_for_caught_up_can_be_skipped_and_nothing_else_of_a_fleet() {
         w.annotate("windlass.dev/skip", &format!("{id}-2")).await;
         let done = w.until("it is over", is_up_to_date).await;
         assert_eq!(done["plan"]["tasks"][2]["state"], "Skipped");
+        w.rest(60).await;
+        assert_eq!(w.events("SkipRefused").len(), 2, "what was skipped stays named, and is no news");
+        w.annotate("windlass.dev/skip", "zzz").await;
+        w.rest(60).await;
+        assert_eq!(w.events("SkipRefused").len(), 3, "there never was such a task");
     });
 }
 
@@ -203,6 +208,14 @@ fn a_stall_under_rollback_removes_the_entrants_and_is_not_tried_again() {
         assert_eq!(text(&back, "lastCompletedRolloutHash"), first);
         assert_eq!(condition(&back, "RolloutInProgress"), "False/RolledBack");
         assert_eq!(condition(&back, "Stalled"), "True/RolledBack");
+        // The node that it was taken back for is removed: what kept it from running is told for as long as that matters.
+        let why = format!("db-{}-0: NotReady", set_of(text(&back["rejected"], "hash")));
+        assert!(text(&back["history"][0], "message").contains(&why), "{:#}", back["history"]);
+        for said in back["conditions"].as_array().unwrap() {
+            let told = ["UpToDate", "Stalled"].contains(&text(said, "type"));
+            assert!(!told || text(said, "message").contains(&why), "{said:#}");
+        }
+        assert!(w.events("RolledBack").iter().all(|note| note.contains(&why)));
         w.until("the entrants are gone", |_| w.names(NODE) == ["db-0", "db-1"]).await;
         assert_eq!(w.events("RolledBack").len(), 1);
         w.is_at_rest().await;

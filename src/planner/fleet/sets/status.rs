@@ -27,20 +27,29 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, en
 
 /// Persists what the promotion rests on from now on, whatever the spec becomes.
 pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    if facts.force_promote {
-        status.spent_force_promote.clone_from(&facts.requested);
-    }
     if let Some(rollout) = status.rollout.as_mut() {
         rollout.stage = Stage::Promoting;
-        rollout.forced = facts.force_promote;
+        rollout.forced = false;
         if rollout.strategy == Way::HardFork.strategy() {
             rollout.halt_height = facts.halt_height;
         }
+    }
+    spend_force(status, facts);
+}
+
+/// A promotion that a person forces, and that can no longer be taken back, has used up what they said: from here on the
+/// status says that they did.
+fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+    let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage == Stage::Promoting) else { return };
+    if facts.force_promote {
+        rollout.forced = true;
+        status.spent_force_promote.clone_from(&facts.requested);
     }
 }
 
 /// Traffic has moved: the entrants are the active set, and what was wanted of them is complete.
 pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    spend_force(status, facts);
     let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage != Stage::Retiring) else { return };
     rollout.stage = Stage::Retiring;
     rollout.last_progress_at = now;
@@ -127,6 +136,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
 
 /// Brings what a rollout that makes a set says of itself up to date, its nodes apart.
 pub fn refresh_rollout(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    spend_force(status, facts);
     let Some(set) = SetRollout::of(status) else { return };
     let Some(rollout) = status.rollout.as_mut() else { return };
     if set.halt_height > 0 && set.stage == Stage::Promoting {

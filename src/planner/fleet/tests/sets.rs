@@ -57,7 +57,7 @@ fn rollout_to_v2(way: Way, stage: Stage) -> SetRollout {
 }
 
 /// A fleet in the middle of a rollout from v1 to v2 that makes a set.
-fn amid(way: Way, stage: Stage) -> FleetFacts {
+pub(super) fn amid(way: Way, stage: Stage) -> FleetFacts {
     let switched = stage == Stage::Retiring;
     let entrants: Vec<ChildFacts> = (0..2).map(|n| node(n).granted("v2").converged()).collect();
     let old = SetFacts { children: fleet(2).children, ..SetFacts::default() };
@@ -516,4 +516,26 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
     *entrant = ChildFacts { name: "db-v2-0".to_owned(), ..entrant.clone().failed() };
     assert_eq!(named(&looked_at(&failing, 0))[0].0, "db-v2-0");
     assert_eq!(named(&looked_at(&halting().but(0, halted).but(1, halted), 0)), []);
+}
+
+#[test]
+fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
+    let facts = FleetFacts { force_promote: true, ..amid(Way::BlueGreen, Stage::Promoting) };
+    let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+    let unforced = FleetFacts { force_promote: false, ..facts.clone() };
+    set_status::begin(&mut status, &unforced, Way::BlueGreen, "v2");
+    set_status::pass_no_return(&mut status, &unforced);
+    assert_eq!((status.spent_force_promote.as_str(), status.rollout.as_ref().unwrap().forced), ("", false));
+    // It may come in the very look in which traffic moves, or in one before.
+    let mut at_once = status.clone();
+    set_status::switched(&mut at_once, &facts, now());
+    assert_eq!(at_once.spent_force_promote, "v2");
+    let looked_at = look(status, &facts, 1);
+    let forced = looked_at.rollout.as_ref().unwrap().forced;
+    assert_eq!((looked_at.spent_force_promote.as_str(), forced), ("v2", true));
+    // Before there is no way back a person may still change their mind.
+    let early = FleetFacts { force_promote: true, ..amid(Way::BlueGreen, Stage::AwaitingEntrants) };
+    let mut status = rolling_out(&early, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+    set_status::begin(&mut status, &early, Way::BlueGreen, "v2");
+    assert_eq!(look(status, &early, 1).spent_force_promote, "");
 }

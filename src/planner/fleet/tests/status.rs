@@ -3,7 +3,7 @@
 use super::super::status::{Ending, complete, end, is_stalled, note_asked, reject, scope_of, stall_deadline};
 use super::*;
 use crate::api::conditions::{STALLED, find};
-use crate::api::{NodeCounts, Rollout};
+use crate::api::{NodeCounts, Rollout, Stage};
 
 fn to_v2() -> Start {
     start(to("v2"), "v2", Cause::TemplateChanged)
@@ -324,6 +324,28 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
     let message = &status.history[0].message;
     assert!(message.starts_with("abort by carol: because; abort by dave"), "{message}");
     assert!(message.len() <= 256, "{message}");
+}
+
+#[test]
+fn where_the_old_nodes_are_gone_and_the_new_ones_cannot_run_the_fleet_has_failed() {
+    let mut facts = super::sets::amid(Way::BlueGreenImmediate, Stage::Promoting);
+    let start = super::start(to("v2"), "v2", Cause::TemplateChanged);
+    let entrants = &mut facts.sets.get_mut("v2").unwrap().children;
+    *entrants =
+        entrants.drain(..).map(|c| c.failed().with_problem("ImagePullBackOff", "no such image")).collect();
+    let looked = |facts: &FleetFacts| {
+        let status = look(rolling_out(facts, &start), facts, 5);
+        let ready = crate::api::conditions::find(&status.conditions, "Ready").unwrap();
+        (status.phase.clone(), ready.reason.clone(), ready.message.clone())
+    };
+    assert_eq!(looked(&facts).0, "Upgrading", "the old nodes still serve");
+    facts.children.clear();
+    let (phase, reason, message) = looked(&facts);
+    assert_eq!((phase.as_str(), reason.as_str()), ("Failed", "NodesFailed"));
+    assert!(message.contains("ImagePullBackOff: no such image"), "{message}");
+    facts.sets.get_mut("v2").unwrap().children.pop();
+    facts.sets.get_mut("v2").unwrap().children.push(node(1).granted("v2").converged());
+    assert_eq!(looked(&facts).0, "Upgrading", "one of them runs");
 }
 
 #[test]

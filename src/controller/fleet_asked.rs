@@ -1,0 +1,102 @@
+//! What a person asks of a fleet by annotations and fields: skipping a task, and telling why something is not done.
+
+use super::events::Tone;
+use super::fleet::Reconcile;
+use crate::api::Stage;
+use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::api::status::HISTORY_LIMIT;
+use crate::engine::{self, Plan, TaskState};
+use crate::planner::fleet::FleetFacts;
+use crate::tasks::node_scope::parse_time;
+
+/// The tasks of a fleet that a person may skip.
+const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
+
+impl Reconcile<'_> {
+    /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
+    pub(super) fn skip(&self, plan: &mut Plan) -> bool {
+        let Some(task_id) = self.scope.fleet.meta.annotation(ANNOTATION_SKIP) else { return false };
+        if !plan.is_active() {
+            return false;
+        }
+        let named = plan.tasks.iter().find(|t| t.id == task_id);
+        if named.is_some_and(|t| t.state == TaskState::Skipped) {
+            return false;
+        }
+        let what = named.map_or("no task of its plan", |t| t.type_.as_str());
+        let note = if SKIPPABLE.contains(&what) {
+            match engine::skip(plan, task_id, &self.cx.registry, self.now) {
+                Ok(()) => return true,
+                Err(refused) => refused.to_string(),
+            }
+        } else {
+            format!(
+                "{task_id} ({what}) is not skipped: of a fleet's tasks only {} may be; a node's mark-ready may, named \
+                 on the node",
+                SKIPPABLE.join(" and ")
+            )
+        };
+        self.tell(Tone::Warning, "SkipRefused", task_id, &note);
+        false
+    }
+
+    pub(super) fn refuse_what_cannot_be_done(&self, facts: &FleetFacts) {
+        let meta = &self.scope.fleet.meta;
+        let (asked, spent) = (&self.scope.spec.force_promote, &self.scope.fleet.status.spent_force_promote);
+        let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+        if !asked.is_empty() && *asked != facts.requested && asked != spent && !promoting {
+            let note = format!(
+                "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
+                facts.requested
+            );
+            self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
+        }
+        let current = self.scope.fleet.status.plan.as_ref().and_then(|plan| plan.id());
+        if promoting && !facts.abort.is_empty() && current == Some(&facts.abort) {
+            let id = &facts.abort;
+            let note = format!(
+                "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
+                 template to what is wanted, and it follows the promotion"
+            );
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{ANNOTATION_ABORT}={id} promotes"), &note);
+        }
+        self.refuse_unknown_plans(facts);
+        let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
+        if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
+            let note = format!(
+                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
+            );
+            self.tell(Tone::Warning, "InvalidSpec", text, &note);
+        }
+    }
+
+    /// Says of an annotation that it names a plan which this fleet never had. One that is forgotten may well be meant.
+    fn refuse_unknown_plans(&self, facts: &FleetFacts) {
+        let status = &self.scope.fleet.status;
+        if facts.unrecorded {
+            return;
+        }
+        let current = status.plan.as_ref().and_then(|plan| plan.0["id"].as_str());
+        let is_known = |id: &str| {
+            current == Some(id)
+                || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
+                || status.history.iter().any(|h| h.plan_id == id)
+        };
+        let may_be_forgotten = |id: &str| status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id);
+        for (key, id) in [(ANNOTATION_ABORT, &facts.abort), (ANNOTATION_RETRY, &facts.retry)] {
+            if id.is_empty() || is_known(id) || may_be_forgotten(id) {
+                continue;
+            }
+            let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
+            let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
+            self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
+        }
+        // A task of a plan that is over stays named until somebody removes the annotation; other tasks never were.
+        let skip = self.scope.fleet.meta.annotation(ANNOTATION_SKIP).unwrap_or_default();
+        let plan = skip.rsplit_once('-').map_or(skip, |(plan, _)| plan);
+        if !skip.is_empty() && !is_known(plan) && !may_be_forgotten(plan) {
+            let note = format!("{skip:?} is no task of a plan of this fleet, and nothing is skipped");
+            self.tell(Tone::Warning, "SkipRefused", skip, &note);
+        }
+    }
+}
