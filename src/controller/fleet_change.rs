@@ -30,22 +30,39 @@ const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is mis
 const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
 
 impl Reconcile<'_> {
-    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    /// The persisted plan. Where it cannot be read and is not known to be over, or what is left of it says that it is done,
+    /// the plan that says so.
     pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
-        let promoting = self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting);
+        let status = &self.scope.fleet.status;
+        let stage = self.scope.set_rollout().map(|r| r.stage);
+        let promoting = stage == Some(Stage::Promoting);
         let uid = &self.scope.fleet.meta.uid;
-        let Some(raw) = &self.scope.fleet.status.plan else {
-            let gone = || Box::new(RawPlan::default().failed(uid, NO_PLAN, self.now));
-            return if promoting { Err(gone()) } else { Ok(None) };
+        let Some(raw) = &status.plan else {
+            let gone = || RawPlan::default().failed(uid, NO_PLAN, self.now);
+            return match stage {
+                Some(Stage::Promoting) => Err(Box::new(gone())),
+                Some(Stage::Retiring) => Err(Box::new(self.done(gone()))),
+                _ => Ok(None),
+            };
         };
+        // With the switch the promotion is done, whatever is left to tell of it.
+        let has_promoted =
+            |plan: &Plan| stage::has_switched(plan) && plan.target_hash == status.last_completed_rollout_hash;
         match raw.parse() {
-            Ok(plan) if plan.is_active() && self.scope.fleet.status.rollout.is_none() => {
+            Ok(plan) if plan.is_active() && status.rollout.is_none() && has_promoted(&plan) => {
+                Err(Box::new(self.done(plan)))
+            }
+            Ok(plan) if plan.is_active() && status.rollout.is_none() => {
                 Err(Box::new(raw.failed(uid, NO_ROLLOUT, self.now)))
             }
             Ok(plan) => Ok(Some(plan)),
             Err(_) if raw.is_over() && !promoting => Ok(None),
             Err(sentence) => Err(Box::new(raw.failed(uid, &sentence, self.now))),
         }
+    }
+
+    fn done(&self, plan: Plan) -> Plan {
+        Plan { state: PlanState::Complete, finished_at: Some(self.now), failure: String::new(), ..plan }
     }
 
     pub(super) async fn end_unreadable(
@@ -57,6 +74,14 @@ impl Reconcile<'_> {
         if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
             plan.recipe.clone_from(&rollout.recipe);
             plan.target_hash.clone_from(&rollout.target_hash);
+        }
+        if plan.state == PlanState::Complete {
+            end(&mut status, &plan, Ending::Complete, "", self.now);
+            status.rollout = None;
+            let next = self.write(status, Some(&plan), Urgency::Now).await?;
+            let (tone, reason, cause, note) = completed(facts, &plan);
+            self.tell(tone, reason, &cause, &note);
+            return Ok(next);
         }
         fail(&mut status, facts, &plan, "Unreadable", self.now);
         let next = self.write(status, Some(&plan), Urgency::Now).await?;

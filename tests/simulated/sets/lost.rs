@@ -339,3 +339,26 @@ fn a_set_that_does_not_exist_is_believed_to_serve_in_no_stage() {
         });
     }
 }
+
+#[test]
+fn a_promotion_that_is_done_ends_by_itself_although_its_plan_or_its_rollout_is_lost() {
+    for lost in ["plan", "rollout"] {
+        play(|w| async move {
+            w.serve(blue_green(2, json!({"retireDelaySeconds": 120}))).await;
+            w.image("db:2").await;
+            let moved = w.until("traffic moved", stage_is("Retiring")).await;
+            w.patch_status(&json!({"status": {lost: null}})).await;
+            let over = |s: &Value| s["rollout"].is_null() && s["plan"]["state"] == "Complete";
+            let done = w.until("it is over", over).await;
+            assert!(done["rejected"].is_null(), "{lost}: {done:#}");
+            assert_eq!(condition(&done, "UpToDate"), "True/Applied");
+            assert_eq!(condition(&done, "Stalled"), "False/Progressing");
+            assert_eq!(done["history"][0]["outcome"], "Complete");
+            assert_eq!(done["lastCompletedRolloutHash"], moved["lastCompletedRolloutHash"]);
+            assert_eq!(w.names(NODE).len(), 4, "the old nodes live on for their delay");
+            w.until("the old set is gone", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
+            assert_eq!(w.selected(), text(&moved["rollout"], "entrantSet"));
+            w.is_at_rest().await;
+        });
+    }
+}
