@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER};
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Scope, watch};
 use crate::cluster::{Key, Kind, View};
@@ -138,8 +138,15 @@ impl Tell {
 
     /// What is left of a node that is gone concerns its fleet: it may wait for the last of it to go.
     fn fleet_without(&self, namespace: &str, node: &str, fleet: Option<String>) {
-        if let Some(fleet) = fleet.filter(|_| self.view.nodes.get(&Key::new(namespace, node)).is_none()) {
-            self.fleet(namespace, fleet);
+        if self.view.nodes.get(&Key::new(namespace, node)).is_some() {
+            return;
+        }
+        if let Some(fleet) = fleet {
+            return self.fleet(namespace, fleet);
+        }
+        // Of what a relist did not find any more only the name is known, and a node's name says whose it may be.
+        for fleet in self.view.fleets.list(namespace, |f| place_of(&f.meta.name, node).is_some()) {
+            let _ = self.fleets.send(fleet.meta.key());
         }
     }
 

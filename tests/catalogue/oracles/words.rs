@@ -72,7 +72,9 @@ pub fn of_what_is_complete<'a>(
     let completed = |fleet: &Value| fleet["status"]["lastCompletedRolloutHash"].clone();
     let is_of_now = now["status"]["observedGeneration"] == now["metadata"]["generation"]
         && completed(now) == now["status"]["requestedRolloutHash"];
-    if completed(before) == completed(now) || !is_of_now {
+    // What is promoted is what was persisted, whatever the spec says by now; the oracles of sets look at that.
+    let promoted = before["status"]["rollout"]["stage"] == "Promoting";
+    if completed(before) == completed(now) || !is_of_now || promoted {
         return None;
     }
     let wanted = state::main_template(&now["spec"]["template"]["spec"]);
