@@ -365,10 +365,7 @@ fn refresh_rollout(
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
-    // Under `Immediately` there is nobody but the new nodes.
-    let new = facts.entrants().filter(|_| facts.children.is_empty());
-    let all = || facts.wanted().chain(new.iter().flat_map(|set| &set.children));
-    let (wanted, failed) = (all().count(), all().filter(|c| c.failed).count());
+    let (wanted, failed) = (facts.there().count(), facts.there().filter(|c| c.failed).count());
     if facts.terminating {
         "Terminating"
     } else if facts.paused {

@@ -74,10 +74,7 @@ fn with_what_is_gone(
 }
 
 fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {
-    // Under `Immediately` there is nobody but the new nodes.
-    let new = facts.entrants().filter(|_| facts.children.is_empty());
-    let all = || facts.wanted().chain(new.iter().flat_map(|set| &set.children));
-    let failed: Vec<&str> = all().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
+    let failed: Vec<&str> = facts.there().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
     let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
         + facts.missing().len()
         + facts.conflicts.len();
@@ -86,7 +83,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
     } else if unready == 0 {
         verdict(Truth::True, "AllNodesReady", "")
     } else if !failed.is_empty() {
-        let first = all().find(|c| c.failed).and_then(|c| c.problem.as_ref());
+        let first = facts.there().find(|c| c.failed).and_then(|c| c.problem.as_ref());
         let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
         verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {

@@ -162,6 +162,12 @@ impl FleetFacts {
         self.sets.get(&rollout.entrant)
     }
 
+    /// The nodes that are wanted; under `Immediately`, once the old ones are gone, there is nobody but the new ones.
+    pub fn there(&self) -> impl Iterator<Item = &ChildFacts> {
+        let new = self.entrants().filter(|_| self.children.is_empty());
+        self.wanted().chain(new.into_iter().flat_map(|set| &set.children))
+    }
+
     /// Whether the active set is not to be repaired: it is the one that goes.
     #[must_use]
     pub fn active_set_goes(&self) -> bool {
