@@ -192,6 +192,9 @@ pub struct Rollout {
     /// The most nodes updated, and ready at the target, that were seen at once; progress is more than this.
     #[serde(default)]
     pub best: i32,
+    /// Whether its clock stands, since it waits for a person or for nodes to be wanted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clock_stopped: bool,
     /// Where it is.
     #[serde(default)]
     pub stage: Stage,

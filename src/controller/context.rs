@@ -72,6 +72,7 @@ impl Context {
             memory: self.memory.clone(),
             options: self.options.clone(),
             invalid: None,
+            unasked: false,
             now,
             known: Arc::default(),
             told: Arc::default(),

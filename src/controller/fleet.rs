@@ -237,9 +237,18 @@ impl<'a> Reconcile<'a> {
             }
             Some(_) => {}
         }
-        match fleet_objects::ensure_revision(&self.scope).await? {
-            Ok(revision) => self.revision = revision,
-            Err(sentence) => self.scope.invalid = Some(sentence),
+        match fleet_objects::ensure_revision(&self.scope).await {
+            Ok(Ok(revision)) => self.revision = revision,
+            Ok(Err(sentence)) => self.scope.invalid = Some(sentence),
+            Err(error) if error.is_conflict() => return Err(error),
+            // Nothing of it is begun before that is known, and all that has nothing to do with it goes on.
+            Err(error) => {
+                let sentence =
+                    format!("whether the API server takes spec.template is not known yet: {error}");
+                self.scope.invalid = Some(sentence);
+                self.scope.unasked = true;
+                self.note(error);
+            }
         }
         Ok(())
     }
@@ -333,6 +342,7 @@ impl<'a> Reconcile<'a> {
             update_revision: &self.revision,
             build_id: &build_id,
             plan,
+            superseded: facts.requested != self.scope.specified(),
             remark,
             now: self.now,
         };
@@ -348,7 +358,8 @@ impl<'a> Reconcile<'a> {
         let is_news = is_news || stage(before) != stage(&status);
         let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
-        for sentence in facts.invalid.iter().chain(&facts.beside) {
+        let invalid = facts.invalid.iter().filter(|_| !facts.unasked);
+        for sentence in invalid.chain(&facts.beside) {
             self.tell(Tone::Warning, "InvalidSpec", &format!("{}/{sentence}", meta.generation), sentence);
         }
         for conflict in &facts.conflicts {

@@ -292,12 +292,10 @@ impl Reconcile<'_> {
         if rollout.stage == Stage::Promoting && stage::has_switched(plan) {
             return Some(self.promoted(status, facts, &rollout, plan));
         }
-        let next = stage::stage_of(plan, rollout.stage);
+        let next = stage::stage_of(plan, &rollout);
         if next == Stage::Promoting && rollout.is_revocable() {
-            // What cannot be undone is not done for a spec that cannot be carried out: it was changed, and to what
-            // is not known yet. The tasks beyond wait until this is recorded.
-            let height = rollout.way != Way::HardFork || facts.halt_height > 0;
-            if facts.invalid.is_none() && height {
+            // The tasks beyond wait until this is recorded.
+            if facts.may_pass_no_return(&rollout) {
                 set_status::pass_no_return(status, facts);
             }
         } else if let Some(rollout) = status.rollout.as_mut() {
@@ -382,13 +380,13 @@ fn ended(
         }
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
-            reject(status, facts, &old.id, Ending::Aborted);
+            reject(status, facts, old, Ending::Aborted);
             let note = format!("the rollout to {from} was aborted; nodes stay at what they run");
             Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
         }
         (Ending::RolledBack, _) => {
             let why = status.rollout.as_ref().map(why_stalled).unwrap_or_default();
-            reject(status, facts, &old.id, Ending::RolledBack);
+            reject(status, facts, old, Ending::RolledBack);
             let to = short(&facts.last_completed);
             let note = format!("the rollout to {from} stalled and is rolled back to {to}: {why}");
             if let Some(rejected) = status.rejected.as_mut() {

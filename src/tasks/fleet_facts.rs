@@ -45,9 +45,12 @@ impl FleetScope {
     /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
     #[must_use]
     pub fn requested(&self) -> String {
-        if let Some(rollout) = self.promoting() {
-            return rollout.target;
-        }
+        self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
+    }
+
+    /// The rollout hash of what the spec says, whatever is promoted meanwhile.
+    #[must_use]
+    pub fn specified(&self) -> String {
         let meta = &self.fleet.meta;
         let build_id = &self.spec.unsafe_custom_build_id;
         let hash = || revision::rollout_hash(&self.spec.template.spec, build_id);
@@ -176,6 +179,7 @@ impl FleetScope {
             asked: annotation(ANNOTATION_ASKED),
             retry: annotation(ANNOTATION_RETRY),
             invalid: self.invalid.clone(),
+            unasked: self.unasked,
             beside: None,
             waits: None,
             undecided,
@@ -224,6 +228,7 @@ impl FleetScope {
             selected: self.selected_set(),
             sets: self.nodes_by_set().iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
             rollout: self.set_rollout().as_ref().and_then(Pair::of),
+            none_wanted: self.spec.replicas == 0,
         };
         serving(&self.fleet.meta.name, &told)
     }

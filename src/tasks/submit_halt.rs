@@ -23,7 +23,10 @@ impl Task for SubmitHalt {
         };
         // There is no way back from here, so it has to be persisted first that this is where we are.
         if rollout.is_revocable() || rollout.halt_height == 0 {
-            return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
+            return Ok(match running {
+                Outcome::Done => Outcome::waiting("waiting for the promotion to be recorded"),
+                waiting => waiting,
+            });
         }
         // They ran when this was recorded. Where some were asked already the others halt at the same height.
         if running != Outcome::Done && !entrants::is_begun(fleet, &rollout) {

@@ -104,6 +104,32 @@ fn a_revision_that_cannot_be_stored_again_holds_up_nothing_else() {
 }
 
 #[test]
+fn a_template_that_the_api_server_cannot_be_asked_about_is_not_settled_and_holds_up_nothing_else() {
+    play(|w| async move {
+        w.serve(fleet(3, json!({"type": "InPlace"}))).await;
+        w.cluster.set_faults(Box::new(Denied("create", "statefulsets.apps", Failure::Internal)));
+        w.image("db:2").await;
+        let generation = w.fleets().get("db").await.unwrap().metadata.generation;
+        let seen = |s: &Value| s["observedGeneration"] == json!(generation);
+        let status = w.until("it is seen", seen).await;
+        let message = said(&status, "UpToDate", "Unknown/Applying");
+        assert!(message.contains("not known yet"), "{status:#}");
+        assert_eq!(condition(&status, "Reconciling"), "True/Progressing");
+        assert_eq!(condition(&status, "Stalled"), "False/Progressing");
+        // A StatefulNode is made again meanwhile, and one too many goes.
+        w.delete(NODE, "db-1").await;
+        w.change(json!({"replicas": 2})).await;
+        w.until("they are two", |_| w.names(NODE) == ["db-0", "db-1"]).await;
+        assert_eq!(w.images(), ["db-0-0 db:1"]);
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("all is well", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
+        assert_eq!(w.events("InvalidSpec").len(), 0);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
 fn a_wanted_revision_that_may_not_be_stored_is_said() {
     play(|w| async move {
         w.serve(fleet(1, json!({"type": "InPlace"}))).await;

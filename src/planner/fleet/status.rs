@@ -10,7 +10,6 @@ use super::{
     sets::{self, SetRollout, stage},
     verdicts::refresh_conditions,
 };
-use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::status::{MAX_ASKED_BYTES, remember};
 use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
@@ -113,6 +112,7 @@ pub fn begin(
         last_progress_at,
         asked: Vec::new(),
         best,
+        clock_stopped: false,
         stage: Stage::Updating,
         incumbent_set: String::new(),
         entrant_set: String::new(),
@@ -156,12 +156,16 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
     status.plan = Some(RawPlan::of(plan));
 }
 
-/// Rejects the target of a plan that ended badly.
-pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan_id: &str, ending: Ending) {
+/// Rejects what is wanted, where a plan to it ended badly. What another plan was to be started for was not tried.
+pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan, ending: Ending) {
+    let tried = plan.target_hash == facts.requested || plan.target_hash.is_empty();
+    if !tried && scope_of(status) != Scope::Own {
+        return;
+    }
     status.rejected = Some(Rejected {
         hash: facts.requested.clone(),
         build_id: status.build_id.clone(),
-        plan_id: plan_id.to_owned(),
+        plan_id: plan.id.clone(),
         outcome: ending.as_str().to_owned(),
         message: String::new(),
     });
@@ -187,7 +191,8 @@ pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTi
 #[must_use]
 pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let rollout = status.rollout.as_ref()?;
-    if is_stopped(status, facts) || was_stopped(status) {
+    // The clock starts anew with the write that says that it goes on.
+    if is_stopped(status, facts) || rollout.clock_stopped {
         return None;
     }
     // Old nodes live on for as long as was asked: that is no standing still.
@@ -208,15 +213,6 @@ fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     facts.paused || by_person
 }
 
-/// Whether the clock was stopped when the status was written; it starts anew with the write that says that it
-/// goes on.
-fn was_stopped(status: &NodeDeploymentStatus) -> bool {
-    status.phase == "Paused"
-        || conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS)
-            .is_some_and(|c| c.reason == "PartitionHeld")
-        || conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|c| c.reason == "ReadyToPromote")
-}
-
 /// What [`refresh`] needs beside the facts.
 pub struct RefreshInput<'a> {
     /// The fleet's name.
@@ -229,6 +225,8 @@ pub struct RefreshInput<'a> {
     pub build_id: &'a str,
     /// The plan as it now stands.
     pub plan: Option<&'a Plan>,
+    /// Whether the spec says something else by now than what is promoted.
+    pub superseded: bool,
     /// What has to be said for a stored strategy that is read as another.
     pub remark: &'a str,
     /// The time.
@@ -297,6 +295,11 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         status.active_build_id.clone_from(&facts.build_id);
         status.scaled_to_zero = false;
     }
+    // It is full again, though not of what is wanted by now: that was given up, or is refused.
+    let steady = Scope::Target(facts.steady_revision().to_owned());
+    if status.scaled_to_zero && facts.replicas > 0 && facts.is_converged(&steady) {
+        status.scaled_to_zero = false;
+    }
 }
 
 fn refresh_rollout(
@@ -305,7 +308,6 @@ fn refresh_rollout(
     scope: &Scope,
     input: &RefreshInput<'_>,
 ) {
-    let was_stopped = was_stopped(status);
     let stopped = is_stopped(status, facts);
     let set = SetRollout::of(status);
     let held = held(status, input.plan);
@@ -322,9 +324,10 @@ fn refresh_rollout(
         // Of another number of nodes another number can be done; what went away is neither progress nor loss.
         rollout.best = rollout.best.min(score);
     }
-    if score > rollout.best || (was_stopped && !stopped) {
+    if score > rollout.best || (rollout.clock_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }
+    rollout.clock_stopped = stopped;
     // A time in the future was written by a clock that has since been set back; no stall would be seen until then.
     rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);

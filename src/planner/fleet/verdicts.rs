@@ -36,10 +36,13 @@ pub(super) fn refresh_conditions(
     }
     let stands = conditions::is_true(&status.conditions, STALLED);
     let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
+    let is_applying =
+        conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|c| c.reason == "Applying");
     let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
     let busy = !stands
         && (status.rollout.is_some()
             || filling
+            || is_applying
             || !all_ready
             || !status.retiring.is_empty()
             || !facts.children.iter().all(|c| !c.surplus));
@@ -114,7 +117,14 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     let rests = || facts.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
     let beside = || facts.beside.clone();
-    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided).or_else(beside)
+    facts
+        .invalid
+        .clone()
+        .filter(|_| !facts.unasked)
+        .or_else(conflict)
+        .or_else(of_node)
+        .or_else(undecided)
+        .or_else(beside)
 }
 
 fn up_to_date(
@@ -166,13 +176,21 @@ fn up_to_date(
         }
         return verdict(Truth::False, reason, message);
     }
+    if input.superseded {
+        return verdict(
+            Truth::Unknown,
+            "Applying",
+            "the template was changed meanwhile: that is rolled out next",
+        );
+    }
     if status.last_completed_rollout_hash == facts.requested {
         return verdict(Truth::True, "Applied", input.remark);
     }
     if facts.replicas == 0 {
         return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
     }
-    verdict(Truth::Unknown, "Applying", "the nodes are being created")
+    let unasked = facts.invalid.clone().filter(|_| facts.unasked);
+    verdict(Truth::Unknown, "Applying", unasked.unwrap_or_else(|| "the nodes are being created".to_owned()))
 }
 
 fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool, scope: &Scope) -> Verdict {

@@ -72,8 +72,10 @@ pub fn of_what_is_complete<'a>(
     let completed = |fleet: &Value| fleet["status"]["lastCompletedRolloutHash"].clone();
     let is_of_now = now["status"]["observedGeneration"] == now["metadata"]["generation"]
         && completed(now) == now["status"]["requestedRolloutHash"];
-    // What is promoted is what was persisted, whatever the spec says by now; the oracles of sets look at that.
-    let promoted = before["status"]["rollout"]["stage"] == "Promoting";
+    // What is promoted is what was persisted, whatever the spec says by now: then it is not said to be applied.
+    let applied = now["status"]["conditions"].as_array().into_iter().flatten();
+    let applied = applied.into_iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True");
+    let promoted = before["status"]["rollout"]["stage"] == "Promoting" && !applied;
     if completed(before) == completed(now) || !is_of_now || promoted {
         return None;
     }

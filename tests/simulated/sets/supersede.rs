@@ -259,3 +259,50 @@ fn a_change_to_immediately_goes_on_with_the_nodes_that_were_made() {
         assert_eq!(w.events("NodeCreated").len(), 4);
     });
 }
+
+#[test]
+fn what_is_wanted_under_a_pause_is_what_counts_where_the_old_nodes_go_first() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
+        w.stages();
+        w.change(json!({"paused": true})).await;
+        w.image("db:2").await;
+        let begun = w.until("it is recorded", |s| s["rollout"].is_object()).await;
+        assert_eq!(begun["rollout"]["stage"], "CreatingEntrants", "it may still be taken back");
+        w.image("db:3").await;
+        let next = |s: &Value| s["rollout"].is_object() && s["plan"]["id"] != begun["plan"]["id"];
+        w.until("the correction is recorded", next).await;
+        w.rest(600).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        assert_eq!(w.stages(), ["CreatingEntrants"]);
+        w.change(json!({"paused": false})).await;
+        w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+        assert!(w.images().iter().all(|i| i.ends_with("db:3")), "{:?}", w.images());
+        let outcomes = w.status()["history"].as_array().unwrap().len();
+        assert_eq!(outcomes, 2, "db:2 was never tried");
+    });
+}
+
+#[test]
+fn what_was_changed_while_another_target_was_promoted_is_not_said_to_be_applied_with_it() {
+    for promotion in ["WhenReady", "Immediately"] {
+        play(|w| async move {
+            w.serve(blue_green(2, json!({"promotion": promotion}))).await;
+            w.image("db:2").await;
+            w.until("it promotes", stage_is("Promoting")).await;
+            w.image("db:3").await;
+            let last =
+                w.until("both are over", |s| is_up_to_date(s) && w.images()[0].ends_with("db:3")).await;
+            let third = |f: &Value| f["spec"]["template"]["spec"]["image"] == "db:3";
+            for (_, fleet) in w.seen_objects().iter().filter(|(_, fleet)| third(fleet)) {
+                let status = &fleet["status"];
+                let of_now = fleet["metadata"]["generation"] == status["observedGeneration"];
+                let said = condition(status, "UpToDate");
+                let done = status["lastCompletedRolloutHash"] == last["lastCompletedRolloutHash"];
+                assert!(done || !of_now || !said.starts_with("True"), "{promotion}: {status:#}");
+                let settled = condition(status, "Reconciling").starts_with("False");
+                assert!(done || !of_now || !settled, "{promotion}: {status:#}");
+            }
+        });
+    }
+}

@@ -216,6 +216,16 @@ impl FleetFacts {
             && view.wanted().all(|c| view.runs(c, &rollout.target))
     }
 
+    /// Whether it may be persisted now that a rollout can no longer be taken back. What cannot be undone is not done for
+    /// a spec that cannot be carried out: it was changed, and to what is not known yet; nor while a person has it paused,
+    /// nor for nodes that do not run by now, although they did.
+    #[must_use]
+    pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
+        let height = rollout.way != Way::HardFork || self.halt_height > 0;
+        let run = || rollout.way == Way::BlueGreenImmediate || self.entrants_run(rollout);
+        self.invalid.is_none() && !self.paused && height && run()
+    }
+
     /// Whether a node of a set that is to take over runs the target now.
     #[must_use]
     pub fn runs(&self, child: &ChildFacts, target: &str) -> bool {

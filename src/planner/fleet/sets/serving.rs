@@ -30,6 +30,8 @@ pub struct Witnesses {
     pub sets: BTreeMap<String, Seen>,
     /// What a rollout under way says of its two sets.
     pub rollout: Option<Pair>,
+    /// Whether the spec asks for no nodes.
+    pub none_wanted: bool,
 }
 
 /// The two sets of a rollout.
@@ -76,8 +78,10 @@ pub fn serving(deployment: &str, told: &Witnesses) -> Result<String, String> {
     };
     let unknown: Vec<(&String, &Seen)> =
         told.sets.iter().filter(|(set, _)| *set != recorded && !known(set)).collect();
-    // A status that names a set without nodes, while others have some that it knows nothing of, is not of now.
-    if !recorded.is_empty() && (told.sets.contains_key(recorded) || unknown.is_empty()) {
+    // A status that names a set without nodes, while others have some that it knows nothing of, is not of now. Where no
+    // node is wanted it has none, and one of a set that was given up may come late.
+    let fits = told.sets.contains_key(recorded) || unknown.is_empty() || told.none_wanted;
+    if !recorded.is_empty() && fits {
         return Ok(recorded.clone());
     }
     if let [(only, _)] = unknown[..] {

@@ -8,13 +8,16 @@ use crate::engine::Plan;
 
 /// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
 #[must_use]
-pub fn stage_of(plan: &Plan, before: Stage) -> Stage {
+pub fn stage_of(plan: &Plan, rollout: &SetRollout) -> Stage {
+    let before = rollout.stage;
     // What is past undoing stays so, whatever the next step is called.
     let next = match plan.current_task().map(|task| task.type_.as_str()) {
         Some("create-entrants") => Stage::CreatingEntrants,
         Some("await-nodes-running" | "await-caught-up") => Stage::AwaitingEntrants,
         Some("await-promotion") => Stage::AwaitingPromotion,
         Some("submit-halt" | "await-nodes-at-height" | "switch-traffic") => Stage::Promoting,
+        // Where the old nodes go first there is nothing before that.
+        Some(_) if rollout.way == Way::BlueGreenImmediate => Stage::Promoting,
         _ => before,
     };
     match before {

@@ -15,7 +15,8 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, en
     // A set that lived on and is wanted again is not removed.
     status.retiring.retain(|set| set.set != entrant);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    rollout.stage = way.first_stage();
+    // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts.
+    rollout.stage = if facts.paused { Stage::CreatingEntrants } else { way.first_stage() };
     rollout.incumbent_set = active;
     entrant.clone_into(&mut rollout.entrant_set);
     rollout.build_id.clone_from(&facts.build_id);

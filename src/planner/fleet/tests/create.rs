@@ -60,13 +60,23 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
         ),
         (
             "filling again from nothing, another in flight",
-            FleetFacts { scaled_to_zero: true, ..base() }.but(0, |c| c.granted("v2")),
+            FleetFacts {
+                scaled_to_zero: true,
+                children: vec![node(0).never_ready().granted("v2")],
+                ..base()
+            },
             Some(&rolling),
             "v2",
         ),
         (
+            "filled again with what was before, and one of these in flight",
+            FleetFacts { scaled_to_zero: true, ..base() }.but(0, |c| c.granted("v2")),
+            Some(&rolling),
+            "v1",
+        ),
+        (
             "filling again from nothing, paused",
-            FleetFacts { scaled_to_zero: true, ..base().paused() },
+            FleetFacts { scaled_to_zero: true, children: vec![], ..base().paused() },
             None,
             "v2",
         ),

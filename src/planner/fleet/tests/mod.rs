@@ -244,6 +244,7 @@ fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> N
         update_revision: "db-wanted",
         build_id: "v-build",
         plan: plan.as_ref(),
+        superseded: false,
         remark: "",
         now: later(seconds),
     };

@@ -17,6 +17,7 @@ fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, us
             .map(|(s, nodes, ready)| ((*s).to_owned(), Seen { nodes: *nodes, ready: *ready }))
             .collect(),
         rollout: None,
+        none_wanted: false,
     }
 }
 
@@ -78,6 +79,11 @@ fn the_set_that_serves_is_the_one_that_something_tells_of() {
         ("a Service over what is Ready", told("", &[], "v2", &[("first", 2, 2), ("v2", 2, 0)]), "v2"),
         ("a name without nodes", told("old", &[], "", &[("v2", 2, 0)]), "v2"),
         ("a name without nodes, and a Service", told("old", &[], "first", &both), "first"),
+        (
+            "no node is wanted, and one comes late of a set that was given up",
+            Witnesses { none_wanted: true, ..told("first", &[], "", &[("v2", 1, 0)]) },
+            "first",
+        ),
     ] {
         assert_eq!(serving("db", &told).as_deref(), Ok(expected), "{what}");
     }

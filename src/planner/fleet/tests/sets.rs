@@ -441,7 +441,8 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     let recipe = "{name: X, tasks: [{type: create-entrants}, {type: own-check}, {type: switch-traffic}]}";
     let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
     let mut plan = Recipe::parse(recipe).unwrap().plan(seed);
-    let next = |plan: &Plan, before| stage::stage_of(plan, before);
+    let amid_stage = |way, stage| amid(way, stage).set_rollout.unwrap();
+    let next = |plan: &Plan, before| stage::stage_of(plan, &amid_stage(Way::BlueGreen, before));
     assert_eq!(next(&plan, Stage::AwaitingEntrants), Stage::CreatingEntrants);
     assert_eq!(next(&plan, Stage::Promoting), Stage::Promoting);
     plan.tasks[0].state = crate::engine::TaskState::Complete;
@@ -452,6 +453,39 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     plan.tasks[2].state = crate::engine::TaskState::Complete;
     assert!(stage::has_switched(&plan));
     assert_eq!(next(&plan, Stage::Retiring), Stage::Retiring);
+    let old_first = amid_stage(Way::BlueGreenImmediate, Stage::CreatingEntrants);
+    plan.tasks[0].state = crate::engine::TaskState::Pending;
+    plan.tasks[0].type_ = "retire-incumbents".to_owned();
+    assert_eq!(stage::stage_of(&plan, &old_first), Stage::Promoting, "nothing goes before it");
+}
+
+#[test]
+fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
+    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.set_rollout.as_ref().unwrap());
+    let fork = || FleetFacts { halt_height: 1000, ..amid(Way::HardFork, Stage::CreatingEntrants) };
+    let old_first = || amid(Way::BlueGreenImmediate, Stage::CreatingEntrants);
+    let ready = || amid(Way::BlueGreen, Stage::AwaitingPromotion);
+    let refused = |facts| FleetFacts { invalid: Some("no".to_owned()), ..facts };
+    let ill = |mut facts: FleetFacts| {
+        let entrant = facts.set_rollout.as_ref().unwrap().entrant.clone();
+        facts.sets.get_mut(&entrant).unwrap().children[0].ready = false;
+        facts
+    };
+    for (what, facts, expected) in [
+        ("hard fork", fork(), true),
+        ("hard fork without a height", FleetFacts { halt_height: 0, ..fork() }, false),
+        ("hard fork, refused", refused(fork()), false),
+        ("hard fork, paused", fork().paused(), false),
+        ("hard fork, one has stopped running", ill(fork()), false),
+        ("blue-green", ready(), true),
+        ("blue-green, paused", ready().paused(), false),
+        ("blue-green, one has stopped running", ill(ready()), false),
+        ("old nodes first", old_first(), true),
+        ("old nodes first, paused", old_first().paused(), false),
+        ("old nodes first, refused", refused(old_first()), false),
+    ] {
+        assert_eq!(may(&facts), expected, "{what}");
+    }
 }
 
 /// The old nodes are asked to halt at height 1000.

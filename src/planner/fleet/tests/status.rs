@@ -178,6 +178,31 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
 }
 
 #[test]
+fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say() {
+    let ready = || {
+        let facts = super::sets::amid(Way::BlueGreen, Stage::AwaitingPromotion);
+        FleetFacts { promotion: crate::api::Promotion::Manual, ..facts }
+    };
+    let refused = FleetFacts { invalid: Some("no".to_owned()), ..ready() };
+    let forced = FleetFacts { force_promote: true, ..ready() };
+    let mut status = rolling_out(&ready(), &to_v2());
+    let rollout = status.rollout.as_mut().unwrap();
+    (rollout.stage, rollout.entrant_set) = (Stage::AwaitingPromotion, "v2".to_owned());
+    let status = look(status, &refused, 100);
+    assert!(!is_stalled(&status, &forced, later(9_000)));
+    let status = look(status, &forced, 9_000);
+    assert_eq!(stall_deadline(&status, &forced), Some(later(9_600)));
+    // Nor does that no node is wanted, past the point of no return.
+    let promoting = super::sets::amid(Way::BlueGreen, Stage::Promoting);
+    let none = FleetFacts { replicas: 0, ..promoting.clone() };
+    let mut status = status;
+    status.rollout.as_mut().unwrap().stage = Stage::Promoting;
+    let status = look(status, &none, 9_100);
+    let status = look(status, &promoting, 20_000);
+    assert_eq!(stall_deadline(&status, &promoting), Some(later(20_600)));
+}
+
+#[test]
 fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_it_has_not() {
     let mut status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     super::super::status::begin(&mut status, &five(), &to_v2(), &plan_to("v2"), "db-revision", later(100));
@@ -225,7 +250,8 @@ fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_comp
 #[test]
 fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is_started_again() {
     let mut status = at_rest(&five());
-    reject(&mut status, &five(), "plan-1", Ending::Aborted);
+    let plan = Plan { id: "plan-1".to_owned(), ..plan_to("v2") };
+    reject(&mut status, &five(), &plan, Ending::Aborted);
     let rejected = status.rejected.clone().unwrap();
     assert_eq!(
         (rejected.hash.as_str(), rejected.plan_id.as_str(), rejected.outcome.as_str()),
@@ -246,6 +272,16 @@ fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is
         now(),
     );
     assert!(repair.rejected.is_some(), "a repair of drift is no new try");
+}
+
+#[test]
+fn what_was_not_tried_is_not_rejected_with_the_target_before_it() {
+    let refused = FleetFacts { invalid: Some("no".to_owned()), ..five().wanting("v3") };
+    for ending in [Ending::Aborted, Ending::RolledBack, Ending::Failed] {
+        let mut status = rolling_out(&five(), &to_v2());
+        reject(&mut status, &refused, &plan_to("v2"), ending);
+        assert_eq!(status.rejected, None, "{ending:?}");
+    }
 }
 
 #[test]
@@ -289,6 +325,9 @@ fn a_fleet_scaled_to_nothing_completes_what_is_wanted_when_it_was_filled_again()
     let filled = FleetFacts { scaled_to_zero: true, ..fleet(1).wanting("v2").but(0, done) };
     let status = look(status, &filled, 60);
     assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v2", false));
+    let given_up = FleetFacts { scaled_to_zero: true, ..fleet(1).wanting("v2").rejecting("Aborted") };
+    let status = look(at_rest(&given_up), &given_up, 60);
+    assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v1", false));
     let shrinking = FleetFacts { replicas: 0, ..fleet(1) };
     assert!(!look(at_rest(&shrinking), &shrinking, 0).scaled_to_zero, "a node still exists");
 }
