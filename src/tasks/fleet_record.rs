@@ -5,24 +5,103 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::FleetScope;
-use crate::api::names::{FIRST_SET, place_of};
-use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
+use super::switch_traffic::is_switched;
+use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
+use crate::api::{NodeDeploymentStatus, Rollout, Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
+use crate::engine::Plan;
+use crate::planner::fleet::sets::lost::{Traces, promotion};
 use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::sets::serving::Pair;
+use crate::planner::fleet::status::scope_of;
+use crate::planner::fleet::{Cause, Way};
 use crate::revision::revision_name;
 
 impl FleetScope {
     /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
     #[must_use]
     pub fn put_right(mut self) -> Self {
+        // Which set serves rests on it.
+        if let Some(rollout) = self.lost_promotion() {
+            let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
+            self.scope = scope_of(&status);
+            self.set_status(status);
+        }
         let Ok(set) = self.serving() else { return self };
         if let Some(status) = self.record_of(&set) {
-            let fleet = ObservedFleet { status: Box::new(status), ..(*self.fleet).clone() };
-            self.fleet = Arc::new(fleet);
+            self.set_status(status);
         }
         self
+    }
+
+    fn set_status(&mut self, status: NodeDeploymentStatus) {
+        let fleet = ObservedFleet { status: Box::new(status), ..(*self.fleet).clone() };
+        self.fleet = Arc::new(fleet);
+    }
+
+    /// The rollout of a promotion that its plan, its nodes and the fleet's Service still tell of, where the status does not.
+    fn lost_promotion(&self) -> Option<Rollout> {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let plan = status.plan.as_ref().filter(|_| status.rollout.is_none())?.parse().ok()?;
+        let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+        let rejected = status.rejected.as_ref().is_some_and(|r| r.plan_id == plan.id);
+        if rejected || plan.target_hash == status.last_completed_rollout_hash {
+            return None;
+        }
+        // Under `Immediately` the set that the status names may be gone by now.
+        let is_named = way == Way::BlueGreenImmediate && !status.active_set.is_empty();
+        let incumbent = if is_named { status.active_set.clone() } else { self.serving().ok()? };
+        let promotion = promotion(&plan, &self.traces(&plan, incumbent))?;
+        let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS).map(|c| c.reason.as_str());
+        let cause = said.and_then(Cause::of).unwrap_or(Cause::TemplateChanged);
+        Some(Rollout {
+            strategy: promotion.way.strategy().to_owned(),
+            recipe: plan.recipe.clone(),
+            target_revision: revision_name(&meta.name, &meta.uid, &promotion.target),
+            target_hash: promotion.target,
+            cause: cause.as_str().to_owned(),
+            stage: promotion.stage,
+            incumbent_set: promotion.incumbent,
+            entrant_set: promotion.entrant,
+            build_id: promotion.build_id,
+            from_hash: status.last_completed_rollout_hash.clone(),
+            halt_height: promotion.halt_height,
+            ..Rollout::begun(self.now)
+        })
+    }
+
+    fn traces(&self, plan: &Plan, incumbent: String) -> Traces {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let mut sets = self.nodes_by_set();
+        let incumbents = sets.remove(&incumbent).unwrap_or_default();
+        sets.retain(|set, _| !status.retiring.iter().any(|r| r.set == *set));
+        let of_spec = self.spec.unsafe_custom_build_id.as_str();
+        let holder = |(set, nodes): (String, Vec<Arc<ObservedNode>>)| {
+            let holds = |id: &&str| nodes.iter().any(|node| self.held(node, id) == plan.target_hash);
+            let id = ["", of_spec, status.build_id.as_str()].into_iter().find(holds)?;
+            Some((set, id.to_owned()))
+        };
+        // A plan to the same target that failed, or whose end no longer held, is gone on with by the next.
+        let before = status.history.iter().filter(|h| h.target_hash == plan.target_hash);
+        let plans: Vec<&str> = before.map(|h| h.plan_id.as_str()).chain([plan.id.as_str()]).collect();
+        let is_asked = |task: &str| task.rsplit_once('-').is_some_and(|(id, _)| plans.contains(&id));
+        let specs = incumbents.iter().filter_map(|node| node.spec.as_ref().ok());
+        let asked = specs.filter(|spec| is_asked(&spec.halt_task_id)).map(|spec| spec.halt_height);
+        let says = conditions::find(&status.conditions, UP_TO_DATE);
+        let service = self.view.services.get(&meta.key()).filter(|service| self.owns(&service.meta));
+        let switched = service.as_ref().and_then(|s| s.meta.annotation(ANNOTATION_SWITCHED_TO));
+        Traces {
+            asked: asked.filter(|height| *height > 0).collect(),
+            wanted_height: self.spec.halt_height(),
+            is_said: says.is_some_and(|c| c.reason == "Promoting"),
+            switched_to: switched
+                .filter(|set| service.as_ref().is_some_and(|s| is_switched(s, set)))
+                .map(str::to_owned),
+            holders: sets.into_iter().filter_map(holder).collect(),
+            incumbent,
+        }
     }
 
     fn record_of(&self, set: &str) -> Option<NodeDeploymentStatus> {

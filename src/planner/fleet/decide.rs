@@ -23,6 +23,20 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The cause of this word in the API, if it is one.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        let causes = [
+            Self::TemplateChanged,
+            Self::OperatorDrift,
+            Self::ChildDrift,
+            Self::RestartRequested,
+            Self::RetryRequested,
+            Self::Superseded,
+        ];
+        causes.into_iter().find(|cause| cause.as_str() == word)
+    }
+
     /// The word in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
