@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::TimeDelta;
+
 use super::FleetScope;
 use super::switch_traffic::is_switched;
-use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::conditions::{self, READY, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
 use crate::api::{NodeDeploymentStatus, Rollout, Stage, StrategyType};
 use crate::cluster::Key;
@@ -163,6 +165,7 @@ impl FleetScope {
         nodes.retain(wanted);
         let all = nodes.len();
         nodes.retain(|node| node.status.first_ready_at.is_some());
+        let long_enough = nodes.iter().all(|node| self.was_available(node));
         let build_id = self.made_under(status, set, &nodes);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for node in &nodes {
@@ -174,10 +177,21 @@ impl FleetScope {
             || status.active_set.is_empty()
             || status.requested_rollout_hash.is_empty()
             || set != FIRST_SET;
-        let whole = all == nodes.len() && i32::try_from(all) == Ok(self.spec.replicas) && counts.len() == 1;
+        let whole = long_enough && all == nodes.len() && i32::try_from(all) == Ok(self.spec.replicas);
+        let whole = whole && counts.len() == 1;
         let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count).filter(|_| lost || whole)?;
         // That what is wanted is complete is for the nodes to show.
         (hash != self.requested()).then_some((hash, build_id))
+    }
+
+    /// Whether a node has been available, which completes a first creation: Ready for `minReadySeconds`, which only one that
+    /// is Ready now tells of.
+    fn was_available(&self, node: &ObservedNode) -> bool {
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True");
+        let since = ready.map(|c| c.last_transition_time);
+        node.status.first_ready_at.is_some()
+            && (least.is_zero() || since.is_some_and(|since| since + least <= self.now))
     }
 
     /// The build ID under which a set was made: one that its name, or a kept revision of what its nodes hold, bears out.

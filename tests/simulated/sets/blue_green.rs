@@ -6,7 +6,7 @@ use serde_json::json;
 use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
-    CLAIM, NODE, blue_green, condition, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+    CLAIM, NODE, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
 };
 
 #[test]
@@ -162,5 +162,43 @@ fn while_names_cannot_be_listed_that_is_said_and_all_other_care_of_the_fleet_goe
         assert!((3..=10).contains(&asked), "it is asked again after a while, not at each look: {asked}");
         w.cluster.set_faults(Box::new(NoFaults));
         w.until("it goes on", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+    });
+}
+
+#[test]
+fn what_was_never_available_long_enough_never_completed_and_is_changed_where_it_is() {
+    for strategy in
+        [json!({"type": "BlueGreen"}), json!({"type": "HardFork", "hardFork": {"haltHeight": 10}})]
+    {
+        play(|w| async move {
+            let mut fleet = fleet(2, strategy);
+            fleet["spec"]["minReadySeconds"] = json!(60);
+            w.create(fleet).await;
+            w.until("they are ready, and not yet for long enough", |s| s["readyReplicas"] == 2).await;
+            assert!(w.status()["lastCompletedRolloutHash"].is_null());
+            w.image("db:2").await;
+            let done = w.until("it is complete", is_up_to_date).await;
+            assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"], "no second set");
+            assert_eq!((text(&done, "activeSet"), w.events("NodeCreated").len()), ("first", 2));
+            // What has completed is not touched any more.
+            w.image("db:3").await;
+            w.until("a set is made", |_| w.names(NODE).len() == 4).await;
+        });
+    }
+}
+
+#[test]
+fn what_was_available_long_enough_has_completed_although_nobody_was_there_to_say_so() {
+    play(|w| async move {
+        let mut fleet = fleet(2, json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}}));
+        fleet["spec"]["minReadySeconds"] = json!(60);
+        w.create(fleet).await;
+        w.until("they are ready", |s| s["readyReplicas"] == 2).await;
+        w.kill_operator();
+        w.rest(120).await;
+        w.image("db:2").await;
+        w.start_operator();
+        let status = w.until("a set is made", |_| w.names(NODE).len() == 4).await;
+        assert_eq!(status["rollout"]["incumbentSet"], "first");
     });
 }
