@@ -271,9 +271,10 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
     if !fleet.owns(&service.meta) {
         let sentence = format!(
-            "service: Service {} exists and is not this fleet's; Windlass does not touch it: rename or remove it, \
-             or take service out of the spec",
-            meta.name
+            "service: Service {} {}; Windlass does not touch it: delete it, give the fleet another name, or take service \
+             out of the spec",
+            meta.name,
+            fleet.whose(&service.meta)
         );
         fleet.memory.foreign.put(meta.uid.clone(), (monotonic(), sentence.clone()));
         return Ok(Some(sentence));
