@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
@@ -200,5 +200,69 @@ fn what_was_available_long_enough_has_completed_although_nobody_was_there_to_say
         w.start_operator();
         let status = w.until("a set is made", |_| w.names(NODE).len() == 4).await;
         assert_eq!(status["rollout"]["incumbentSet"], "first");
+    });
+}
+
+/// Lets the operator make no node.
+struct NoNode;
+
+impl FaultPlan for NoNode {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.verb == "create" && request.resource.starts_with("statefulnodes");
+        if is_it && request.user_agent == "windlass" {
+            return Before::Fail(Failure::Forbidden("no".to_owned()));
+        }
+        Before::Pass
+    }
+}
+
+#[test]
+fn a_fleet_whose_name_is_too_long_for_its_next_set_says_so_with_what_to_do() {
+    play(|w| async move {
+        let name = format!("db-{}", "a".repeat(36));
+        let mut fleet = blue_green(1, json!({"promotion": "Manual"}));
+        fleet["metadata"]["name"] = json!(name);
+        let of = || w.get(("windlass.dev/v1alpha1", "NodeDeployment"), &name)["status"].clone();
+        let until = async |holds: &dyn Fn(&Value) -> bool| {
+            for _ in 0..1200 {
+                if holds(&of()) {
+                    return of();
+                }
+                w.rest(1).await;
+            }
+            panic!("waited in vain: {:#}", of());
+        };
+        w.create(fleet).await;
+        until(&|s| is_up_to_date(s)).await;
+        let change = async |spec: Value| {
+            let patch = kube::api::Patch::Merge(json!({"spec": spec}));
+            w.fleets().patch(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        };
+        change(json!({"template": {"spec": {"image": "db:2"}}})).await;
+        let made = until(&|s| stage_is("AwaitingPromotion")(s)).await;
+        let set = text(&made["rollout"], "entrantSet").to_owned();
+        change(json!({"template": {"spec": {"image": "db:1"}}})).await;
+        until(&|s| is_up_to_date(s) && w.names(NODE).len() == 1).await;
+        // Nine sets of this name have left claims behind; a node of the tenth would be too long from the thousandth on.
+        for number in 2..=9 {
+            w.create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": format!("data-{name}-{set}-{number}-0-0")},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
+                .await;
+        }
+        w.cluster.set_faults(Box::new(NoNode));
+        change(json!({"replicas": 1001, "template": {"spec": {"image": "db:2"}}})).await;
+        let refused = until(&|s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        let all = refused["conditions"].as_array().unwrap();
+        let said = text(all.iter().find(|c| c["type"] == "UpToDate").unwrap(), "message");
+        assert!(said.starts_with("metadata.name: ") && said.contains("53 characters"), "{said}");
+        assert!(said.contains("shorter name") && said.contains("remove what is left"), "{said}");
+        assert!(refused["rollout"].is_null());
+        w.rest(60).await;
+        assert_eq!(w.images(), [format!("{name}-0-0 db:1")], "what runs is left alone");
+        w.cluster.set_faults(Box::new(NoFaults));
+        change(json!({"replicas": 1})).await;
+        let made = until(&|s| stage_is("AwaitingPromotion")(s)).await;
+        assert_eq!(made["rollout"]["entrantSet"], format!("{set}-10").as_str());
     });
 }
