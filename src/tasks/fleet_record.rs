@@ -17,6 +17,7 @@ use crate::engine::Plan;
 use crate::planner::fleet::sets::lost::{Traces, promotion};
 use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::sets::serving::Pair;
+use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
 use crate::planner::fleet::status::scope_of;
 use crate::planner::fleet::{Cause, Way};
 use crate::revision::revision_name;
@@ -26,7 +27,7 @@ impl FleetScope {
     #[must_use]
     pub fn put_right(mut self) -> Self {
         // Which set serves rests on it.
-        if let Some(rollout) = self.lost_promotion() {
+        if let Some(rollout) = self.lost_promotion().or_else(|| self.not_yet_retiring()) {
             let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
             self.scope = scope_of(&status);
             self.set_status(status);
@@ -74,6 +75,37 @@ impl FleetScope {
         })
     }
 
+    /// The rollout whose stage a hand has set to Retiring: the write that says so truly says with it that its target has
+    /// completed, and that its plan has moved traffic.
+    fn not_yet_retiring(&self) -> Option<Rollout> {
+        let status = &self.fleet.status;
+        let rollout = status.rollout.as_ref().filter(|r| r.stage == Stage::Retiring)?;
+        let plan = status.plan.as_ref()?.parse().ok()?;
+        let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+        let is_true = has_switched(&plan) || status.last_completed_rollout_hash == rollout.target_hash;
+        if is_true || plan.target_hash != rollout.target_hash {
+            return None;
+        }
+        let traces = Traces {
+            // What the rollout still says counts as much as what is seen.
+            holders: vec![(rollout.entrant_set.clone(), rollout.build_id.clone())],
+            is_said: rollout.forced || rollout.halt_height > 0 || self.says_promoting(),
+            ..self.traces(&plan, rollout.incumbent_set.clone())
+        };
+        let stage = match promotion(&plan, &traces) {
+            Some(promotion) => promotion.stage,
+            // Only a promotion keeps its rollout when its plan has failed.
+            None if !plan.is_active() => Stage::Promoting,
+            None => stage_before_return(&plan, way.first_stage()),
+        };
+        Some(Rollout { stage, ..rollout.clone() })
+    }
+
+    fn says_promoting(&self) -> bool {
+        let says = conditions::find(&self.fleet.status.conditions, UP_TO_DATE);
+        says.is_some_and(|c| c.reason == "Promoting")
+    }
+
     fn traces(&self, plan: &Plan, incumbent: String) -> Traces {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let mut sets = self.nodes_by_set();
@@ -91,13 +123,12 @@ impl FleetScope {
         let is_asked = |task: &str| task.rsplit_once('-').is_some_and(|(id, _)| plans.contains(&id));
         let specs = incumbents.iter().filter_map(|node| node.spec.as_ref().ok());
         let asked = specs.filter(|spec| is_asked(&spec.halt_task_id)).map(|spec| spec.halt_height);
-        let says = conditions::find(&status.conditions, UP_TO_DATE);
         let service = self.view.services.get(&meta.key()).filter(|service| self.owns(&service.meta));
         let switched = service.as_ref().and_then(|s| s.meta.annotation(ANNOTATION_SWITCHED_TO));
         Traces {
             asked: asked.filter(|height| *height > 0).collect(),
             wanted_height: self.spec.halt_height(),
-            is_said: says.is_some_and(|c| c.reason == "Promoting"),
+            is_said: self.says_promoting(),
             switched_to: switched
                 .filter(|set| service.as_ref().is_some_and(|s| is_switched(s, set)))
                 .map(str::to_owned),

@@ -186,3 +186,56 @@ fn what_is_not_past_the_point_of_no_return_ends_and_nobody_is_asked_to_halt() {
         assert_eq!((w.selected(), w.names(NODE).len()), ("first".to_owned(), 4));
     });
 }
+
+#[test]
+fn a_stage_that_a_hand_sets_to_retiring_before_traffic_has_moved_is_set_back_and_nothing_is_removed() {
+    for (strategy, service, stage) in [
+        (
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 5}}),
+            true,
+            "AwaitingPromotion",
+        ),
+        (
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 5}}),
+            false,
+            "AwaitingPromotion",
+        ),
+        (
+            json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}, "blueGreen": {"retireDelaySeconds": 5}}),
+            true,
+            "Promoting",
+        ),
+        (
+            json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}, "blueGreen": {"retireDelaySeconds": 5}}),
+            false,
+            "Promoting",
+        ),
+    ] {
+        play(|w| async move {
+            w.applications.reach(500);
+            let mut fleet = with_sidecar(fleet(2, strategy));
+            if !service {
+                fleet["spec"].as_object_mut().unwrap().remove("service");
+            }
+            w.serve(fleet).await;
+            w.image("db:2").await;
+            let before = w.until("it is there", stage_is(stage)).await;
+            w.rest(20).await;
+            let nodes = w.names(NODE);
+            w.patch_status(&json!({"status": {"rollout": {"stage": "Retiring"}}})).await;
+            w.rest(600).await;
+            let status = w.status();
+            assert_eq!(w.names(NODE), nodes, "{service} {stage}");
+            assert_eq!(
+                (text(&status, "activeSet"), text(&status["rollout"], "stage")),
+                ("first", stage),
+                "{service}"
+            );
+            assert_eq!(rests_on(&status), rests_on(&before), "{status:#}");
+            w.change(json!({"forcePromote": before["requestedRolloutHash"]})).await;
+            w.applications.reach(1000);
+            let done = w.until("it is over", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
+            assert_eq!(done["activeSet"], before["rollout"]["entrantSet"]);
+        });
+    }
+}
