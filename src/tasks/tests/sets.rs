@@ -480,6 +480,14 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
             waits.starts_with("waiting for set first to go"),
             "{retention} {owned} {shown} {unanswered}: {waits}"
         );
+        // Nothing else tells what keeps the rollout there.
+        let named = waits.contains("node db-0 is not removed");
+        assert_eq!(named, !goes, "{retention} {owned} {shown} {unanswered}: {waits}");
+        assert_eq!(
+            waits.contains("PersistentVolumeClaim data-db-0-0"),
+            !goes && retention == "Retain",
+            "{waits}"
+        );
     }
 }
 
