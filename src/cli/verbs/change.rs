@@ -237,19 +237,39 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     if status["observedGeneration"] != object["metadata"]["generation"] {
         return Err("its spec changed and was not looked at yet; try again in a moment".to_owned());
     }
-    if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
-        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
-    }
     let strategy = spec["updateStrategy"]["type"].as_str().unwrap_or_default();
     let makes_sets = matches!(strategy, "BlueGreen" | "HardFork");
     if makes_sets && status["lastCompletedRolloutHash"].as_str() == Some(wanted) && !wanted.is_empty() {
         return Ok(Change::already("promote", format!("{wanted} serves")));
     }
-    if !makes_sets || status["rollout"].is_null() {
-        return Err("no entrants wait to be promoted".to_owned());
+    if let Some(sentence) = promotes_nothing(object) {
+        return Err(sentence.to_owned());
+    }
+    if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
+        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
     }
     let write = Write::Field("/spec/forcePromote", json!(wanted));
     Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
+}
+
+/// Why a person who promotes would change nothing now, if so.
+fn promotes_nothing(object: &Value) -> Option<&'static str> {
+    let (rollout, plan) = (&object["status"]["rollout"], &object["status"]["plan"]);
+    if rollout.is_null() || stage(object) == Some("Retiring") {
+        return Some("no entrants wait to be promoted");
+    }
+    if rollout["entrantSet"].as_str().unwrap_or_default().is_empty() {
+        return Some("no entrants wait to be promoted: the nodes are updated where they are");
+    }
+    match rollout["recipe"].as_str().or(plan["recipe"].as_str()) {
+        Some("HardFork") => Some(
+            "a HardFork promotes by itself, once its old nodes have halted; not to wait for that, windlass skip",
+        ),
+        Some("BlueGreenImmediate") => {
+            Some("under promotion: Immediately the new nodes take over as soon as they run")
+        }
+        _ => None,
+    }
 }
 
 fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {

@@ -23,7 +23,7 @@ fn fleet(changes: &Value) -> Value {
         "spec": {"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {
             "image": "db:2", "ports": [{"port": 1}], "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}},
         "status": {"observedGeneration": 2, "requestedRolloutHash": HASH, "lastCompletedRolloutHash": "v1:old",
-            "rollout": {"cause": "TemplateChanged"},
+            "rollout": {"cause": "TemplateChanged", "recipe": "BlueGreen", "stage": "AwaitingEntrants", "entrantSet": "01234"},
             "plan": {"id": "p1", "state": "Active", "tasks": [
                 {"id": "p1-0", "type": "create-entrants", "state": "Complete"},
                 {"id": "p1-1", "type": "await-caught-up", "state": "Running"},
@@ -102,8 +102,13 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
         (
             promote(None),
-            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}, "status": {"rollout": null}}),
             Err("no entrants wait to be promoted".to_owned()),
+        ),
+        (
+            promote(None),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            field("/spec/forcePromote", json!(HASH)),
         ),
     ];
     for (verb, changes, expected) in table {
@@ -116,7 +121,18 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
     let fleet = |changes: Value| fleet(&changes);
     let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
     let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
+    let rolling = |rollout: Value| fleet(json!({"status": {"rollout": rollout}}));
     let table = [
+        // Nothing of these would come of it, or something else much later.
+        (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated where they are"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            rolling(json!({"recipe": "HardFork"})),
+            "once its old nodes have halted",
+        ),
+        (Kind::Fleet, promote(HASH), rolling(json!({"recipe": "BlueGreenImmediate"})), "as soon as they run"),
+        (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no entrants wait"),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),

@@ -539,3 +539,12 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     set_status::begin(&mut status, &early, Way::BlueGreen, "v2");
     assert_eq!(look(status, &early, 1).spent_force_promote, "");
 }
+
+#[test]
+fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
+    let facts = |requested: &str| FleetFacts { force_promote: true, ..fleet(2).wanting(requested) };
+    for (requested, spent) in [("v1", "v1"), ("v2", "")] {
+        let facts = facts(requested);
+        assert_eq!(look(at_rest(&facts), &facts, 1).spent_force_promote, spent);
+    }
+}
