@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::target::Kind;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::planner::fleet::sets::how_to_promote;
 
 /// What a person asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -246,6 +247,10 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
         return Err(sentence.to_owned());
     }
     if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
+        // Once it is spent by the promotion under way, that says so.
+        if status["spentForcePromote"] == wanted && status["rollout"]["forced"] != true {
+            return Err(how_to_promote(wanted, true));
+        }
         return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
     }
     let write = Write::Field("/spec/forcePromote", json!(wanted));

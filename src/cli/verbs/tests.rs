@@ -133,6 +133,12 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
         ),
         (Kind::Fleet, promote(HASH), rolling(json!({"recipe": "BlueGreenImmediate"})), "as soon as they run"),
         (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no entrants wait"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            fleet(json!({"spec": {"forcePromote": HASH}, "status": {"spentForcePromote": HASH}})),
+            "empty spec.forcePromote",
+        ),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),

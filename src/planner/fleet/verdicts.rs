@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
     failed::held,
-    progress,
+    progress, sets,
     status::{RefreshInput, short},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -144,7 +144,9 @@ fn up_to_date(
         match rollout.stage {
             Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
             Stage::AwaitingPromotion if facts.awaits_person() => {
-                let message = format!("set spec.forcePromote to {} to promote it", rollout.target_hash);
+                let target = &rollout.target_hash;
+                let ask = sets::how_to_promote(target, status.spent_force_promote == *target);
+                let message = format!("{ask} to promote it");
                 return verdict(Truth::Unknown, "ReadyToPromote", message);
             }
             _ => {}

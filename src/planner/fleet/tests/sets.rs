@@ -548,3 +548,18 @@ fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
         assert_eq!(look(at_rest(&facts), &facts, 1).spent_force_promote, spent);
     }
 }
+
+#[test]
+fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
+    let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
+    for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "empty spec.forcePromote")] {
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        status.rollout.as_mut().unwrap().stage = Stage::AwaitingPromotion;
+        status.spent_force_promote = spent.to_owned();
+        let status = look(status, &facts, 1);
+        let condition = crate::api::conditions::find(&status.conditions, "UpToDate").unwrap();
+        assert_eq!(condition.reason, "ReadyToPromote");
+        assert!(condition.message.starts_with(advice), "{}", condition.message);
+    }
+}
