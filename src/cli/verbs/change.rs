@@ -182,10 +182,18 @@ fn retry(object: &Value) -> Result<Change, String> {
 }
 
 fn retry_of(object: &Value, id: &str) -> Change {
+    let plan = &object["status"]["plan"];
+    let waits = match plan["id"].as_str().filter(|_| plan["state"] == "Active") {
+        Some(active) if object["status"]["rollout"]["ownRevisions"] == true => {
+            format!("; it begins when plan {active} has ended")
+        }
+        Some(active) => format!("; it begins when plan {active} has ended, or stalls"),
+        None => String::new(),
+    };
     if annotation(object, ANNOTATION_RETRY) == Some(id) {
-        return Change::already("retry", format!("the retry of plan {id} was asked for"));
+        return Change::already("retry", format!("the retry of plan {id} was asked for{waits}"));
     }
-    let said = format!("asked to retry plan {id}");
+    let said = format!("asked to retry plan {id}{waits}");
     Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), said)
 }
 

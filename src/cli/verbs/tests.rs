@@ -173,6 +173,28 @@ fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
 }
 
 #[test]
+fn a_retry_that_waits_for_another_plan_says_so() {
+    let rejected = |plan: Value| {
+        let mut fleet = fleet(&json!({"status": {"rejected": {"planID": "p0"}}}));
+        json_patch::merge(&mut fleet, &json!({"status": {"plan": plan}}));
+        fleet
+    };
+    let said = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().said;
+    let active = rejected(json!({"state": "Active"}));
+    assert_eq!(said(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
+    assert_eq!(said(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
+    let mut repair = active.clone();
+    repair["status"]["rollout"]["ownRevisions"] = json!(true);
+    assert_eq!(said(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
+    let mut again = active;
+    json_patch::merge(&mut again, &annotations(("windlass.dev/retry", "p0")));
+    assert_eq!(
+        said(&again),
+        "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
+    );
+}
+
+#[test]
 fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
     let write = || Write::Annotation("windlass.dev/abort", "p1".to_owned());
     for (annotations, expected) in [(Value::Null, 1), (json!({"a": "b"}), 2)] {
