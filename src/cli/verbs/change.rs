@@ -157,6 +157,10 @@ fn abort(object: &Value) -> Result<Change, String> {
             Write::Annotation(ANNOTATION_ABORT, id.to_owned()),
             format!("asked to abort plan {id}"),
         )),
+        Some("Failed") if is_promoting(object) => Err(format!(
+            "plan {id} has failed and its promotion holds: it cannot be taken back before traffic has moved; put right what \
+             was wrong, then windlass retry"
+        )),
         Some("Aborted") => Ok(Change::already("abort", format!("plan {id} is aborted"))),
         _ => Err("no rollout is active: there is nothing to abort".to_owned()),
     }

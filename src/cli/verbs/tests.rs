@@ -139,6 +139,12 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
             fleet(json!({"spec": {"forcePromote": HASH}, "status": {"spentForcePromote": HASH}})),
             "empty spec.forcePromote",
         ),
+        (
+            Kind::Fleet,
+            Verb::Abort,
+            fleet(json!({"status": {"plan": {"state": "Failed"}, "rollout": {"stage": "Promoting"}}})),
+            "windlass retry",
+        ),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
