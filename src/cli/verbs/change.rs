@@ -220,6 +220,13 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     if task["state"] == "Skipped" {
         return Ok(Change::already("skip", format!("task {id} ({type_}) is skipped")));
     }
+    if task["state"] == "Complete" {
+        return Ok(Change::already("skip", format!("task {id} ({type_}) is complete")));
+    }
+    if plan["state"] != "Active" {
+        let plan = plan["id"].as_str().unwrap_or_default();
+        return Err(format!("plan {plan} is over: there is nothing to skip"));
+    }
     let of_node = type_ == "mark-ready";
     if !SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node) {
         return Err(format!(

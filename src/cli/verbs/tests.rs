@@ -145,6 +145,12 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
             fleet(json!({"status": {"plan": {"state": "Failed"}, "rollout": {"stage": "Promoting"}}})),
             "windlass retry",
         ),
+        (
+            Kind::Fleet,
+            skip("p1-1"),
+            fleet(json!({"status": {"plan": {"state": "Aborted"}}})),
+            "plan p1 is over",
+        ),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
@@ -197,6 +203,19 @@ fn a_retry_that_waits_for_another_plan_says_so() {
     assert_eq!(
         said(&again),
         "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
+    );
+}
+
+#[test]
+fn a_task_that_is_complete_is_not_said_to_be_skipped() {
+    let complete = fleet(&json!({"status": {"plan": {"tasks": [
+        {"id": "p1-1", "type": "await-caught-up", "state": "Complete"},
+        {"id": "p1-2", "type": "switch-traffic", "state": "Running"}]}}}));
+    let verb = Verb::Skip { task: Some("p1-1".to_owned()) };
+    let change = change(&verb, Kind::Fleet, &complete, now()).unwrap();
+    assert_eq!(
+        (change.write, change.said.as_str()),
+        (None, "unchanged: task p1-1 (await-caught-up) is complete")
     );
 }
 
