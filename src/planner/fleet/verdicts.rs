@@ -259,10 +259,11 @@ fn because(rejected: &Rejected) -> String {
     if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) }
 }
 
-/// What a rollout that stands waits for, in a sentence: the worst of its nodes.
+/// What a rollout that stands waits for, in a sentence: the worst of its nodes, or what is left of the old set where only
+/// that is to go.
 #[must_use]
 pub fn why_stalled(rollout: &Rollout) -> String {
-    match rollout.unconverged.first() {
+    match rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring) {
         Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
         None => format!("no progress: {}", rollout.message),
     }

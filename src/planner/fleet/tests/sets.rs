@@ -563,3 +563,33 @@ fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
         assert!(condition.message.starts_with(advice), "{}", condition.message);
     }
 }
+
+#[test]
+fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that_serves() {
+    for sick in [ChildFacts::down, ChildFacts::failed] {
+        let mut facts = amid(Way::BlueGreen, Stage::Retiring).but(0, sick);
+        facts.on_stall = OnStall::Hold;
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let rollout = status.rollout.as_mut().unwrap();
+        (rollout.stage, rollout.best) = (Stage::Retiring, 1000);
+        rollout.incumbent_set = "first".to_owned();
+        let old = RetiringSet {
+            set: "first".to_owned(),
+            hash: "v1".to_owned(),
+            build_id: String::new(),
+            since: now(),
+            unpromoted: false,
+            halt_height: 0,
+        };
+        facts.sets.get_mut("first").unwrap().retiring = Some(old.clone());
+        status.retiring = vec![old];
+        let mut plan = plan_to("v2");
+        plan.tasks[0].message = "waiting for set first to go; what is left of it: Pod db-0-0".to_owned();
+        status.plan = Some(crate::api::RawPlan::of(&plan));
+        let status = look(status, &facts, 5_000);
+        let condition = crate::api::conditions::find(&status.conditions, "Stalled").unwrap();
+        assert_eq!(condition.message, format!("no progress: {}", plan.tasks[0].message));
+        assert_eq!(named(&status).len(), 1, "it is still named as what does not serve");
+    }
+}
