@@ -292,7 +292,7 @@ impl Reconcile<'_> {
         if rollout.stage == Stage::Promoting && stage::has_switched(plan) {
             return Some(self.promoted(status, facts, &rollout, plan));
         }
-        let next = stage::stage_of(plan, &rollout);
+        let next = stage::stage_of(plan, rollout.stage, rollout.way);
         if next == Stage::Promoting && rollout.is_revocable() {
             // The tasks beyond wait until this is recorded.
             if facts.may_pass_no_return(&rollout) {

@@ -23,7 +23,7 @@ fn fleet(changes: &Value) -> Value {
         "spec": {"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {
             "image": "db:2", "ports": [{"port": 1}], "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}},
         "status": {"observedGeneration": 2, "requestedRolloutHash": HASH, "lastCompletedRolloutHash": "v1:old",
-            "rollout": {"cause": "TemplateChanged"},
+            "rollout": {"cause": "TemplateChanged", "recipe": "BlueGreen", "stage": "AwaitingEntrants", "entrantSet": "01234"},
             "plan": {"id": "p1", "state": "Active", "tasks": [
                 {"id": "p1-0", "type": "create-entrants", "state": "Complete"},
                 {"id": "p1-1", "type": "await-caught-up", "state": "Running"},
@@ -102,8 +102,13 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
         (
             promote(None),
-            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}, "status": {"rollout": null}}),
             Err("no entrants wait to be promoted".to_owned()),
+        ),
+        (
+            promote(None),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            field("/spec/forcePromote", json!(HASH)),
         ),
     ];
     for (verb, changes, expected) in table {
@@ -116,7 +121,36 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
     let fleet = |changes: Value| fleet(&changes);
     let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
     let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
+    let rolling = |rollout: Value| fleet(json!({"status": {"rollout": rollout}}));
     let table = [
+        // Nothing of these would come of it, or something else much later.
+        (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated where they are"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            rolling(json!({"recipe": "HardFork"})),
+            "once its old nodes have halted",
+        ),
+        (Kind::Fleet, promote(HASH), rolling(json!({"recipe": "BlueGreenImmediate"})), "as soon as they run"),
+        (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no entrants wait"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            fleet(json!({"spec": {"forcePromote": HASH}, "status": {"spentForcePromote": HASH}})),
+            "empty spec.forcePromote",
+        ),
+        (
+            Kind::Fleet,
+            Verb::Abort,
+            fleet(json!({"status": {"plan": {"state": "Failed"}, "rollout": {"stage": "Promoting"}}})),
+            "windlass retry",
+        ),
+        (
+            Kind::Fleet,
+            skip("p1-1"),
+            fleet(json!({"status": {"plan": {"state": "Aborted"}}})),
+            "plan p1 is over",
+        ),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
@@ -151,6 +185,41 @@ fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
 }
 
 #[test]
+fn a_retry_that_waits_for_another_plan_says_so() {
+    let rejected = |plan: Value| {
+        let mut fleet = fleet(&json!({"status": {"rejected": {"planID": "p0"}}}));
+        json_patch::merge(&mut fleet, &json!({"status": {"plan": plan}}));
+        fleet
+    };
+    let said = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().said;
+    let active = rejected(json!({"state": "Active"}));
+    assert_eq!(said(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
+    assert_eq!(said(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
+    let mut repair = active.clone();
+    repair["status"]["rollout"]["ownRevisions"] = json!(true);
+    assert_eq!(said(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
+    let mut again = active;
+    json_patch::merge(&mut again, &annotations(("windlass.dev/retry", "p0")));
+    assert_eq!(
+        said(&again),
+        "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
+    );
+}
+
+#[test]
+fn a_task_that_is_complete_is_not_said_to_be_skipped() {
+    let complete = fleet(&json!({"status": {"plan": {"tasks": [
+        {"id": "p1-1", "type": "await-caught-up", "state": "Complete"},
+        {"id": "p1-2", "type": "switch-traffic", "state": "Running"}]}}}));
+    let verb = Verb::Skip { task: Some("p1-1".to_owned()) };
+    let change = change(&verb, Kind::Fleet, &complete, now()).unwrap();
+    assert_eq!(
+        (change.write, change.said.as_str()),
+        (None, "unchanged: task p1-1 (await-caught-up) is complete")
+    );
+}
+
+#[test]
 fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
     let write = || Write::Annotation("windlass.dev/abort", "p1".to_owned());
     for (annotations, expected) in [(Value::Null, 1), (json!({"a": "b"}), 2)] {
@@ -176,6 +245,7 @@ fn kept(number: i64, image: &str) -> Kept {
         name: format!("db-{number}"),
         number,
         made_at: Some(now() - chrono::TimeDelta::hours(10 - number)),
+        build_id: Some(String::new()),
         data: RevisionData::from_value(&data).unwrap(),
     }
 }
@@ -232,12 +302,15 @@ fn the_history_names_each_revision_and_what_it_changed() {
         "history": [{"planID": "p0", "recipe": "InPlace", "targetHash": "v1:abcdef", "outcome": "Aborted",
             "reason": "AbortRequested", "message": "abort by alice: disk full", "finishedAt": "2030-01-01T11:00:00Z"}],
     }}));
-    let shown = table(&fleet, &three(), now());
+    let mut revisions = three();
+    revisions[0].build_id = None;
+    revisions[2].build_id = Some("two".to_owned());
+    let shown = table(&fleet, &revisions, now());
     let expected = "\
-REVISION   NAME   STATUS           AGE   IMAGE   CHANGE
-3          db-3   wanted           7h    db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
-2          db-2   last completed   8h    db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
-1          db-1                    9h    db:0    the oldest that is kept
+REVISION   NAME   STATUS           AGE   BUILD       IMAGE   CHANGE
+3          db-3   wanted           7h    two         db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
+2          db-2   last completed   8h    <none>      db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
+1          db-1                    9h    <unknown>   db:0    the oldest that is kept
 
 PLAN   RECIPE    TARGET   OUTCOME   ENDED     WHY
 p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: disk full
@@ -276,4 +349,36 @@ fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is
     let restarted = json!({"cause": "RestartRequested", "stage": "Updating"});
     let asked = rollback(&amid("db:1", restarted), &three(), None);
     assert!(asked.is_err_and(|error| error.contains("name one with --to")));
+}
+
+#[test]
+fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
+    let of = |id: Option<&str>, kept: Kept| Kept { build_id: id.map(str::to_owned), ..kept };
+    let hash = |number: i64, image: &str, id: &str| kept(number, image).data.rollout_hash(id);
+    let history = json!([{"fromHash": hash(1, "db:1", "one"), "targetHash": hash(2, "db:2", "two"), "outcome": "Complete"}]);
+    let released = fleet(&json!({"spec": {"unsafeCustomBuildID": "two"},
+        "status": {"rollout": null, "currentRevision": "db-2", "history": history}}));
+    let two = of(Some("two"), kept(2, "db:2"));
+    for (id, image, said) in [
+        (Some("one"), "db:1", "build ID one"),
+        (Some("one"), "db:2", "build ID one"),
+        (Some(""), "db:1", "without unsafeCustomBuildID"),
+    ] {
+        let change = rollback(&released, &[of(id, kept(1, image)), two.clone()], Some("1")).unwrap();
+        assert!(change.said.contains(said), "{}", change.said);
+        let mut object = released.clone();
+        let ops = ops(&object, "rollback", change.write.unwrap(), "alice", None, now());
+        let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
+        json_patch::patch(&mut object, &patch).unwrap();
+        assert_eq!(object["spec"]["unsafeCustomBuildID"], id.unwrap());
+        assert_eq!(object["spec"]["template"]["spec"]["image"], image);
+    }
+    // Without a name it is to what ran before, whatever its ID.
+    let before = rollback(&released, &[of(Some("one"), kept(1, "db:1")), two.clone()], None).unwrap();
+    assert!(before.said.contains("revision 1") && before.said.contains("build ID one"), "{}", before.said);
+    let unknown = rollback(&released, &[of(None, kept(1, "db:1")), two], Some("1")).unwrap_err();
+    assert!(
+        unknown.contains("spec.unsafeCustomBuildID") && unknown.contains("controllerrevision db-1"),
+        "{unknown}"
+    );
 }

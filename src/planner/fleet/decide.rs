@@ -23,6 +23,20 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The cause of this word in the API, if it is one.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        let causes = [
+            Self::TemplateChanged,
+            Self::OperatorDrift,
+            Self::ChildDrift,
+            Self::RestartRequested,
+            Self::RetryRequested,
+            Self::Superseded,
+        ];
+        causes.into_iter().find(|cause| cause.as_str() == word)
+    }
+
     /// The word in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -88,7 +102,7 @@ pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: b
             sets::decide::held(facts, plan, rollout)
         }
         (None, _) if facts.replicas == 0 => FleetDecision::Keep,
-        (None, _) => idle(facts),
+        (None, _) => repair_that_ended_badly(facts, plan).unwrap_or_else(|| idle(facts)),
     }
 }
 
@@ -109,6 +123,11 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     };
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
+    }
+    // What is tried again comes after the way back, unless that stands still and may never end. A repair goes first: what
+    // is asked to be tried again may be the repair before it.
+    if stalled && matches!(scope, Scope::Target(_)) && is_retried(facts) {
+        return FleetDecision::Supersede(to(facts, &facts.requested, Cause::RetryRequested));
     }
     if facts.restart_request.is_some() {
         let start = Start {
@@ -131,10 +150,28 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     FleetDecision::Keep
 }
 
+/// What is decided after a repair that failed or was aborted while another target is rejected: it waits to be asked for
+/// again, as every other plan does. `None` where it is over with that, or there was none.
+fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<FleetDecision> {
+    let rejected = facts.rejected.as_ref()?;
+    plan.filter(|plan| plan.id == rejected.plan_id && plan.target_hash != rejected.hash)?;
+    if facts.restart_request.is_some() {
+        return Some(own(facts, Cause::RestartRequested));
+    }
+    let is_asked = facts.retry == rejected.plan_id && facts.invalid.is_none();
+    Some(if is_asked { own(facts, Cause::RetryRequested) } else { FleetDecision::Keep })
+}
+
+/// Whether a person asks for the rejected target to be tried again, and it can be.
+fn is_retried(facts: &FleetFacts) -> bool {
+    let named = |plan: &str| !plan.is_empty() && plan == facts.retry;
+    facts.rejected.as_ref().is_some_and(|r| named(&r.plan_id)) && facts.invalid.is_none()
+}
+
 /// What is decided where no rollout is active.
 pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.rejected {
-        if !facts.retry.is_empty() && facts.retry == rejected.plan_id && facts.invalid.is_none() {
+        if is_retried(facts) {
             return FleetDecision::Start(to(facts, &facts.requested, Cause::RetryRequested));
         }
         if facts.restart_request.is_some() {

@@ -110,21 +110,8 @@ pub fn begin(
         own_revisions: own,
         started_at,
         last_progress_at,
-        asked: Vec::new(),
         best,
-        clock_stopped: false,
-        stage: Stage::Updating,
-        incumbent_set: String::new(),
-        entrant_set: String::new(),
-        build_id: String::new(),
-        from_hash: String::new(),
-        forced: false,
-        halt_height: 0,
-        height: 0,
-        nodes: crate::api::NodeCounts::default(),
-        unconverged: Vec::new(),
-        summary: String::new(),
-        message: String::new(),
+        ..Rollout::begun(now)
     });
     status.plan = Some(RawPlan::of(plan));
     if start.scope == Scope::Target(facts.requested.clone()) {
@@ -352,9 +339,12 @@ fn refresh_rollout(
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
-        _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
-            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
-        }),
+        // An old set that goes waits for no node that serves.
+        _ if rollout.nodes.failed > 0 && rollout.stage != Stage::Retiring => {
+            rollout.unconverged.first().map_or_else(String::new, |node| {
+                format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
+            })
+        }
         Some(task) => task.message.clone(),
         None => String::new(),
     };

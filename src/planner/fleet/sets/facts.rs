@@ -31,6 +31,13 @@ impl Way {
         }
     }
 
+    /// The way of a recipe, if it is one of Windlass's own.
+    #[must_use]
+    pub fn of_recipe(name: &str) -> Option<Self> {
+        let ways = [Self::InPlace, Self::BlueGreen, Self::BlueGreenImmediate, Self::HardFork];
+        ways.into_iter().find(|way| way.recipe() == name)
+    }
+
     /// The strategy's name.
     #[must_use]
     pub fn strategy(self) -> &'static str {
@@ -134,6 +141,18 @@ impl SetRollout {
     pub fn is_revocable(&self) -> bool {
         !matches!(self.stage, Stage::Promoting | Stage::Retiring)
     }
+}
+
+/// How a person promotes a target, in a sentence. A value that is spent does nothing until it was seen to be gone.
+#[must_use]
+pub fn how_to_promote(target: &str, is_spent: bool) -> String {
+    if is_spent {
+        return format!(
+            "empty spec.forcePromote, whose value was used once already, wait until status.spentForcePromote is gone, then \
+             set it to {target}"
+        );
+    }
+    format!("set spec.forcePromote to {target}")
 }
 
 impl FleetFacts {

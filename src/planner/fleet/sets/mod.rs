@@ -3,9 +3,10 @@
 
 pub mod decide;
 pub mod facts;
+pub mod lost;
 pub mod naming;
 pub mod serving;
 pub mod stage;
 pub mod status;
 
-pub use facts::{SetFacts, SetRollout, Way};
+pub use facts::{SetFacts, SetRollout, Way, how_to_promote};

@@ -8,8 +8,7 @@ use crate::engine::Plan;
 
 /// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
 #[must_use]
-pub fn stage_of(plan: &Plan, rollout: &SetRollout) -> Stage {
-    let before = rollout.stage;
+pub fn stage_of(plan: &Plan, before: Stage, way: Way) -> Stage {
     // What is past undoing stays so, whatever the next step is called.
     let next = match plan.current_task().map(|task| task.type_.as_str()) {
         Some("create-entrants") => Stage::CreatingEntrants,
@@ -17,12 +16,25 @@ pub fn stage_of(plan: &Plan, rollout: &SetRollout) -> Stage {
         Some("await-promotion") => Stage::AwaitingPromotion,
         Some("submit-halt" | "await-nodes-at-height" | "switch-traffic") => Stage::Promoting,
         // Where the old nodes go first there is nothing before that.
-        Some(_) if rollout.way == Way::BlueGreenImmediate => Stage::Promoting,
+        Some(_) if way == Way::BlueGreenImmediate => Stage::Promoting,
         _ => before,
     };
     match before {
         Stage::Promoting | Stage::Retiring => before,
         _ => next,
+    }
+}
+
+/// The stage that a plan's next step belongs to where nothing says that it promotes: what is past undoing is recorded anew
+/// before it acts.
+#[must_use]
+pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
+    match stage_of(plan, first, Way::BlueGreen) {
+        Stage::Promoting if plan.tasks.iter().any(|t| t.type_ == "await-promotion") => {
+            Stage::AwaitingPromotion
+        }
+        Stage::Promoting => Stage::AwaitingEntrants,
+        before => before,
     }
 }
 
