@@ -6,6 +6,7 @@ mod decide;
 mod facts;
 mod serving;
 mod sets;
+mod sets_progress;
 mod size;
 mod status;
 mod status_conditions;
