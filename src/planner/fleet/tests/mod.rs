@@ -4,6 +4,7 @@
 mod create;
 mod decide;
 mod facts;
+mod said;
 mod serving;
 mod sets;
 mod sets_progress;
