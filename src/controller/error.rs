@@ -88,7 +88,9 @@ impl ReconcileError {
 mod tests {
     use super::*;
 
-    const WRAPS: [(fn(ClusterError) -> ReconcileError, &str); 5] = [
+    type Wrap = fn(ClusterError) -> ReconcileError;
+
+    const WRAPS: [(Wrap, &str); 5] = [
         (ReconcileError::Observe, "observe"),
         (ReconcileError::Check, "check"),
         (ReconcileError::Revision, "revision"),

@@ -239,7 +239,7 @@ async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_asks_for_that_cannot_be_is_told_once() {
     let stage = Stage::serving(fleet_spec(1, "v1")).await;
-    let mut asked = async |key: &str, value: &str| {
+    let asked = async |key: &str, value: &str| {
         stage.annotate(key, value);
         stage.look_at_fleet().await.unwrap();
         stage.look_at_fleet().await.unwrap();
@@ -693,4 +693,73 @@ async fn progress_of_a_rollout_is_written_at_most_once_a_second() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.look_at_fleet().await.unwrap();
     assert_eq!(writes(stage.calls()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_somebody_elses_in_the_way_is_said_and_not_touched() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let wanted = async |stage: &Stage| {
+        stage.fail("create ControllerRevision", busy());
+        stage.change_fleet(&to_v2());
+        assert!(stage.look_at_fleet().await.is_err());
+        stage.mend();
+        let call = stage.calls().into_iter().find(|c| c.starts_with("create ControllerRevision")).unwrap();
+        call.rsplit_once(' ').unwrap().1.to_owned()
+    };
+    let name = wanted(&stage).await;
+    let foreign =
+        json!({"metadata": {"name": name, "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+    let key = ("ControllerRevision", name.clone());
+    stage.port.kept.lock().unwrap().objects.insert(key.clone(), foreign.clone());
+    let said = || condition(&stage.fleet(), "UpToDate").2;
+    let sentence = format!("template: ControllerRevision {name} exists and is not this fleet's");
+    stage.look_at_fleet().await.unwrap();
+    assert!(said().starts_with(&sentence), "{}", said());
+    stage.calls();
+    stage.look_at_fleet().await.unwrap();
+    assert!(!stage.calls().iter().any(|c| c.contains("ControllerRevision")), "it is not asked at every look");
+    assert!(said().starts_with(&sentence));
+    assert_eq!(stage.get(Kind::ControllerRevision, &name), foreign);
+    stage.port.kept.lock().unwrap().objects.remove(&key);
+    stage.pass(60).await;
+    stage.settle().await;
+    assert_eq!(stage.granted("v2").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_current_revision_that_somebody_deleted_in_a_rollout_is_made_again_from_what_nodes_hold() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    let current = stage.fleet()["status"]["currentRevision"].as_str().unwrap().to_owned();
+    let before = stage.get(Kind::ControllerRevision, &current);
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    stage.remove(Kind::ControllerRevision, &current);
+    stage.look_at_fleet().await.unwrap();
+    let after = stage.get(Kind::ControllerRevision, &current);
+    assert_eq!(after["data"], before["data"]);
+    assert_eq!(after["revision"], 1, "before the one that is rolled out, which is 2");
+    assert_eq!(stage.names(Kind::ControllerRevision).len(), 2);
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sidecars_address_and_token_apply_at_once() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["template"]["spec"]["sidecar"] = json!({"image": "w:1", "url": "http://a", "tokenSecret": "one"});
+    let stage = Stage::serving(spec).await;
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"sidecar": {"url": "http://b"}}}}}));
+    stage.settle().await;
+    let sidecar = || {
+        let node = stage.get(Kind::StatefulNode, "db-1");
+        (node["spec"]["sidecar"]["url"].clone(), node["spec"]["sidecar"]["tokenSecret"].clone())
+    };
+    assert_eq!(sidecar(), (json!("http://b"), json!("one")));
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"sidecar": {"tokenSecret": "two"}}}}}));
+    stage.settle().await;
+    assert_eq!(sidecar(), (json!("http://b"), json!("two")));
+    assert_eq!(outcomes(&stage), [], "that is no rollout");
+    stage.calls();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.calls(), [""; 0]);
 }

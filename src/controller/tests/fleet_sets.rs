@@ -3,7 +3,7 @@
 use super::fleet::fleet_spec;
 use super::*;
 
-fn blue_green(blue_green: Value) -> Value {
+fn blue_green(blue_green: &Value) -> Value {
     let mut spec = fleet_spec(2, "v1");
     spec["updateStrategy"] = json!({"type": "BlueGreen", "blueGreen": blue_green});
     spec["service"] = json!({"ports": [{"port": 80}]});
@@ -61,7 +61,7 @@ impl Stage {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
-    let stage = Stage::serving(blue_green(json!({"retireDelaySeconds": 100}))).await;
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 100}))).await;
     stage.change_fleet(&to_v2());
     stage.look_at_fleet().await.unwrap();
     let fleet = stage.fleet();
@@ -93,7 +93,7 @@ async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_promotes_by_the_hash_and_it_is_spent_with_that() {
-    let stage = Stage::serving(blue_green(json!({"promotion": "Manual", "retireDelaySeconds": 0}))).await;
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual", "retireDelaySeconds": 0}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
     stage.look_at_fleet().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_person_promotes_by_the_hash_and_it_is_spent_with_that() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_wanted_again_takes_the_rollout_back_and_its_nodes_go() {
-    let stage = Stage::serving(blue_green(json!({"promotion": "Manual"}))).await;
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
     let plan = stage.fleet()["status"]["plan"]["id"].clone();
@@ -136,7 +136,7 @@ async fn what_is_wanted_again_takes_the_rollout_back_and_its_nodes_go() {
 
 #[tokio::test(start_paused = true)]
 async fn another_target_before_the_promotion_has_a_set_of_its_own() {
-    let stage = Stage::serving(blue_green(json!({"promotion": "Manual"}))).await;
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
     let first = stage.entrant();
@@ -156,7 +156,7 @@ async fn another_target_before_the_promotion_has_a_set_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted() {
-    let stage = Stage::serving(blue_green(json!({"promotion": "Manual"}))).await;
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
     let plan = stage.fleet()["status"]["plan"]["id"].as_str().unwrap().to_owned();
@@ -166,7 +166,7 @@ async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted
         (stage.sets(), stage.outcomes()),
         (vec!["first".to_owned()], vec!["Aborted AbortRequested".to_owned()])
     );
-    let mut spec = blue_green(json!({}));
+    let mut spec = blue_green(&json!({}));
     spec["updateStrategy"]["onStall"] = json!("Rollback");
     spec["updateStrategy"]["progressDeadlineSeconds"] = json!(60);
     let stage = Stage::serving(spec).await;
@@ -188,7 +188,7 @@ async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted
 
 #[tokio::test(start_paused = true)]
 async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
-    let stage = Stage::serving(blue_green(json!({"retireDelaySeconds": 0}))).await;
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 0}))).await;
     stage.change_fleet(&to_v2());
     stage.until("Promoting").await;
     let target = stage.fleet()["status"]["rollout"]["targetHash"].clone();
@@ -210,7 +210,7 @@ async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_promotion_whose_plan_is_lost_has_failed_and_one_that_is_done_is_complete() {
     let lose = async |at: &str| {
-        let stage = Stage::serving(blue_green(json!({"retireDelaySeconds": 1000}))).await;
+        let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1000}))).await;
         stage.change_fleet(&to_v2());
         stage.until(at).await;
         drop(stage.told().await);
@@ -248,7 +248,7 @@ async fn a_promotion_whose_plan_is_lost_has_failed_and_one_that_is_done_is_compl
 
 #[tokio::test(start_paused = true)]
 async fn a_set_that_cannot_be_named_is_not_begun_and_lists_are_not_asked_for_at_every_look() {
-    let stage = Stage::serving(blue_green(json!({}))).await;
+    let stage = Stage::serving(blue_green(&json!({}))).await;
     stage.fail("names Pod", busy());
     stage.change_fleet(&to_v2());
     let next = stage.look_at_fleet().await.unwrap();
@@ -271,7 +271,7 @@ async fn a_set_that_cannot_be_named_is_not_begun_and_lists_are_not_asked_for_at_
 
 #[tokio::test(start_paused = true)]
 async fn where_the_old_nodes_go_first_they_go_and_are_not_made_again() {
-    let stage = Stage::serving(blue_green(json!({"promotion": "Immediately"}))).await;
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Immediately"}))).await;
     stage.change_fleet(&to_v2());
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.stage(), "Promoting");
@@ -285,7 +285,7 @@ async fn where_the_old_nodes_go_first_they_go_and_are_not_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_that_retires_lives_on_while_paused_and_while_the_service_selects_it() {
-    let stage = Stage::serving(blue_green(json!({"retireDelaySeconds": 30}))).await;
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 30}))).await;
     stage.change_fleet(&to_v2());
     stage.until("Retiring").await;
     stage.change_fleet(&json!({"spec": {"paused": true}}));
@@ -298,4 +298,22 @@ async fn a_set_that_retires_lives_on_while_paused_and_while_the_service_selects_
     stage.change_fleet(&json!({"spec": {"paused": false}}));
     stage.settle().await;
     assert_eq!(stage.sets().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_starts_the_next() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1000}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("Retiring").await;
+    drop(stage.told().await);
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v3"}}}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.outcomes(), ["Complete "]);
+    let reasons = stage.reasons().await;
+    assert_eq!(reasons, ["RolloutComplete", "RolloutStarted"]);
+    assert_eq!(stage.stage(), "CreatingEntrants");
+    // What stood before lives on until its time comes, and is gone back to where it is wanted again.
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v1"}}}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.entrant(), "first");
 }

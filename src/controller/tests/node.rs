@@ -67,13 +67,13 @@ impl Stage {
         panic!("the node does not come to rest: {:#}", self.node()["status"]);
     }
 
-    fn with_node(spec: Value) -> Self {
+    fn with_node(spec: &Value) -> Self {
         let stage = Self::new();
         stage.put(Kind::StatefulNode, "db-0", json!({"spec": spec}));
         stage
     }
 
-    async fn running(spec: Value) -> Self {
+    async fn running(spec: &Value) -> Self {
         let stage = Self::with_node(spec);
         stage.node_settles().await;
         assert_eq!(stage.node()["status"]["phase"], "Running", "{:#}", stage.node());
@@ -102,7 +102,7 @@ fn to_v2() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_made_by_a_plan_that_is_written_before_anything_is_done_and_then_rests() {
-    let stage = Stage::with_node(template("v1"));
+    let stage = Stage::with_node(&template("v1"));
     stage.look_at_node().await.unwrap();
     let calls = stage.calls();
     assert!(!calls.iter().any(|c| c.starts_with("create")), "{calls:?}");
@@ -131,7 +131,7 @@ async fn a_node_is_made_by_a_plan_that_is_written_before_anything_is_done_and_th
 
 #[tokio::test(start_paused = true)]
 async fn another_image_another_template_and_a_restart_each_have_their_plan() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.node_settles().await;
     stage.change_node(&json!({"spec": {"podTemplate": {"metadata": {"labels": {"x": "y"}}}}}));
@@ -156,7 +156,7 @@ async fn another_image_another_template_and_a_restart_each_have_their_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn another_target_supersedes_a_plan_and_the_old_one_again_leaves_none() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
     stage.change_node(&json!({"spec": {"image": "db:v3"}}));
@@ -172,7 +172,7 @@ async fn another_target_supersedes_a_plan_and_the_old_one_again_leaves_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_fails_says_why_and_is_tried_again_later_and_later() {
-    let stage = Stage::with_node(template("v1"));
+    let stage = Stage::with_node(&template("v1"));
     stage.fail("create StatefulSet", refused("spec.x: no"));
     stage.look_at_node().await.unwrap();
     let next = stage.look_at_node().await.unwrap();
@@ -200,7 +200,7 @@ async fn a_plan_that_fails_says_why_and_is_tried_again_later_and_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
     drop(stage.told().await);
@@ -221,7 +221,7 @@ async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account(
 
 #[tokio::test(start_paused = true)]
 async fn only_a_task_that_waits_may_be_skipped() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
     let tasks = stage.node()["status"]["plan"]["tasks"].clone();
@@ -245,7 +245,7 @@ async fn only_a_task_that_waits_may_be_skipped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_spec_that_cannot_be_read_or_rendered_is_said_and_what_runs_is_left_alone() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(&json!({"spec": {"suspend": "perhaps"}}));
     stage.look_at_node().await.unwrap();
     assert_eq!(stage.calls(), ["patch StatefulNode db-0 /status"]);
@@ -264,7 +264,7 @@ async fn a_spec_that_cannot_be_read_or_rendered_is_said_and_what_runs_is_left_al
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.fail("try StatefulSet", refused("containers: no"));
     stage.change_node(&to_v2());
     assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(30));
@@ -297,7 +297,7 @@ async fn names_that_belong_to_something_else_are_said_and_not_touched() {
     for (kind, name) in [(Kind::StatefulSet, "db-0"), (Kind::Service, "db-0"), (CLAIM, "data-db-0-0")] {
         let mut spec = template("v1");
         spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
-        let stage = Stage::with_node(spec);
+        let stage = Stage::with_node(&spec);
         // No watch shows what does not have our labels.
         let foreign =
             json!({"metadata": {"name": name, "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
@@ -341,7 +341,7 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
     stage.node_settles().await;
     assert_eq!(stage.node()["status"]["phase"], "Running");
     // Whoever has it keeps it, whatever its age.
-    let stage = Stage::with_node(with("data"));
+    let stage = Stage::with_node(&with("data"));
     stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-7"}}}));
     stage.look_at_node().await.unwrap();
     let (_, message) = stage.stalled();
@@ -350,7 +350,7 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}, "replicas": 3},
         "metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}});
     stage.change(Kind::StatefulSet, "db-0", &edit);
@@ -386,7 +386,7 @@ async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change(
         Kind::StatefulSet,
         "db-0",
@@ -411,7 +411,7 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     stage.look_at_node().await.unwrap();
     assert_eq!(stage.node()["status"]["plan"]["recipe"], "RestartNode");
     // So it is where it is stamped otherwise, and nobody has to be asked.
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change(
         Kind::StatefulSet,
         "db-0",
@@ -428,7 +428,7 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
 async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
-    let stage = Stage::with_node(spec);
+    let stage = Stage::with_node(&spec);
     let label = |node: &str| json!({"metadata": {"labels": {"windlass.dev/node": node}}});
     stage.put(CLAIM, "data-db-0-0", label("db-0"));
     stage.node_settles().await;
@@ -460,7 +460,7 @@ async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
 
 #[tokio::test(start_paused = true)]
 async fn why_a_node_has_no_pod_is_asked_of_the_events_after_a_while_and_not_all_the_time() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     let asked =
         || stage.calls().iter().filter(|c| c.starts_with("events of uid of db-0 FailedCreate")).count();
     stage.remove(Kind::Pod, "db-0-0");
@@ -511,7 +511,7 @@ async fn why_a_node_has_no_pod_is_asked_of_the_events_after_a_while_and_not_all_
 
 #[tokio::test(start_paused = true)]
 async fn what_a_plan_waits_for_is_written_when_the_wait_is_a_long_one() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
     stage.calls();
@@ -535,7 +535,7 @@ async fn what_a_plan_waits_for_is_written_when_the_wait_is_a_long_one() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_allowed_is_said_when_it_lasts() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.fail("patch StatefulSet", forbidden("no right"));
     stage.change_node(&json!({"spec": {"suspend": true}}));
     assert!(stage.look_at_node().await.is_err());
@@ -564,7 +564,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_being_deleted_starts_nothing() {
-    let stage = Stage::running(template("v1")).await;
+    let stage = Stage::running(&template("v1")).await;
     stage.change_node(
         &json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {"image": "db:v2"}}),
     );
@@ -572,4 +572,63 @@ async fn a_node_that_is_being_deleted_starts_nothing() {
     assert_eq!(stage.node()["status"]["phase"], "Terminating");
     assert!(stage.calls().iter().all(|c| c == "patch StatefulNode db-0 /status"));
     assert_eq!(stage.history().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_where_it_is_to_stay() {
+    for (retention, owners_after) in [("Retain", 0), ("Delete", 1)] {
+        let mut spec = template("v1");
+        spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        spec["volumeClaimRetention"] = json!(retention);
+        let stage = Stage::running(&spec).await;
+        let key = (CLAIM.name(), "data-db-0-0".to_owned());
+        let asked = || stage.calls().iter().filter(|c| *c == "get PersistentVolumeClaim data-db-0-0").count();
+        // No watch shows a claim without the label; so it is asked for, now and then.
+        let of = |uid: &str| {
+            json!({"metadata": {"name": "data-db-0-0", "namespace": "shop", "uid": "claim", "resourceVersion": "1",
+                "ownerReferences": [{"kind": "StatefulNode", "name": "db-0", "uid": uid}]}})
+        };
+        let put = |claim: Value| stage.port.kept.lock().unwrap().objects.insert(key.clone(), claim);
+        put(of("somebody"));
+        stage.pass(25).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 1);
+        assert_eq!(stage.get(CLAIM, "data-db-0-0"), of("somebody"), "another's is left alone");
+        put(of("uid of db-0"));
+        stage.pass(24).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 0, "not so soon");
+        stage.pass(1).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 1);
+        let claim = stage.get(CLAIM, "data-db-0-0");
+        assert_eq!(claim["metadata"]["labels"]["windlass.dev/node"], "db-0", "{claim:#}");
+        assert_eq!(claim["metadata"]["ownerReferences"].as_array().unwrap().len(), owners_after);
+        // Another spec is another question.
+        stage.remove(CLAIM, "data-db-0-0");
+        stage.pass(25).await;
+        stage.look_at_node().await.unwrap();
+        asked();
+        stage.change_node(&json!({"spec": {"ports": [{"port": 80}]}}));
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_ran_on_its_claim_gets_its_lost_stateful_set_back_whatever_the_claim_is_labelled() {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    // A claim that is owned by the node is its own, and so is one that has a node's label.
+    for meta in [
+        json!({"ownerReferences": [{"uid": "uid of db-0"}]}),
+        json!({"labels": {"windlass.dev/node": "db-0"}}),
+    ] {
+        let stage = Stage::with_node(&spec);
+        let mut claim = json!({"metadata": {"name": "data-db-0-0", "namespace": "shop", "uid": "c", "resourceVersion": "1"}});
+        json_patch::merge(&mut claim, &json!({"metadata": meta}));
+        stage.port.kept.lock().unwrap().objects.insert((CLAIM.name(), "data-db-0-0".to_owned()), claim);
+        stage.look_at_node().await.unwrap();
+        assert_eq!(stage.node()["status"]["plan"]["recipe"], "NodeUpdate", "{meta}");
+    }
 }

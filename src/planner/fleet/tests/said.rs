@@ -233,3 +233,30 @@ fn the_build_id_is_the_images_tag_and_the_hashs_first_digits() {
     assert_eq!(id("registry:5000/team/db"), "latest-01234");
     assert_eq!(id(&format!("db:{}", "x".repeat(60))), format!("{}-01234", "x".repeat(50)));
 }
+
+#[test]
+fn a_fleet_that_is_not_ready_says_how_many_are_not_whatever_they_lack() {
+    let ready = |facts: &FleetFacts| {
+        let status = look(at_rest(facts), facts, 0);
+        find(&status.conditions, "Ready").unwrap().message.clone()
+    };
+    let mut facts = fleet(9).but(0, ChildFacts::down).but(1, ChildFacts::terminating).without(3).without(4);
+    assert_eq!(ready(&facts), "4 of 9 nodes are not ready");
+    for ordinal in [3, 4] {
+        let (name, message) = (format!("db-{ordinal}"), "taken".to_owned());
+        facts.conflicts.push(super::super::Conflict { name, ordinal, message });
+    }
+    assert_eq!(ready(&facts), "4 of 9 nodes are not ready");
+    assert_eq!(ready(&facts.without(5)), "5 of 9 nodes are not ready");
+}
+
+#[test]
+fn a_fleet_of_no_nodes_has_nothing_to_do() {
+    let busy = |facts: &FleetFacts| {
+        let status = look(at_rest(facts), facts, 0);
+        find(&status.conditions, "Reconciling").unwrap().status.clone()
+    };
+    assert_eq!(busy(&new_fleet(0)), "False");
+    assert_eq!(busy(&new_fleet(2)), "True");
+    assert_eq!(busy(&fleet(2)), "False");
+}

@@ -426,3 +426,55 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
     set_status::refresh_retiring(&mut rolling, &facts, now());
     assert_eq!(listed(&rolling), ["old"], "a rollout is under way: somebody has asked for something");
 }
+
+#[test]
+fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
+    for stage in STAGES {
+        for halt_height in [0, 1000] {
+            let rollout = SetRollout { halt_height, ..rollout_of(&amid(Way::HardFork, stage)) };
+            let halts = stage == Stage::Promoting && halt_height == 1000;
+            assert_eq!(rollout.is_halting(), halts, "{stage:?} {halt_height}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
+    let with = |halt_height, halted_for: &str| {
+        let halted_for = halted_for.to_owned();
+        let sidecar = SidecarFacts { halt_height, halted_for, ..SidecarFacts::default() };
+        ChildFacts { sidecar: Some(sidecar), ..node(0) }
+    };
+    assert!(with(1000, "").is_asked_to_halt());
+    assert!(with(0, "task").is_asked_to_halt(), "it has halted, and is not asked any more");
+    assert!(!with(0, "").is_asked_to_halt());
+    assert!(!node(0).is_asked_to_halt());
+}
+
+#[test]
+fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
+    let restart_request = Some("2030-01-01T00:00:00Z".to_owned());
+    let facts = FleetFacts { restart_request, ..amid(Way::BlueGreen, Stage::AwaitingEntrants) };
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut plan = plan_to("v2");
+    plan.tasks[0].message = "waiting for the world".to_owned();
+    status.plan = Some(crate::api::RawPlan::of(&plan));
+    let message = look(status, &facts, 5).rollout.unwrap().message;
+    assert_eq!(message, "waiting for the world; the restart of 2030-01-01T00:00:00Z follows the promotion");
+}
+
+#[test]
+fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing() {
+    let mut facts = amid(Way::BlueGreenImmediate, Stage::Promoting);
+    facts.sets.clear();
+    let named = |task: &str, stage| {
+        let mut status = status_of(&facts, Way::BlueGreenImmediate, stage);
+        let recipe = format!("{{name: X, tasks: [{{type: {task}}}]}}");
+        let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
+        status.plan = Some(crate::api::RawPlan::of(&Recipe::parse(&recipe).unwrap().plan(seed)));
+        look(status, &facts, 5).rollout.unwrap().unconverged.len()
+    };
+    assert_eq!(named("retire-incumbents", Stage::Promoting), 0);
+    assert_eq!(named("create-entrants", Stage::Promoting), 2);
+    assert_eq!(named("retire-incumbents", Stage::AwaitingEntrants), 2);
+}
