@@ -260,3 +260,85 @@ fn a_fleet_of_no_nodes_has_nothing_to_do() {
     assert_eq!(busy(&new_fleet(2)), "True");
     assert_eq!(busy(&fleet(2)), "False");
 }
+
+#[test]
+fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
+    use super::super::progress::is_held_by_partition;
+    let at_v2 = |c: ChildFacts| c.granted("v2").converged();
+    let done = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
+    assert!(!is_held_by_partition(&done, &to("v2")), "nothing is left");
+    let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, at_v2);
+    assert!(is_held_by_partition(&held, &to("v2")));
+    assert!(!is_held_by_partition(&fleet(2).held_below_ordinal(1), &to("v1")), "it goes to where they are");
+    let other_id = FleetFacts { build_id: "one".to_owned(), ..held.clone() };
+    assert_eq!((held.held_below(), other_id.held_below(), held.never_completed().held_below()), (1, 0, 0));
+}
+
+#[test]
+fn a_node_that_is_gone_is_missing_since_it_is_gone() {
+    let since = |facts: &FleetFacts, status: &NodeDeploymentStatus, name: &str| {
+        let list = look(status.clone(), facts, 60).rollout.unwrap().unconverged;
+        list.into_iter().find(|u| u.name == name).unwrap().since
+    };
+    let facts = fleet(3).wanting("v2").but(0, ChildFacts::down).without(2);
+    let before = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    assert_eq!(since(&facts, &before, "db-2"), now());
+    let gone = facts.without(0);
+    assert_eq!((since(&gone, &before, "db-2"), since(&gone, &before, "db-0")), (now(), later(60)));
+}
+
+#[test]
+fn why_a_rollout_starts_is_told_from_what_is_seen() {
+    let cause = |facts: &FleetFacts| match decide(facts, None, &Scope::Own, false) {
+        super::super::FleetDecision::Start(start) => Some((start.target, start.cause)),
+        _ => None,
+    };
+    let at_v2 = |c: ChildFacts| c.granted("v2").converged();
+    let moved = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
+    assert_eq!(
+        cause(&moved),
+        Some(("v2".to_owned(), Cause::TemplateChanged)),
+        "although its nodes are there"
+    );
+    let edited = fleet(2).but(1, |c| ChildFacts { held: "v2".to_owned(), ..c });
+    assert_eq!(cause(&edited), Some(("v1".to_owned(), Cause::ChildDrift)), "a hand edited the node");
+    let left = fleet(2).but(1, at_v2);
+    assert_eq!(cause(&left), Some(("v1".to_owned(), Cause::TemplateChanged)), "we granted it once");
+    let both = edited.but(0, at_v2);
+    assert_eq!(cause(&both), Some(("v1".to_owned(), Cause::TemplateChanged)));
+    let lost = FleetFacts { unrecorded: true, ..left };
+    assert_eq!(cause(&lost), Some(("v1".to_owned(), Cause::ChildDrift)), "the status is lost");
+}
+
+#[test]
+fn the_history_of_a_rollout_in_place_says_what_completed_before() {
+    use super::super::status::{Ending, end};
+    let facts = fleet(2).wanting("v2");
+    let mut status = rolling_out(&facts, &to_v2());
+    end(&mut status, &plan_to("v2"), Ending::Complete, "", now());
+    assert_eq!(status.history[0].from_hash, "v1");
+}
+
+#[test]
+fn a_node_that_is_down_for_long_stalls_no_fleet_that_completed_and_is_whole() {
+    let down = fleet(2).but(1, ChildFacts::down);
+    let reason = |status: NodeDeploymentStatus| {
+        find(&look(status, &down, 10_000).conditions, STALLED).unwrap().reason.clone()
+    };
+    assert_eq!(reason(at_rest(&down)), "Progressing");
+    let new = NodeDeploymentStatus::default();
+    assert_eq!(reason(new), "NoProgress", "the first creation may stand still");
+}
+
+#[test]
+fn only_a_plan_that_failed_says_its_failure() {
+    let said = |outcome: &str, failure: &str| {
+        let facts = fleet(2).wanting("v2").rejecting(outcome);
+        let mut status = at_rest(&facts);
+        status.plan = Some(crate::api::RawPlan::of(&Plan { failure: failure.to_owned(), ..plan_to("v2") }));
+        find(&look(status, &facts, 0).conditions, UP_TO_DATE).unwrap().message.clone()
+    };
+    assert!(said("Failed", "task x failed").starts_with("task x failed; the rollout of v2 failed;"));
+    assert!(said("Failed", "").starts_with("the rollout of v2 failed;"));
+    assert!(said("Aborted", "task x failed").starts_with("the rollout of v2 was aborted;"));
+}

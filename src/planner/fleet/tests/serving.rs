@@ -142,6 +142,9 @@ fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
     ] {
         assert_eq!(facts.kept(&set).is_some(), kept, "{what}");
     }
+    let mut leaving = with(true, "");
+    leaving.sets.get_mut("v2").unwrap().children[0].terminating = true;
+    assert_eq!(leaving.kept(&known("", false)), None, "its nodes are going already");
 }
 
 #[test]

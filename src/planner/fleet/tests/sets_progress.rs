@@ -442,7 +442,7 @@ fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
 fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
     let with = |halt_height, halted_for: &str| {
         let halted_for = halted_for.to_owned();
-        let sidecar = SidecarFacts { halt_height, halted_for, ..SidecarFacts::default() };
+        let sidecar = SidecarFacts { halted_for, halt_height, ..SidecarFacts::default() };
         ChildFacts { sidecar: Some(sidecar), ..node(0) }
     };
     assert!(with(1000, "").is_asked_to_halt());
@@ -477,4 +477,33 @@ fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing(
     assert_eq!(named("retire-incumbents", Stage::Promoting), 0);
     assert_eq!(named("create-entrants", Stage::Promoting), 2);
     assert_eq!(named("retire-incumbents", Stage::AwaitingEntrants), 2);
+}
+
+#[test]
+fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
+    for (way, height) in [(Way::HardFork, 1000), (Way::BlueGreen, 0), (Way::BlueGreenImmediate, 0)] {
+        let facts = FleetFacts { halt_height: 1000, ..amid(way, Stage::AwaitingEntrants) };
+        let mut status = status_of(&facts, way, Stage::AwaitingEntrants);
+        set_status::pass_no_return(&mut status, &facts);
+        let rollout = status.rollout.unwrap();
+        assert_eq!((rollout.stage, rollout.halt_height), (Stage::Promoting, height), "{way:?}");
+    }
+}
+
+#[test]
+fn what_enters_or_serves_is_not_listed_as_going() {
+    let mut facts = amid(Way::BlueGreen, Stage::AwaitingEntrants);
+    facts.sets.insert("first".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let goes = |set: &str| RetiringSet {
+        set: set.to_owned(),
+        hash: "v1".to_owned(),
+        build_id: String::new(),
+        since: now(),
+        unpromoted: false,
+        halt_height: 0,
+    };
+    status.retiring = vec![goes("v2"), goes("first"), goes("gone")];
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(status.retiring, []);
 }

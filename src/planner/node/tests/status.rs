@@ -478,6 +478,12 @@ fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_tak
     assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotAsked)), is("True", "Ready"));
     let marked = look(node()).carrying_out(mark_next("v1")).asked(SidecarAnswer::NotAsked);
     assert_eq!((problem(&marked), sidecar(&marked)), (None, is("True", "Ready")));
+    let down_after = Look { facts: down(), ..kept_out().asked(unreachable()).again() };
+    assert_eq!(
+        sidecar(&down_after.asked(SidecarAnswer::NotAsked)),
+        is("False", "NotReady"),
+        "it is not asked"
+    );
     // One that is down for another reason tells that.
     let sick = look(down()).asked(unreachable());
     assert_eq!(problem(&sick).as_deref(), Some("NotReady"));
