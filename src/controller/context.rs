@@ -72,7 +72,6 @@ impl Context {
             memory: self.memory.clone(),
             options: self.options.clone(),
             invalid: None,
-            unasked: false,
             now,
             known: Arc::default(),
             told: Arc::default(),

@@ -180,7 +180,6 @@ impl FleetScope {
             asked: annotation(ANNOTATION_ASKED),
             retry: annotation(ANNOTATION_RETRY),
             invalid: self.invalid.clone(),
-            unasked: self.unasked,
             beside: None,
             waits: None,
             undecided,

@@ -41,8 +41,6 @@ pub struct FleetScope {
     pub restarted_at: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
-    /// Whether that is only so because it could not be asked: it is no fault of the spec's.
-    pub unasked: bool,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// What was known when somebody last asked in this reconcile.

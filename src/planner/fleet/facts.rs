@@ -200,11 +200,9 @@ pub struct FleetFacts {
     pub retry: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
-    /// Whether that is only so because the API server could not be asked.
-    pub unasked: bool,
     /// What cannot be done although the rest goes on, in a sentence.
     pub beside: Option<String>,
-    /// What a set that should be gone waits for, in a sentence.
+    /// What a set that should be gone, or made, waits for, in a sentence.
     pub waits: Option<String>,
     /// Why it is not known which set serves, in a sentence: then nothing is done.
     pub undecided: Option<String>,

@@ -46,6 +46,7 @@ pub(super) fn refresh_conditions(
             || is_applying
             || !all_ready
             || !status.retiring.is_empty()
+            || facts.waits.is_some()
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
@@ -118,14 +119,7 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     let rests = || facts.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
     let beside = || facts.beside.clone();
-    facts
-        .invalid
-        .clone()
-        .filter(|_| !facts.unasked)
-        .or_else(conflict)
-        .or_else(of_node)
-        .or_else(undecided)
-        .or_else(beside)
+    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided).or_else(beside)
 }
 
 fn up_to_date(
@@ -182,8 +176,8 @@ fn up_to_date(
     if facts.replicas == 0 {
         return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
     }
-    let unasked = facts.invalid.clone().filter(|_| facts.unasked);
-    verdict(Truth::Unknown, "Applying", unasked.unwrap_or_else(|| "the nodes are being created".to_owned()))
+    let waits = facts.waits.as_deref().unwrap_or("the nodes are being created");
+    verdict(Truth::Unknown, "Applying", waits)
 }
 
 /// Why a target is rejected, and how it is tried again. `plan`: the one that may have failed for it.

@@ -99,7 +99,6 @@ impl Fleet {
             options: Arc::new(RenderOptions::default()),
             scope: Scope::Target(revision_of(self.wants)),
             invalid: None,
-            unasked: false,
             known: Arc::default(),
             told: Arc::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),

@@ -104,7 +104,6 @@ impl Amid {
             options: Arc::new(RenderOptions::default()),
             scope: Scope::Target(revision_of("v2")),
             invalid: None,
-            unasked: false,
             known: Arc::default(),
             told: Arc::default(),
             now: now(),
