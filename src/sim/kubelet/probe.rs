@@ -2,14 +2,60 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::future::{AbortHandle, Abortable, Aborted, BoxFuture, FutureExt};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
+use tokio::{sync::Notify, time::sleep_until};
 
-use super::{SIDECAR_URL, status::is_native_sidecar};
+use super::{Kubelet, SIDECAR_URL, status::is_native_sidecar};
+use crate::clock::monotonic;
 
 /// Asks a URL; true is an answer of 200.
 pub type Probe = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// A URL that is being asked, until this is dropped.
+pub(super) struct Probing {
+    pub(super) url: String,
+    handle: AbortHandle,
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+/// Asks a URL after a while, and at every interval from then on, until it says other than `was`; resolves to that.
+pub(super) fn until_other(
+    kubelet: &Kubelet,
+    url: String,
+    was: bool,
+    after: Duration,
+) -> (Probing, BoxFuture<'static, Result<bool, Aborted>>) {
+    let (handle, registration) = AbortHandle::new_pair();
+    let (probe, interval, asked) = (kubelet.probe.clone(), kubelet.probe_interval, url.clone());
+    let news = kubelet.probe_news.clone();
+    let mut next = monotonic() + after;
+    let answer = async move {
+        loop {
+            sleep_until(next).await;
+            // What is told while it is asked counts for the next time.
+            let told = news.as_deref().map(Notify::notified);
+            let answer = probe(asked.clone()).await;
+            if answer != was {
+                return answer;
+            }
+            next = monotonic() + interval;
+            if let Some(told) = told {
+                told.await;
+                while next < monotonic() {
+                    next += interval;
+                }
+            }
+        }
+    };
+    (Probing { url, handle }, Abortable::new(answer, registration).boxed())
+}
 
 pub(super) fn over_http() -> Probe {
     let client = reqwest::Client::builder().timeout(Duration::from_secs(1)).no_proxy().build();
