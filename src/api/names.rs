@@ -18,6 +18,8 @@ pub const MANAGER: &str = "windlass";
 /// The prefix of every label and annotation that is Windlass's own.
 pub const OWN_PREFIX: &str = "windlass.dev/";
 
+/// On a fleet's ControllerRevision: the `unsafeCustomBuildID` under which it was wanted, where it was set.
+pub const ANNOTATION_BUILD_ID: &str = "windlass.dev/build-id";
 /// Annotation: the UID of the fleet that a node belongs to, under `deletionPolicy: Retain`.
 pub const ANNOTATION_OWNER_UID: &str = "windlass.dev/owner-uid";
 /// Annotation: restart what this object runs (RFC 3339).

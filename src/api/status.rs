@@ -230,6 +230,37 @@ pub struct Rollout {
     pub message: String,
 }
 
+impl Rollout {
+    /// One that begins now, of which nothing else is said.
+    #[must_use]
+    pub fn begun(now: DateTime<Utc>) -> Self {
+        Self {
+            strategy: String::new(),
+            recipe: String::new(),
+            target_hash: String::new(),
+            target_revision: String::new(),
+            cause: String::new(),
+            own_revisions: false,
+            started_at: now,
+            last_progress_at: now,
+            asked: Vec::new(),
+            best: 0,
+            stage: Stage::default(),
+            incumbent_set: String::new(),
+            entrant_set: String::new(),
+            build_id: String::new(),
+            from_hash: String::new(),
+            forced: false,
+            halt_height: 0,
+            height: 0,
+            nodes: NodeCounts::default(),
+            unconverged: Vec::new(),
+            summary: String::new(),
+            message: String::new(),
+        }
+    }
+}
+
 /// Where a rollout is.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Stage {

@@ -1,11 +1,12 @@
 //! A fleet's own objects: its revisions and its Service, and what the API server says of a template.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::ReconcileError;
+use crate::api::names::ANNOTATION_BUILD_ID;
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
@@ -76,6 +77,11 @@ async fn store(
     if let Some(whose) = known_revision(fleet, &name) {
         return Ok(whose.map(|()| name));
     }
+    // The same content is another revision under another build ID; who goes back to it has to know which.
+    let is_it = |id: &String| revision_name(&meta.name, &meta.uid, &data.rollout_hash(id)) == name;
+    let build_id = fleet.build_ids().into_iter().find(is_it).filter(|id| !id.is_empty());
+    let annotations: BTreeMap<&str, String> =
+        build_id.map(|id| (ANNOTATION_BUILD_ID, id)).into_iter().collect();
     let manifest = json!({
         "apiVersion": Kind::ControllerRevision.api_version(),
         "kind": Kind::ControllerRevision.name(),
@@ -83,6 +89,7 @@ async fn store(
             "name": name,
             "namespace": meta.namespace,
             "labels": identity(fleet).labels(),
+            "annotations": annotations,
             "ownerReferences": [owner_reference(meta)],
         },
         "revision": number,
@@ -271,9 +278,10 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
     if !fleet.owns(&service.meta) {
         let sentence = format!(
-            "service: Service {} exists and is not this fleet's; Windlass does not touch it: rename or remove it, \
-             or take service out of the spec",
-            meta.name
+            "service: Service {} {}; Windlass does not touch it: delete it, give the fleet another name, or take service \
+             out of the spec",
+            meta.name,
+            fleet.whose(&service.meta)
         );
         fleet.memory.foreign.put(meta.uid.clone(), (monotonic(), sentence.clone()));
         return Ok(Some(sentence));

@@ -28,6 +28,8 @@ use crate::tasks::node_scope::{
 const NO_POD: Duration = Duration::from_secs(2);
 /// How soon it is asked again.
 const ASK_WHY: Duration = Duration::from_secs(15);
+/// How soon it is asked again whose a name is that was nobody's: a create that is refused is tried several times.
+const ASK_FOR_NAME: Duration = Duration::from_secs(10);
 /// How soon a claim that no watch shows is asked for again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How long a node without a pod need not have claims.
@@ -132,6 +134,7 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     for (kind, meta) in known {
         let whose = match meta {
             Some(meta) => Some(belongs(&meta, &node.meta, kind.name())),
+            None if is_free(scope, node, kind) => None,
             None => scope.whose(kind, node).await.map_err(ReconcileError::Observe)?,
         };
         if let Some(Belongs::Elsewhere(sentence)) = whose {
@@ -142,6 +145,12 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
         Some(sentence) => Ok(Some(sentence)),
         None => foreign_claim(scope, node).await,
     }
+}
+
+/// Whether a name was nobody's a moment ago. Where somebody has taken it since, creating it says so.
+fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
+    let asked = scope.memory.free.get(&(node.meta.uid.clone(), kind));
+    asked.is_some_and(|asked| monotonic().duration_since(asked) < ASK_FOR_NAME)
 }
 
 /// Whether a claim of this node's exists that is nobody's node's, in a sentence. The StatefulSet controller would take it

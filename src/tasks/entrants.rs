@@ -7,6 +7,7 @@ use serde_json::json;
 use super::FleetScope;
 use super::fleet_nodes::AT_ONCE;
 use super::fleet_scope::some_of;
+use crate::api::Stage;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Way};
@@ -78,7 +79,8 @@ pub(super) fn mute(child: &ChildFacts) -> Option<String> {
 }
 
 /// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
-/// is no wave. Answers with what is waited for where the set is not whole.
+/// is no wave. Answers with what is waited for where the set is not whole, and that all is done where traffic has moved:
+/// they serve then, and nothing that goes before that is left to do, whatever has become of the plan.
 pub(super) async fn keep_up(
     fleet: &FleetScope,
     plan_id: &str,
@@ -86,6 +88,9 @@ pub(super) async fn keep_up(
     let Some(rollout) = fleet.set_rollout() else {
         return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));
     };
+    if rollout.stage == Stage::Retiring {
+        return Ok(Err(Outcome::Done));
+    }
     let facts = fleet.facts();
     if facts.paused {
         let sentence = "waiting for the fleet to be resumed: spec.paused is true";

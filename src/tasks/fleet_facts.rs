@@ -65,7 +65,8 @@ impl FleetScope {
     }
 
     /// The build IDs under which anything of this fleet may have been made.
-    fn build_ids(&self) -> BTreeSet<String> {
+    #[must_use]
+    pub fn build_ids(&self) -> BTreeSet<String> {
         let status = &self.fleet.status;
         let retiring = status.retiring.iter().map(|set| set.build_id.clone());
         let rollout = status.rollout.iter().map(|rollout| rollout.build_id.clone());
@@ -425,6 +426,26 @@ impl FleetScope {
         }
     }
 
+    /// Whose an object is that is not this fleet's, in the words after its name.
+    #[must_use]
+    pub fn whose(&self, object: &Meta) -> String {
+        if let Some(owner) = object.controller() {
+            return format!("belongs to {} {} (uid {})", owner.kind, owner.name, owner.uid);
+        }
+        let Some(uid) = object.annotation(ANNOTATION_OWNER_UID) else {
+            return "exists and belongs to no fleet".to_owned();
+        };
+        let Some(name) = object.label(LABEL_DEPLOYMENT) else {
+            return format!("was left by a fleet that was deleted (uid {uid})");
+        };
+        let fleet = self.view.fleets.get(&Key::new(&object.namespace, name));
+        if fleet.is_some_and(|fleet| fleet.meta.uid == uid) {
+            format!("belongs to NodeDeployment {name} (uid {uid})")
+        } else {
+            format!("was left by NodeDeployment {name}, which was deleted (uid {uid})")
+        }
+    }
+
     fn conflicts(&self, set: &str) -> Vec<Conflict> {
         let meta = &self.fleet.meta;
         let taken = |ordinal| {
@@ -434,7 +455,7 @@ impl FleetScope {
                 message: format!(
                     "template: StatefulNode {name} {}; Windlass does not touch it: delete it, or give the fleet \
                      another name",
-                    whose(&node.meta)
+                    self.whose(&node.meta)
                 ),
                 name,
                 ordinal,
@@ -464,15 +485,4 @@ pub(super) fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
     let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
     let asked_at = parse_time(asked)?;
     parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
-}
-
-/// Whose a node is that is not this fleet's, in the words after its name.
-fn whose(meta: &Meta) -> String {
-    if let Some(owner) = meta.controller() {
-        return format!("belongs to {} {} (uid {})", owner.kind, owner.name, owner.uid);
-    }
-    match meta.annotation(ANNOTATION_OWNER_UID) {
-        Some(uid) => format!("was left by a fleet that was deleted (uid {uid})"),
-        None => "exists and belongs to no fleet".to_owned(),
-    }
 }

@@ -4,25 +4,137 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::TimeDelta;
+
 use super::FleetScope;
-use crate::api::names::{FIRST_SET, place_of};
-use crate::api::{NodeDeploymentStatus, Stage, StrategyType};
+use super::switch_traffic::is_switched;
+use crate::api::conditions::{self, READY, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
+use crate::api::{NodeDeploymentStatus, Rollout, Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
+use crate::engine::Plan;
+use crate::planner::fleet::sets::lost::{Traces, promotion};
 use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::sets::serving::Pair;
+use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
+use crate::planner::fleet::status::scope_of;
+use crate::planner::fleet::{Cause, Way};
 use crate::revision::revision_name;
 
 impl FleetScope {
     /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
     #[must_use]
     pub fn put_right(mut self) -> Self {
+        // Which set serves rests on it.
+        if let Some(rollout) = self.lost_promotion().or_else(|| self.not_yet_retiring()) {
+            let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
+            self.scope = scope_of(&status);
+            self.set_status(status);
+        }
         let Ok(set) = self.serving() else { return self };
         if let Some(status) = self.record_of(&set) {
-            let fleet = ObservedFleet { status: Box::new(status), ..(*self.fleet).clone() };
-            self.fleet = Arc::new(fleet);
+            self.set_status(status);
         }
         self
+    }
+
+    fn set_status(&mut self, status: NodeDeploymentStatus) {
+        let fleet = ObservedFleet { status: Box::new(status), ..(*self.fleet).clone() };
+        self.fleet = Arc::new(fleet);
+    }
+
+    /// The rollout of a promotion that its plan, its nodes and the fleet's Service still tell of, where the status does not.
+    fn lost_promotion(&self) -> Option<Rollout> {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let plan = status.plan.as_ref().filter(|_| status.rollout.is_none())?.parse().ok()?;
+        let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+        let rejected = status.rejected.as_ref().is_some_and(|r| r.plan_id == plan.id);
+        if rejected || plan.target_hash == status.last_completed_rollout_hash {
+            return None;
+        }
+        // Under `Immediately` the set that the status names may be gone by now.
+        let is_named = way == Way::BlueGreenImmediate && !status.active_set.is_empty();
+        let incumbent = if is_named { status.active_set.clone() } else { self.serving().ok()? };
+        let promotion = promotion(&plan, &self.traces(&plan, incumbent))?;
+        let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS).map(|c| c.reason.as_str());
+        let cause = said.and_then(Cause::of).unwrap_or(Cause::TemplateChanged);
+        Some(Rollout {
+            strategy: promotion.way.strategy().to_owned(),
+            recipe: plan.recipe.clone(),
+            target_revision: revision_name(&meta.name, &meta.uid, &promotion.target),
+            target_hash: promotion.target,
+            cause: cause.as_str().to_owned(),
+            stage: promotion.stage,
+            incumbent_set: promotion.incumbent,
+            entrant_set: promotion.entrant,
+            build_id: promotion.build_id,
+            from_hash: status.last_completed_rollout_hash.clone(),
+            halt_height: promotion.halt_height,
+            ..Rollout::begun(self.now)
+        })
+    }
+
+    /// The rollout whose stage a hand has set to Retiring: the write that says so truly says with it that its target has
+    /// completed, and that its plan has moved traffic.
+    fn not_yet_retiring(&self) -> Option<Rollout> {
+        let status = &self.fleet.status;
+        let rollout = status.rollout.as_ref().filter(|r| r.stage == Stage::Retiring)?;
+        let plan = status.plan.as_ref()?.parse().ok()?;
+        let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+        let is_true = has_switched(&plan) || status.last_completed_rollout_hash == rollout.target_hash;
+        if is_true || plan.target_hash != rollout.target_hash {
+            return None;
+        }
+        let traces = Traces {
+            // What the rollout still says counts as much as what is seen.
+            holders: vec![(rollout.entrant_set.clone(), rollout.build_id.clone())],
+            is_said: rollout.forced || rollout.halt_height > 0 || self.says_promoting(),
+            ..self.traces(&plan, rollout.incumbent_set.clone())
+        };
+        let stage = match promotion(&plan, &traces) {
+            Some(promotion) => promotion.stage,
+            // Only a promotion keeps its rollout when its plan has failed.
+            None if !plan.is_active() => Stage::Promoting,
+            None => stage_before_return(&plan, way.first_stage()),
+        };
+        Some(Rollout { stage, ..rollout.clone() })
+    }
+
+    fn says_promoting(&self) -> bool {
+        let says = conditions::find(&self.fleet.status.conditions, UP_TO_DATE);
+        says.is_some_and(|c| c.reason == "Promoting")
+    }
+
+    fn traces(&self, plan: &Plan, incumbent: String) -> Traces {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let mut sets = self.nodes_by_set();
+        let incumbents = sets.remove(&incumbent).unwrap_or_default();
+        sets.retain(|set, _| !status.retiring.iter().any(|r| r.set == *set));
+        let of_spec = self.spec.unsafe_custom_build_id.as_str();
+        let holder = |(set, nodes): (String, Vec<Arc<ObservedNode>>)| {
+            let holds = |id: &&str| nodes.iter().any(|node| self.held(node, id) == plan.target_hash);
+            let id = ["", of_spec, status.build_id.as_str()].into_iter().find(holds)?;
+            Some((set, id.to_owned()))
+        };
+        // A plan to the same target that failed, or whose end no longer held, is gone on with by the next.
+        let before = status.history.iter().filter(|h| h.target_hash == plan.target_hash);
+        let plans: Vec<&str> = before.map(|h| h.plan_id.as_str()).chain([plan.id.as_str()]).collect();
+        let is_asked = |task: &str| task.rsplit_once('-').is_some_and(|(id, _)| plans.contains(&id));
+        let specs = incumbents.iter().filter_map(|node| node.spec.as_ref().ok());
+        let asked = specs.filter(|spec| is_asked(&spec.halt_task_id)).map(|spec| spec.halt_height);
+        let service = self.view.services.get(&meta.key()).filter(|service| self.owns(&service.meta));
+        let switched = service.as_ref().and_then(|s| s.meta.annotation(ANNOTATION_SWITCHED_TO));
+        Traces {
+            asked: asked.filter(|height| *height > 0).collect(),
+            wanted_height: self.spec.halt_height(),
+            is_said: self.says_promoting(),
+            switched_to: switched
+                .filter(|set| service.as_ref().is_some_and(|s| is_switched(s, set)))
+                .map(str::to_owned),
+            holders: sets.into_iter().filter_map(holder).collect(),
+            incumbent,
+        }
     }
 
     fn record_of(&self, set: &str) -> Option<NodeDeploymentStatus> {
@@ -84,6 +196,7 @@ impl FleetScope {
         nodes.retain(wanted);
         let all = nodes.len();
         nodes.retain(|node| node.status.first_ready_at.is_some());
+        let long_enough = nodes.iter().all(|node| self.was_available(node));
         let build_id = self.made_under(status, set, &nodes);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for node in &nodes {
@@ -95,10 +208,21 @@ impl FleetScope {
             || status.active_set.is_empty()
             || status.requested_rollout_hash.is_empty()
             || set != FIRST_SET;
-        let whole = all == nodes.len() && i32::try_from(all) == Ok(self.spec.replicas) && counts.len() == 1;
+        let whole = long_enough && all == nodes.len() && i32::try_from(all) == Ok(self.spec.replicas);
+        let whole = whole && counts.len() == 1;
         let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count).filter(|_| lost || whole)?;
         // That what is wanted is complete is for the nodes to show.
         (hash != self.requested()).then_some((hash, build_id))
+    }
+
+    /// Whether a node has been available, which completes a first creation: Ready for `minReadySeconds`, which only one that
+    /// is Ready now tells of.
+    fn was_available(&self, node: &ObservedNode) -> bool {
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True");
+        let since = ready.map(|c| c.last_transition_time);
+        node.status.first_ready_at.is_some()
+            && (least.is_zero() || since.is_some_and(|since| since + least <= self.now))
     }
 
     /// The build ID under which a set was made: one that its name, or a kept revision of what its nodes hold, bears out.

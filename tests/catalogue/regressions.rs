@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 15] = [
+const KEPT: [(&str, &str); 17] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -55,6 +55,14 @@ const KEPT: [(&str, &str); 15] = [
     (
         "blue-green-verbs/stall/2 F4-coalesced 45 seed=1",
         "that a set was gone was written ten minutes later, where a watch did not show how its nodes went",
+    ),
+    (
+        "manual/template/3 F12-unknown-task 38 seed=1",
+        "a plan set back to before the switch, by hand, while the old nodes went, waited for its promotion for ever",
+    ),
+    (
+        "blue-green/template/7 F6-503-minute 25 seed=1",
+        "each try of creating a StatefulSet asked for three names first: 12 requests a second for seven nodes",
     ),
 ];
 

@@ -377,7 +377,9 @@ impl Run {
         // A promotion whose plan failed is not rejected: it holds until a retry names that plan.
         let held = status["plan"]["state"] == "Failed" && status["rollout"].is_object();
         let ended = if held { &status["plan"]["id"] } else { &status["rejected"]["planID"] };
-        if !self.may_retry || self.retries >= RETRIES || ended.is_null() {
+        // While the way back is under way it says so, and nobody is told to ask for another try.
+        let goes_back = status["plan"]["state"] == "Active" && status["rollout"].is_object();
+        if !self.may_retry || self.retries >= RETRIES || ended.is_null() || goes_back {
             return false;
         }
         if oracles::condition(&object, "UpToDate").0 != "False" {

@@ -36,6 +36,8 @@ pub enum Verb {
 pub enum Write {
     /// A field, by its JSON pointer.
     Field(&'static str, Value),
+    /// Two of them at once.
+    Fields([(&'static str, Value); 2]),
     /// An annotation.
     Annotation(&'static str, String),
 }

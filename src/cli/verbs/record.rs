@@ -39,10 +39,11 @@ pub fn ops(
     if !object["metadata"]["annotations"].is_object() {
         ops.push(add("/metadata/annotations", json!({})));
     }
-    ops.push(match write {
-        Write::Field(path, value) => add(path, value),
-        Write::Annotation(key, value) => annotate(key, value),
-    });
+    match write {
+        Write::Field(path, value) => ops.push(add(path, value)),
+        Write::Fields(fields) => ops.extend(fields.map(|(path, value)| add(path, value))),
+        Write::Annotation(key, value) => ops.push(annotate(key, value)),
+    }
     let asked =
         Asked { verb: verb.to_owned(), by: by.to_owned(), why: why.unwrap_or_default().to_owned(), at: now };
     ops.push(annotate(ANNOTATION_ASKED, json!(asked).to_string()));

@@ -10,8 +10,11 @@ use serde_json::{Map, Value, json};
 use super::change::{Change, Write, is_promoting};
 use super::record::sentence;
 use crate::api::StatefulNodeSpec;
-use crate::api::names::LABEL_DEPLOYMENT;
-use crate::revision::{RevisionData, drift};
+use crate::api::names::{ANNOTATION_BUILD_ID, LABEL_DEPLOYMENT};
+use crate::revision::{RevisionData, drift, revision_name};
+
+/// Where a fleet's template is.
+const TEMPLATE: &str = "/spec/template/spec";
 
 /// How many differences a line of the table names.
 const SHOWN: usize = 3;
@@ -25,6 +28,8 @@ pub struct Kept {
     pub number: i64,
     /// When it was first wanted.
     pub made_at: Option<DateTime<Utc>>,
+    /// The `unsafeCustomBuildID` under which it was wanted, empty where none was set; `None` where nobody knows.
+    pub build_id: Option<String>,
     /// What it is.
     pub data: RevisionData,
 }
@@ -45,11 +50,13 @@ pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec
     let objects = found.items.iter().map(|object| json!(object)).filter(is_its);
     let mut kept: Vec<Kept> = objects
         .filter_map(|object| {
+            let data = RevisionData::from_value(&object["data"]).ok()?;
             Some(Kept {
                 name: object["metadata"]["name"].as_str()?.to_owned(),
                 number: object["revision"].as_i64().unwrap_or_default(),
                 made_at: object["metadata"]["creationTimestamp"].as_str().and_then(|t| t.parse().ok()),
-                data: RevisionData::from_value(&object["data"]).ok()?,
+                build_id: build_id_of(fleet, &object, &data),
+                data,
             })
         })
         .collect();
@@ -57,11 +64,29 @@ pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec
     Ok(kept)
 }
 
+/// The `unsafeCustomBuildID` under which a revision was wanted: one that is said somewhere, and that its name bears out.
+fn build_id_of(fleet: &Value, revision: &Value, data: &RevisionData) -> Option<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (meta, status) = (&fleet["metadata"], &fleet["status"]);
+    let said = [
+        &revision["metadata"]["annotations"][ANNOTATION_BUILD_ID],
+        &fleet["spec"]["unsafeCustomBuildID"],
+        &status["activeBuildID"],
+        &status["rollout"]["buildID"],
+    ];
+    let retiring = status["retiring"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let said = said.into_iter().chain(retiring.iter().map(|set| &set["buildID"])).map(text);
+    let (name, uid) = (text(&meta["name"]), text(&meta["uid"]));
+    let is_it =
+        |id: &String| revision_name(&name, &uid, &data.rollout_hash(id)) == revision["metadata"]["name"];
+    [String::new()].into_iter().chain(said).find(is_it)
+}
+
 /// What `windlass history` prints: each revision, newest first, and what differs from the one before it; then the
 /// plans that ended.
 pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
     let status = &fleet["status"];
-    let mut rows = vec![["REVISION", "NAME", "STATUS", "AGE", "IMAGE", "CHANGE"].map(str::to_owned)];
+    let mut rows = vec![["REVISION", "NAME", "STATUS", "AGE", "BUILD", "IMAGE", "CHANGE"].map(str::to_owned)];
     for (index, revision) in kept.iter().enumerate().rev() {
         let current = status["currentRevision"] == revision.name.as_str();
         let wanted = status["updateRevision"] == revision.name.as_str();
@@ -80,6 +105,7 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
             revision.name.clone(),
             word.to_owned(),
             revision.made_at.map(|at| age(now - at)).unwrap_or_default(),
+            build(revision).to_owned(),
             image(&revision.data),
             change,
         ]);
@@ -105,6 +131,15 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
         let _ = write!(text, "\n{}", aligned(&rows));
     }
     text
+}
+
+/// As kubectl writes what is not there, or not known.
+fn build(revision: &Kept) -> &str {
+    match revision.build_id.as_deref() {
+        None => "<unknown>",
+        Some("") => "<none>",
+        Some(id) => id,
+    }
 }
 
 fn image(data: &RevisionData) -> String {
@@ -135,12 +170,17 @@ fn age(passed: chrono::TimeDelta) -> String {
     }
 }
 
-/// Sets the template to a kept revision.
+/// Sets the template, and the build ID, to those of a kept revision.
 pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change, String> {
     let live: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
         .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
     let wanted = RevisionData::of(&live);
-    let is_wanted = |revision: &Kept| wanted.diff(&revision.data).is_empty();
+    let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
+    // Nodes that are updated in place take no build ID.
+    let in_place = matches!(fleet["spec"]["updateStrategy"]["type"].as_str(), None | Some("" | "InPlace"));
+    let is_same_id =
+        |revision: &Kept| in_place || revision.build_id.as_deref().is_none_or(|id| id == build_id);
+    let is_wanted = |revision: &Kept| is_same_id(revision) && wanted.diff(&revision.data).is_empty();
     let chosen = match to {
         Some(name) => kept
             .iter()
@@ -155,10 +195,30 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
         ));
     }
     let mut said = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
+    let template = (TEMPLATE, template_at(fleet, &chosen.data));
+    let write = match &chosen.build_id {
+        None if !in_place => {
+            return Err(format!(
+                "nothing says under which unsafeCustomBuildID revision {} was wanted: set spec.unsafeCustomBuildID to the \
+                 one that it is to run under, and spec.template to what kubectl get controllerrevision {} shows",
+                chosen.number, chosen.name
+            ));
+        }
+        Some(id) if !is_same_id(chosen) => {
+            let was = if id.is_empty() {
+                "without unsafeCustomBuildID".to_owned()
+            } else {
+                format!("build ID {id}")
+            };
+            said = format!("rolled back to revision {} ({}, {was})", chosen.number, image(&chosen.data));
+            Write::Fields([template, ("/spec/unsafeCustomBuildID", json!(id))])
+        }
+        _ => Write::Field(template.0, template.1),
+    };
     if is_promoting(fleet) {
         said.push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
     }
-    Ok(Change::done("rollback", template_at(fleet, &chosen.data), said))
+    Ok(Change::done("rollback", write, said))
 }
 
 fn default_revision<'a>(
@@ -176,8 +236,7 @@ fn default_revision<'a>(
     match completed {
         Some(index) if !is_wanted(&kept[index]) || goes_back => Ok(&kept[index]),
         Some(index) => completed_before(fleet, kept, &kept[index]).ok_or_else(|| {
-            "no revision that completed before the current one under the same unsafeCustomBuildID is kept; name one \
-             with --to, see windlass history"
+            "no revision that completed before the current one is kept; name one with --to, see windlass history"
                 .to_owned()
         }),
         None => Err("nothing has completed yet: there is nothing to go back to".to_owned()),
@@ -192,12 +251,13 @@ fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Opti
     let ended = history.iter().rev().filter(|entry| entry["outcome"] == "Complete");
     let hashes = ended.flat_map(|entry| [entry["targetHash"].as_str(), entry["fromHash"].as_str()]);
     hashes.flatten().find_map(|hash| {
-        kept.iter().rev().find(|r| r.name != current.name && r.data.rollout_hash(build_id) == hash)
+        let is_it = |r: &&Kept| r.data.rollout_hash(r.build_id.as_deref().unwrap_or(build_id)) == hash;
+        kept.iter().rev().filter(|r| r.name != current.name).find(is_it)
     })
 }
 
 /// Replaces what belongs to a revision, and keeps what applies at once as it is.
-fn template_at(fleet: &Value, data: &RevisionData) -> Write {
+fn template_at(fleet: &Value, data: &RevisionData) -> Value {
     let mut spec = fleet["spec"]["template"]["spec"].as_object().cloned().unwrap_or_default();
     let stored = data.to_value();
     for field in ["image", "mainContainer", "podTemplate", "volumeClaimTemplates"] {
@@ -213,7 +273,7 @@ fn template_at(fleet: &Value, data: &RevisionData) -> Write {
             spec.insert("sidecar".to_owned(), Value::Object(sidecar));
         }
     }
-    Write::Field("/spec/template/spec", Value::Object(spec))
+    Value::Object(spec)
 }
 
 fn replace(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {

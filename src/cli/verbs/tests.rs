@@ -176,6 +176,7 @@ fn kept(number: i64, image: &str) -> Kept {
         name: format!("db-{number}"),
         number,
         made_at: Some(now() - chrono::TimeDelta::hours(10 - number)),
+        build_id: Some(String::new()),
         data: RevisionData::from_value(&data).unwrap(),
     }
 }
@@ -232,12 +233,15 @@ fn the_history_names_each_revision_and_what_it_changed() {
         "history": [{"planID": "p0", "recipe": "InPlace", "targetHash": "v1:abcdef", "outcome": "Aborted",
             "reason": "AbortRequested", "message": "abort by alice: disk full", "finishedAt": "2030-01-01T11:00:00Z"}],
     }}));
-    let shown = table(&fleet, &three(), now());
+    let mut revisions = three();
+    revisions[0].build_id = None;
+    revisions[2].build_id = Some("two".to_owned());
+    let shown = table(&fleet, &revisions, now());
     let expected = "\
-REVISION   NAME   STATUS           AGE   IMAGE   CHANGE
-3          db-3   wanted           7h    db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
-2          db-2   last completed   8h    db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
-1          db-1                    9h    db:0    the oldest that is kept
+REVISION   NAME   STATUS           AGE   BUILD       IMAGE   CHANGE
+3          db-3   wanted           7h    two         db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
+2          db-2   last completed   8h    <none>      db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
+1          db-1                    9h    <unknown>   db:0    the oldest that is kept
 
 PLAN   RECIPE    TARGET   OUTCOME   ENDED     WHY
 p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: disk full
@@ -276,4 +280,36 @@ fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is
     let restarted = json!({"cause": "RestartRequested", "stage": "Updating"});
     let asked = rollback(&amid("db:1", restarted), &three(), None);
     assert!(asked.is_err_and(|error| error.contains("name one with --to")));
+}
+
+#[test]
+fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
+    let of = |id: Option<&str>, kept: Kept| Kept { build_id: id.map(str::to_owned), ..kept };
+    let hash = |number: i64, image: &str, id: &str| kept(number, image).data.rollout_hash(id);
+    let history = json!([{"fromHash": hash(1, "db:1", "one"), "targetHash": hash(2, "db:2", "two"), "outcome": "Complete"}]);
+    let released = fleet(&json!({"spec": {"unsafeCustomBuildID": "two"},
+        "status": {"rollout": null, "currentRevision": "db-2", "history": history}}));
+    let two = of(Some("two"), kept(2, "db:2"));
+    for (id, image, said) in [
+        (Some("one"), "db:1", "build ID one"),
+        (Some("one"), "db:2", "build ID one"),
+        (Some(""), "db:1", "without unsafeCustomBuildID"),
+    ] {
+        let change = rollback(&released, &[of(id, kept(1, image)), two.clone()], Some("1")).unwrap();
+        assert!(change.said.contains(said), "{}", change.said);
+        let mut object = released.clone();
+        let ops = ops(&object, "rollback", change.write.unwrap(), "alice", None, now());
+        let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
+        json_patch::patch(&mut object, &patch).unwrap();
+        assert_eq!(object["spec"]["unsafeCustomBuildID"], id.unwrap());
+        assert_eq!(object["spec"]["template"]["spec"]["image"], image);
+    }
+    // Without a name it is to what ran before, whatever its ID.
+    let before = rollback(&released, &[of(Some("one"), kept(1, "db:1")), two.clone()], None).unwrap();
+    assert!(before.said.contains("revision 1") && before.said.contains("build ID one"), "{}", before.said);
+    let unknown = rollback(&released, &[of(None, kept(1, "db:1")), two], Some("1")).unwrap_err();
+    assert!(
+        unknown.contains("spec.unsafeCustomBuildID") && unknown.contains("controllerrevision db-1"),
+        "{unknown}"
+    );
 }

@@ -23,6 +23,20 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The cause of this word in the API, if it is one.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        let causes = [
+            Self::TemplateChanged,
+            Self::OperatorDrift,
+            Self::ChildDrift,
+            Self::RestartRequested,
+            Self::RetryRequested,
+            Self::Superseded,
+        ];
+        causes.into_iter().find(|cause| cause.as_str() == word)
+    }
+
     /// The word in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -88,7 +102,7 @@ pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: b
             sets::decide::held(facts, plan, rollout)
         }
         (None, _) if facts.replicas == 0 => FleetDecision::Keep,
-        (None, _) => idle(facts),
+        (None, _) => repair_that_ended_badly(facts, plan).unwrap_or_else(|| idle(facts)),
     }
 }
 
@@ -129,6 +143,18 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
         return FleetDecision::RollBack(to(facts, &facts.last_completed, Cause::Superseded));
     }
     FleetDecision::Keep
+}
+
+/// What is decided after a repair that failed or was aborted while another target is rejected: it waits to be asked for
+/// again, as every other plan does. `None` where it is over with that, or there was none.
+fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<FleetDecision> {
+    let rejected = facts.rejected.as_ref()?;
+    plan.filter(|plan| plan.id == rejected.plan_id && plan.target_hash != rejected.hash)?;
+    if facts.restart_request.is_some() {
+        return Some(own(facts, Cause::RestartRequested));
+    }
+    let is_asked = facts.retry == rejected.plan_id && facts.invalid.is_none();
+    Some(if is_asked { own(facts, Cause::RetryRequested) } else { FleetDecision::Keep })
 }
 
 /// What is decided where no rollout is active.

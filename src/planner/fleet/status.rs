@@ -111,20 +111,8 @@ pub fn begin(
         own_revisions: own,
         started_at,
         last_progress_at,
-        asked: Vec::new(),
         best,
-        stage: Stage::Updating,
-        incumbent_set: String::new(),
-        entrant_set: String::new(),
-        build_id: String::new(),
-        from_hash: String::new(),
-        forced: false,
-        halt_height: 0,
-        height: 0,
-        nodes: crate::api::NodeCounts::default(),
-        unconverged: Vec::new(),
-        summary: String::new(),
-        message: String::new(),
+        ..Rollout::begun(now)
     });
     status.plan = Some(RawPlan::of(plan));
     if start.scope == Scope::Target(facts.requested.clone()) {

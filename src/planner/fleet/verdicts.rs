@@ -10,6 +10,7 @@ use super::{
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::{NodeDeploymentStatus, Rejected, Rollout, Stage};
+use crate::engine::Plan;
 
 /// Brings the conditions up to date.
 pub(super) fn refresh_conditions(
@@ -136,6 +137,10 @@ fn up_to_date(
         if stalled {
             return verdict(Truth::False, "Stalled", why_stalled(rollout));
         }
+        // What is put right meanwhile is not what is wanted: that stays rejected.
+        if let Some(rejected) = status.rejected.as_ref().filter(|_| rollout.own_revisions) {
+            return what_became_of(rejected, None);
+        }
         match rollout.stage {
             Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
             Stage::AwaitingPromotion if facts.awaits_person() => {
@@ -150,21 +155,7 @@ fn up_to_date(
         return verdict(Truth::Unknown, "Applying", rollout.message.clone());
     }
     if let Some(rejected) = &status.rejected {
-        let (reason, what) = match rejected.outcome.as_str() {
-            "Aborted" => ("Aborted", "was aborted"),
-            "RolledBack" => ("RolledBack", "was rolled back"),
-            _ => ("PlanFailed", "failed"),
-        };
-        let why = because(rejected);
-        let mut message = format!(
-            "the rollout of {} {what}{why}; change the template, or annotate windlass.dev/retry={}",
-            short(&rejected.hash),
-            rejected.plan_id
-        );
-        if let Some(plan) = input.plan.filter(|p| reason == "PlanFailed" && !p.failure.is_empty()) {
-            message = format!("{}; {message}", plan.failure);
-        }
-        return verdict(Truth::False, reason, message);
+        return what_became_of(rejected, input.plan);
     }
     if status.last_completed_rollout_hash == facts.requested {
         return verdict(Truth::True, "Applied", input.remark);
@@ -173,6 +164,25 @@ fn up_to_date(
         return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
     }
     verdict(Truth::Unknown, "Applying", "the nodes are being created")
+}
+
+/// Why a target is rejected, and how it is tried again. `plan`: the one that may have failed for it.
+fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
+    let (reason, what) = match rejected.outcome.as_str() {
+        "Aborted" => ("Aborted", "was aborted"),
+        "RolledBack" => ("RolledBack", "was rolled back"),
+        _ => ("PlanFailed", "failed"),
+    };
+    let why = because(rejected);
+    let mut message = format!(
+        "the rollout of {} {what}{why}; change the template, or annotate windlass.dev/retry={}",
+        short(&rejected.hash),
+        rejected.plan_id
+    );
+    if let Some(plan) = plan.filter(|p| reason == "PlanFailed" && !p.failure.is_empty()) {
+        message = format!("{}; {message}", plan.failure);
+    }
+    verdict(Truth::False, reason, message)
 }
 
 fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool, scope: &Scope) -> Verdict {
@@ -193,6 +203,11 @@ fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool,
         Some("RolledBack") => "RolledBack",
         Some(_) => "RolloutFailed",
         None if status.last_completed_rollout_hash.is_empty() => "NotStarted",
+        // What ended because no node was wanted is not complete: it begins with the nodes that are wanted next.
+        None if status.scaled_to_zero || facts.replicas == 0 => {
+            let completed = status.last_completed_rollout_hash == facts.requested;
+            if completed { "RolloutComplete" } else { "NotStarted" }
+        }
         None => "RolloutComplete",
     };
     verdict(Truth::False, reason, "")

@@ -2,8 +2,8 @@
 //! be, nothing is promoted that does not run, and no claim goes with what was never promoted.
 
 use super::super::{
-    AwaitNodesAtHeight, AwaitPromotion, CreateEntrants, FleetScope, RetireIncumbents, SubmitHalt,
-    SwitchTraffic,
+    AwaitCaughtUp, AwaitNodesAtHeight, AwaitNodesRunning, AwaitPromotion, CreateEntrants, FleetScope,
+    RetireIncumbents, SubmitHalt, SwitchTraffic,
 };
 use super::*;
 use crate::api::NodeDeploymentSpec;
@@ -193,6 +193,23 @@ async fn traffic_does_not_move_before_the_status_says_that_it_will() {
     for stage in ["CreatingEntrants", "AwaitingEntrants", "AwaitingPromotion"] {
         let waits = amid("BlueGreen", stage).without_a_write(&SwitchTraffic {}).await;
         assert_eq!(waits, "waiting for the promotion to be recorded", "{stage}");
+    }
+}
+
+#[tokio::test]
+async fn once_traffic_has_moved_nothing_that_goes_before_it_is_left_to_do() {
+    let earlier: [(&str, &dyn Task); 7] = [
+        ("BlueGreen", &CreateEntrants::default()),
+        ("BlueGreen", &AwaitNodesRunning {}),
+        ("BlueGreen", &AwaitCaughtUp {}),
+        ("BlueGreen", &AwaitPromotion {}),
+        ("BlueGreen", &SwitchTraffic {}),
+        ("HardFork", &SubmitHalt {}),
+        ("HardFork", &AwaitNodesAtHeight {}),
+    ];
+    for (index, (strategy, task)) in earlier.into_iter().enumerate() {
+        let unready = not_ready(amid(strategy, "Retiring"), "db-new-0").with(json!({"paused": true}));
+        assert_eq!(unready.without_a_write(task).await, "done", "{index}");
     }
 }
 

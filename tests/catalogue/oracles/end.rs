@@ -191,6 +191,13 @@ pub fn by_role(end: &End, active_set: &str) -> End {
     kept.map(|(key, value)| (named(key), roles(value, active_set))).collect()
 }
 
+/// Whether a claim is that of a set that neither serves nor was the first to.
+pub fn never_served(claim: &str, active_set: &str) -> bool {
+    let node = claim.strip_prefix("data-").and_then(|pod| pod.strip_suffix("-0"));
+    let place = node.and_then(|node| windlass::api::names::place_of("db", node));
+    place.is_some_and(|(set, _)| set != active_set && set != windlass::api::names::FIRST_SET)
+}
+
 /// The name of what belongs to a node of the set that serves, by its ordinal.
 fn role(name: &str, active_set: &str) -> Option<String> {
     let place = |node: &str| {

@@ -52,10 +52,14 @@ impl Evidence<'_> {
 pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     if let Some(baseline) = evidence.baseline {
         for line in difference(evidence, baseline) {
-            // Where everything goes, a node whose turn had not come never had a claim.
-            let never_made = line.starts_with("PersistentVolumeClaim") && line.ends_with("is missing");
+            // Where everything goes, a node whose turn had not come never had a claim. Nor had one of a set that was
+            // given up before that. A claim that was there is held by another oracle.
+            let given_up = |claim: &str| end::never_served(claim, &active_set(evidence.world));
             let is_the_end = evidence.strikes(|f| matches!(f, Fault::Person(deed) if deed.is_the_end()));
-            if !(is_the_end && never_made) {
+            let missing =
+                line.strip_prefix("PersistentVolumeClaim ").and_then(|l| l.strip_suffix(" is missing"));
+            let never_made = missing.is_some_and(|claim| is_the_end || given_up(claim));
+            if !never_made {
                 evidence.fail(format!("oracle 1: {line}"));
             }
         }

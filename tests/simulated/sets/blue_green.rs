@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
-    CLAIM, NODE, blue_green, condition, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+    CLAIM, NODE, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
 };
 
 #[test]
@@ -162,5 +162,107 @@ fn while_names_cannot_be_listed_that_is_said_and_all_other_care_of_the_fleet_goe
         assert!((3..=10).contains(&asked), "it is asked again after a while, not at each look: {asked}");
         w.cluster.set_faults(Box::new(NoFaults));
         w.until("it goes on", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+    });
+}
+
+#[test]
+fn what_was_never_available_long_enough_never_completed_and_is_changed_where_it_is() {
+    for strategy in
+        [json!({"type": "BlueGreen"}), json!({"type": "HardFork", "hardFork": {"haltHeight": 10}})]
+    {
+        play(|w| async move {
+            let mut fleet = fleet(2, strategy);
+            fleet["spec"]["minReadySeconds"] = json!(60);
+            w.create(fleet).await;
+            w.until("they are ready, and not yet for long enough", |s| s["readyReplicas"] == 2).await;
+            assert!(w.status()["lastCompletedRolloutHash"].is_null());
+            w.image("db:2").await;
+            let done = w.until("it is complete", is_up_to_date).await;
+            assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"], "no second set");
+            assert_eq!((text(&done, "activeSet"), w.events("NodeCreated").len()), ("first", 2));
+            // What has completed is not touched any more.
+            w.image("db:3").await;
+            w.until("a set is made", |_| w.names(NODE).len() == 4).await;
+        });
+    }
+}
+
+#[test]
+fn what_was_available_long_enough_has_completed_although_nobody_was_there_to_say_so() {
+    play(|w| async move {
+        let mut fleet = fleet(2, json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}}));
+        fleet["spec"]["minReadySeconds"] = json!(60);
+        w.create(fleet).await;
+        w.until("they are ready", |s| s["readyReplicas"] == 2).await;
+        w.kill_operator();
+        w.rest(120).await;
+        w.image("db:2").await;
+        w.start_operator();
+        let status = w.until("a set is made", |_| w.names(NODE).len() == 4).await;
+        assert_eq!(status["rollout"]["incumbentSet"], "first");
+    });
+}
+
+/// Lets the operator make no node.
+struct NoNode;
+
+impl FaultPlan for NoNode {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.verb == "create" && request.resource.starts_with("statefulnodes");
+        if is_it && request.user_agent == "windlass" {
+            return Before::Fail(Failure::Forbidden("no".to_owned()));
+        }
+        Before::Pass
+    }
+}
+
+#[test]
+fn a_fleet_whose_name_is_too_long_for_its_next_set_says_so_with_what_to_do() {
+    play(|w| async move {
+        let name = format!("db-{}", "a".repeat(36));
+        let mut fleet = blue_green(1, json!({"promotion": "Manual"}));
+        fleet["metadata"]["name"] = json!(name);
+        let of = || w.get(("windlass.dev/v1alpha1", "NodeDeployment"), &name)["status"].clone();
+        let until = async |holds: &dyn Fn(&Value) -> bool| {
+            for _ in 0..1200 {
+                if holds(&of()) {
+                    return of();
+                }
+                w.rest(1).await;
+            }
+            panic!("waited in vain: {:#}", of());
+        };
+        w.create(fleet).await;
+        until(&|s| is_up_to_date(s)).await;
+        let change = async |spec: Value| {
+            let patch = kube::api::Patch::Merge(json!({"spec": spec}));
+            w.fleets().patch(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+        };
+        change(json!({"template": {"spec": {"image": "db:2"}}})).await;
+        let made = until(&|s| stage_is("AwaitingPromotion")(s)).await;
+        let set = text(&made["rollout"], "entrantSet").to_owned();
+        change(json!({"template": {"spec": {"image": "db:1"}}})).await;
+        until(&|s| is_up_to_date(s) && w.names(NODE).len() == 1).await;
+        // Nine sets of this name have left claims behind; a node of the tenth would be too long from the thousandth on.
+        for number in 2..=9 {
+            w.create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": {"name": format!("data-{name}-{set}-{number}-0-0")},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
+                .await;
+        }
+        w.cluster.set_faults(Box::new(NoNode));
+        change(json!({"replicas": 1001, "template": {"spec": {"image": "db:2"}}})).await;
+        let refused = until(&|s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        let all = refused["conditions"].as_array().unwrap();
+        let said = text(all.iter().find(|c| c["type"] == "UpToDate").unwrap(), "message");
+        assert!(said.starts_with("metadata.name: ") && said.contains("53 characters"), "{said}");
+        assert!(said.contains("shorter name") && said.contains("remove what is left"), "{said}");
+        assert!(refused["rollout"].is_null());
+        w.rest(60).await;
+        assert_eq!(w.images(), [format!("{name}-0-0 db:1")], "what runs is left alone");
+        w.cluster.set_faults(Box::new(NoFaults));
+        change(json!({"replicas": 1})).await;
+        let made = until(&|s| stage_is("AwaitingPromotion")(s)).await;
+        assert_eq!(made["rollout"]["entrantSet"], format!("{set}-10").as_str());
     });
 }

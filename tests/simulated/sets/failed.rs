@@ -324,3 +324,67 @@ fn while_a_target_in_place_is_rejected_what_a_hand_edits_is_put_right_at_what_ea
         assert_eq!(w.status()["rejected"]["outcome"], "Failed");
     });
 }
+
+/// A fleet whose target is rejected, and whose drift cannot be put right.
+async fn not_put_right(w: &World) -> Value {
+    w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+    w.image("db:2-unready").await;
+    w.until("one is on its way", |_| w.images().iter().any(|i| i.ends_with("db:2-unready"))).await;
+    w.rest(5).await;
+    let plan = text(&w.status()["plan"], "id").to_owned();
+    w.annotate("windlass.dev/abort", &plan).await;
+    w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+    w.rest(60).await;
+    refuse(w, "patch", "statefulnodes");
+    let untouched = w.images().into_iter().find(|i| i.ends_with("db:1")).unwrap();
+    let node = untouched.split("-0 ").next().unwrap().to_owned();
+    let edit = json!({"spec": {"image": "db:edited"}});
+    w.api(NODE).patch(&node, &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+    w.until("the repair has failed", |s| outcomes(s).contains(&"Failed".to_owned())).await
+}
+
+#[test]
+fn a_repair_that_fails_for_good_while_a_target_is_rejected_waits_for_a_retry() {
+    play(|w| async move {
+        let failed = not_put_right(&w).await;
+        assert_eq!(condition(&failed, "UpToDate"), "False/PlanFailed", "{failed:#}");
+        let plan = text(&failed["rejected"], "planID").to_owned();
+        w.is_at_rest().await;
+        assert_eq!(outcomes(&w.status()), ["Aborted", "Failed"], "it does not begin again by itself");
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.rest(120).await;
+        assert_eq!(outcomes(&w.status()), ["Aborted", "Failed"]);
+        w.annotate("windlass.dev/retry", &plan).await;
+        let put_right =
+            |_: &Value| w.names(NODE).iter().all(|n| w.get(NODE, n)["spec"]["image"] != "db:edited");
+        w.until("it is put right", put_right).await;
+        w.rest(60).await;
+        assert_eq!(w.status()["rollout"]["cause"], "RetryRequested");
+        assert!(
+            w.images().iter().any(|i| i.ends_with("db:1")),
+            "what is rejected is not begun: {:?}",
+            w.images()
+        );
+        assert!(!w.images().iter().any(|i| i.ends_with("db:edited")), "{:?}", w.images());
+    });
+}
+
+#[test]
+fn while_drift_is_put_right_the_status_says_what_became_of_the_target() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
+        w.image("db:2-nope").await;
+        let made = w.until("new ones are made", |_| w.images().len() == 4).await;
+        w.annotate("windlass.dev/abort", text(&made["plan"], "id")).await;
+        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        w.rest(30).await;
+        let edit = json!({"spec": {"image": "db:1-unready"}});
+        w.api(NODE).patch("db-0", &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
+        let repaired = w.until("it is put right", |s| s["rollout"].is_object()).await;
+        assert_eq!(condition(&repaired, "UpToDate"), "False/Aborted", "{repaired:#}");
+        assert_eq!(condition(&repaired, "RolloutInProgress"), "True/ChildDrift");
+        let done = w.until("it is over", |s| s["rollout"].is_null()).await;
+        assert_eq!(condition(&done, "UpToDate"), "False/Aborted");
+        w.is_at_rest().await;
+    });
+}

@@ -10,6 +10,7 @@ mod incumbents;
 mod killed;
 mod lost;
 mod no_longer;
+mod past_return;
 mod random;
 mod retained;
 mod supersede;

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::world::{CLAIM, NODE, World, blue_green, fleet, play, stage_is, text, with_sidecar};
+use super::world::{
+    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+};
+
+const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
 
 fn by_name(w: &World, kind: (&str, &str), of: impl Fn(&Value) -> Value) -> BTreeMap<String, Value> {
     w.names(kind).into_iter().map(|name| (name.clone(), of(&w.get(kind, &name)))).collect()
@@ -97,5 +101,29 @@ fn a_fleet_that_becomes_retained_in_the_middle_lets_go_of_both_sets_at_once() {
         w.change(json!({"deletionPolicy": "Retain"})).await;
         w.rest(5).await;
         delete_and_hold(&w, 4).await;
+    });
+}
+
+#[test]
+fn a_service_that_a_deleted_fleet_has_left_is_named_with_whose_it_was_and_what_to_do() {
+    play(|w| async move {
+        w.serve(retained(blue_green(1, json!({})))).await;
+        let uid = w.get(FLEET, "db")["metadata"]["uid"].as_str().unwrap().to_owned();
+        w.delete(FLEET, "db").await;
+        w.until("the fleet is gone", Value::is_null).await;
+        for (kind, name) in [(NODE, "db-0"), (CLAIM, "data-db-0-0")] {
+            w.delete(kind, name).await;
+        }
+        w.rest(30).await;
+        w.create(blue_green(1, json!({}))).await;
+        let refused = w.until("it is said", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        let all = refused["conditions"].as_array().unwrap();
+        let said = text(all.iter().find(|c| c["type"] == "UpToDate").unwrap(), "message");
+        let whose =
+            format!("service: Service db was left by NodeDeployment db, which was deleted (uid {uid})");
+        assert!(said.starts_with(&whose) && said.contains("delete it"), "{said}");
+        w.delete(("v1", "Service"), "db").await;
+        w.until("it is made again", is_up_to_date).await;
+        assert_eq!(w.selected(), "first");
     });
 }

@@ -272,6 +272,8 @@ fn both_sets_follow_replicas() {
         w.change(json!({"replicas": 0})).await;
         let none = w.until("none is left", |s| w.names(NODE).is_empty() && s["rollout"].is_null()).await;
         assert_eq!(none["plan"]["state"], "Superseded");
+        assert_eq!(condition(&none, "UpToDate"), "Unknown/NotStarted");
+        assert_eq!(condition(&none, "RolloutInProgress"), "False/NotStarted", "nothing completed");
         w.change(json!({"replicas": 2})).await;
         let ready = w.until("it is made", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
         w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;

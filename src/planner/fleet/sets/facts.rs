@@ -31,6 +31,13 @@ impl Way {
         }
     }
 
+    /// The way of a recipe, if it is one of Windlass's own.
+    #[must_use]
+    pub fn of_recipe(name: &str) -> Option<Self> {
+        let ways = [Self::InPlace, Self::BlueGreen, Self::BlueGreenImmediate, Self::HardFork];
+        ways.into_iter().find(|way| way.recipe() == name)
+    }
+
     /// The strategy's name.
     #[must_use]
     pub fn strategy(self) -> &'static str {

@@ -3,6 +3,7 @@
 
 pub mod decide;
 pub mod facts;
+pub mod lost;
 pub mod naming;
 pub mod serving;
 pub mod stage;

@@ -44,8 +44,9 @@ pub fn choose(
     let longest = node_name(deployment, &set, (replicas - 1).max(0));
     if longest.len() > MAX_NODE_NAME {
         return Err(format!(
-            "a node of the new set would be named {longest}, which has {} characters, and at most {MAX_NODE_NAME} are \
-             possible: use InPlace, or make a NodeDeployment with a shorter name",
+            "metadata.name: a node of the new set would be named {longest}, which has {} characters, and at most \
+             {MAX_NODE_NAME} are possible: remove what is left of earlier sets ({deployment}-{first_choice}…), use \
+             InPlace, or make a NodeDeployment with a shorter name",
             longest.len()
         ));
     }
@@ -107,6 +108,7 @@ mod tests {
             .map(|n| format!("{name}-1a2b3{}-0", if n == 1 { String::new() } else { format!("-{n}") }));
         let sentence = choose(&name, "1a2b3", 1001, &taken.collect::<Vec<_>>()).unwrap_err();
         assert!(sentence.contains("at most 52") && sentence.contains("53 characters"), "{sentence}");
+        assert!(sentence.starts_with("metadata.name: ") && sentence.contains("shorter"), "{sentence}");
     }
 
     #[test]

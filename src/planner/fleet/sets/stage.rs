@@ -23,6 +23,19 @@ pub fn stage_of(plan: &Plan, before: Stage) -> Stage {
     }
 }
 
+/// The stage that a plan's next step belongs to where nothing says that it promotes: what is past undoing is recorded anew
+/// before it acts.
+#[must_use]
+pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
+    match stage_of(plan, first) {
+        Stage::Promoting if plan.tasks.iter().any(|t| t.type_ == "await-promotion") => {
+            Stage::AwaitingPromotion
+        }
+        Stage::Promoting => Stage::AwaitingEntrants,
+        before => before,
+    }
+}
+
 /// Whether traffic has been moved by a plan.
 #[must_use]
 pub fn has_switched(plan: &Plan) -> bool {

@@ -72,6 +72,24 @@ fn cases() -> Vec<Case> {
             ],
         ),
         case(
+            "no node wanted any more, something else completed",
+            resting(FleetFacts { replicas: 0, ..two() }),
+            0,
+            &[("UpToDate", "Unknown", "NotStarted"), ("RolloutInProgress", "False", "NotStarted")],
+        ),
+        case(
+            "no node wanted any more, of what completed",
+            resting(FleetFacts { replicas: 0, ..fleet(2) }),
+            0,
+            &[("UpToDate", "True", "Applied"), ("RolloutInProgress", "False", "RolloutComplete")],
+        ),
+        case(
+            "filling again with something else",
+            resting(FleetFacts { scaled_to_zero: true, ..two().without(1) }),
+            0,
+            &[("UpToDate", "Unknown", "Applying"), ("RolloutInProgress", "False", "NotStarted")],
+        ),
+        case(
             "first nodes coming up",
             resting(fleet(2).never_completed().but(0, ChildFacts::never_ready)),
             0,
@@ -160,6 +178,29 @@ fn cases() -> Vec<Case> {
                 ("RolloutInProgress", "False", "RolledBack"),
                 ("Stalled", "True", "RolledBack"),
             ],
+        ),
+        case(
+            "put right while the target is aborted",
+            rolled(two().rejecting("Aborted"), Scope::Own, "v1", Cause::ChildDrift),
+            0,
+            &[("UpToDate", "False", "Aborted"), ("RolloutInProgress", "True", "ChildDrift")],
+        ),
+        case(
+            "restarted while the target is rolled back",
+            rolled(two().rejecting("RolledBack"), Scope::Own, "v1", Cause::RestartRequested),
+            0,
+            &[("UpToDate", "False", "RolledBack"), ("RolloutInProgress", "True", "RestartRequested")],
+        ),
+        case(
+            "put right in vain while the target failed",
+            rolled(
+                two().rejecting("Failed").but(0, |c| c.running("v2")).but(1, |c| c.running("v2")),
+                Scope::Own,
+                "v1",
+                Cause::ChildDrift,
+            ),
+            600,
+            &[("UpToDate", "False", "Stalled"), ("Stalled", "True", "NoProgress")],
         ),
         case(
             "failed",

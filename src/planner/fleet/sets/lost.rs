@@ -1,0 +1,138 @@
+//! A promotion whose rollout is lost from the status, found again by the traces that it left: what is past the point of
+//! no return is never taken for what is before it.
+
+use super::facts::{SetRollout, Way};
+use crate::api::Stage;
+use crate::engine::{Plan, PlanState};
+
+/// The tasks that only act once it is recorded that the rollout promotes.
+const PAST_RETURN: [&str; 3] = ["submit-halt", "await-nodes-at-height", "switch-traffic"];
+
+/// What is seen of a rollout beside its plan.
+#[derive(Clone, Debug, Default)]
+pub struct Traces {
+    /// The set that served when it began.
+    pub incumbent: String,
+    /// The other sets of which a node holds the plan's target, each with the build ID under which it does; without those
+    /// that are known to retire.
+    pub holders: Vec<(String, String)>,
+    /// The heights that incumbents are asked to halt at by this plan, or by one that it goes on for.
+    pub asked: Vec<i64>,
+    /// The height that the spec names by now.
+    pub wanted_height: i64,
+    /// Whether the conditions say that it promotes.
+    pub is_said: bool,
+    /// The set to which a promotion has moved the fleet's Service.
+    pub switched_to: Option<String>,
+}
+
+/// The promotion that a plan carries out, or that holds because the plan failed. `None` where nothing shows that it is
+/// past the point of no return, or which set is to serve.
+#[must_use]
+pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
+    let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+    let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
+    let task = plan.current_task().map_or("", |task| task.type_.as_str());
+    let is_halted = plan.tasks.iter().any(|t| t.type_ == "submit-halt" && t.state.is_over());
+    let is_asked = way == Way::HardFork && (is_halted || !traces.asked.is_empty());
+    let is_moved = traces.switched_to.as_ref() == Some(entrant);
+    // The immediate way promotes from its first write.
+    let is_past = way == Way::BlueGreenImmediate
+        || is_asked
+        || is_moved
+        || (traces.is_said && PAST_RETURN.contains(&task));
+    let goes_on = matches!(plan.state, PlanState::Active | PlanState::Failed);
+    if !is_past || !goes_on {
+        return None;
+    }
+    // What a node is asked for is what was recorded. Where a hand made them differ, a higher one takes nothing back.
+    let asked = traces.asked.iter().copied().max().unwrap_or(traces.wanted_height);
+    Some(SetRollout {
+        way,
+        stage: Stage::Promoting,
+        target: plan.target_hash.clone(),
+        build_id: build_id.clone(),
+        incumbent: traces.incumbent.clone(),
+        entrant: entrant.clone(),
+        halt_height: if way == Way::HardFork { asked } else { 0 },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::engine::{PlanSeed, Recipe, TaskState};
+
+    /// A plan of which so many tasks are done.
+    fn plan(recipe: &str, done: usize) -> Plan {
+        let tasks = match recipe {
+            "HardFork" => "create-entrants submit-halt await-nodes-at-height switch-traffic",
+            "BlueGreenImmediate" => "retire-incumbents create-entrants await-nodes-running switch-traffic",
+            _ => "create-entrants await-promotion switch-traffic retire-incumbents",
+        };
+        let tasks: Vec<String> = tasks.split(' ').map(|task| format!("{{type: {task}}}")).collect();
+        let text = format!("{{name: {recipe}, tasks: [{}]}}", tasks.join(", "));
+        let now = DateTime::from_timestamp(1_000, 0).unwrap();
+        let seed = PlanSeed { uid: "uid", target_hash: "v2", now, attempt: 0, disambiguator: "" };
+        let mut plan = Recipe::parse(&text).unwrap().plan(seed);
+        for task in plan.tasks.iter_mut().take(done) {
+            task.state = TaskState::Complete;
+        }
+        plan
+    }
+
+    fn traces() -> Traces {
+        Traces {
+            incumbent: "first".to_owned(),
+            holders: vec![("v2".to_owned(), String::new())],
+            wanted_height: 2000,
+            ..Traces::default()
+        }
+    }
+
+    #[test]
+    fn a_promotion_is_found_again_where_something_shows_that_there_is_no_way_back() {
+        let said = Traces { is_said: true, ..traces() };
+        let moved = |set: &str| Traces { switched_to: Some(set.to_owned()), ..traces() };
+        let asked = Traces { asked: vec![900, 1000], ..traces() };
+        for (what, plan, traces, height) in [
+            ("nodes are asked", plan("HardFork", 1), asked.clone(), Some(1000)),
+            ("nobody could be asked", plan("HardFork", 2), traces(), Some(2000)),
+            ("it is said, and nobody was asked yet", plan("HardFork", 1), said.clone(), Some(2000)),
+            ("nobody is asked, and nothing said", plan("HardFork", 1), traces(), None),
+            ("it promotes from the first", plan("BlueGreenImmediate", 0), traces(), Some(0)),
+            ("it is said to promote", plan("BlueGreen", 2), said.clone(), Some(0)),
+            ("it was said of another", plan("BlueGreen", 1), said, None),
+            ("traffic has moved", plan("BlueGreen", 2), moved("v2"), Some(0)),
+            ("traffic has moved elsewhere", plan("BlueGreen", 2), moved("v1"), None),
+            ("nodes that others have asked", plan("BlueGreen", 2), asked, None),
+            ("one in place", plan("InPlace", 0), traces(), None),
+            ("one of somebody's own", plan("Own", 0), traces(), None),
+        ] {
+            let found = promotion(&plan, &traces);
+            assert_eq!(found.as_ref().map(|f| f.halt_height), height, "{what}");
+            assert!(found.is_none_or(|f| f.stage == Stage::Promoting && f.entrant == "v2"), "{what}");
+        }
+    }
+
+    #[test]
+    fn no_promotion_is_made_up_where_its_set_is_not_known_or_its_plan_is_over() {
+        let plan = plan("BlueGreenImmediate", 1);
+        let two = vec![("v2".to_owned(), String::new()), ("v2-2".to_owned(), String::new())];
+        for holders in [two, Vec::new()] {
+            assert_eq!(promotion(&plan, &Traces { holders, ..traces() }), None);
+        }
+        for (state, is_found) in [
+            (PlanState::Active, true),
+            (PlanState::Failed, true),
+            (PlanState::Complete, false),
+            (PlanState::Superseded, false),
+            (PlanState::Aborted, false),
+        ] {
+            let found = promotion(&Plan { state, ..plan.clone() }, &traces());
+            assert_eq!(found.is_some(), is_found, "{state:?}");
+        }
+    }
+}

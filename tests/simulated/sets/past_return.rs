@@ -1,0 +1,241 @@
+//! `status.rollout` that a hand takes out: what is past the point of no return goes on, and what is not ends.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+
+use super::world::{
+    NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+};
+
+async fn lose_rollout(w: &World) {
+    w.patch_status(&json!({"status": {"rollout": null}})).await;
+}
+
+fn hard_fork() -> Value {
+    let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000},
+        "blueGreen": {"retireDelaySeconds": 10}});
+    with_sidecar(fleet(2, strategy))
+}
+
+async fn halting(w: &World) -> Value {
+    w.applications.reach(500);
+    w.serve(hard_fork()).await;
+    w.image("db:2").await;
+    w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
+        .await;
+    w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
+    w.status()
+}
+
+/// Everything that a promotion rests on.
+fn rests_on(status: &Value) -> Vec<Value> {
+    let of = [
+        "stage",
+        "strategy",
+        "targetHash",
+        "targetRevision",
+        "incumbentSet",
+        "entrantSet",
+        "buildID",
+        "haltHeight",
+    ];
+    let rollout = of.iter().map(|field| status["rollout"][field].clone());
+    rollout.chain([status["plan"]["id"].clone(), status["requestedRolloutHash"].clone()]).collect()
+}
+
+#[test]
+fn a_hard_fork_whose_old_nodes_were_asked_to_halt_goes_on_at_their_height_to_its_own_target() {
+    for build_id in ["", "two"] {
+        play(|w| async move {
+            w.applications.reach(500);
+            w.serve(hard_fork()).await;
+            w.change(json!({"unsafeCustomBuildID": build_id, "template": {"spec": {"image": "db:2"}}})).await;
+            let halts = |s: &Value| text(&s["rollout"], "message").contains("halt at height 1000");
+            let before = w.until("they are asked to halt", halts).await;
+            let target = text(&before, "requestedRolloutHash");
+            // Something else is wanted by then, at another height.
+            w.kill_operator();
+            let strategy = json!({"hardFork": {"haltHeight": 2000}});
+            w.change(json!({"updateStrategy": strategy, "unsafeCustomBuildID": "", "template": {"spec": {"image": "db:3"}}}))
+                .await;
+            lose_rollout(&w).await;
+            w.start_operator();
+            let again = w.until("it is found out", |s| s["rollout"].is_object()).await;
+            assert_eq!(rests_on(&again), rests_on(&before), "{again:#}");
+            assert_eq!(condition(&again, "UpToDate"), "Unknown/Promoting");
+            w.rest(60).await;
+            for node in ["db-0", "db-1"] {
+                assert_eq!(w.get(NODE, node)["spec"]["haltHeight"], 1000, "{node} is not taken back");
+            }
+            assert_eq!((w.names(NODE).len(), w.selected()), (4, "first".to_owned()));
+            w.applications.reach(1000);
+            let moved = w.until("traffic moved", |s| text(s, "lastCompletedRolloutHash") == target).await;
+            assert_eq!(moved["activeSet"], before["rollout"]["entrantSet"]);
+            assert!(
+                w.applications.halts().iter().all(|height| *height == 1000),
+                "{:?}",
+                w.applications.halts()
+            );
+            w.applications.reach(2000);
+            w.until("what was wanted meanwhile comes next", is_up_to_date).await;
+            assert!(w.images().iter().all(|i| i.ends_with("db:3")), "{:?}", w.images());
+            assert_eq!(w.events("RolloutFailed"), [""; 0]);
+        });
+    }
+}
+
+#[test]
+fn a_hard_fork_that_holds_because_its_plan_failed_still_holds_and_a_retry_goes_on() {
+    play(|w| async move {
+        let before = halting(&w).await;
+        w.kill_operator();
+        w.patch_status(&json!({"status": {"plan": {"tasks": [{"type": "of-another-version"}]}}})).await;
+        w.start_operator();
+        let is_held = |s: &Value| condition(s, "UpToDate") == "False/PlanFailed" && stage_is("Promoting")(s);
+        w.until("its plan has failed", is_held).await;
+        lose_rollout(&w).await;
+        let held = w.until("it holds still", is_held).await;
+        assert_eq!(rests_on(&held), rests_on(&before), "{held:#}");
+        w.rest(60).await;
+        assert_eq!(w.names(NODE).len(), 4);
+        w.annotate("windlass.dev/retry", text(&held["plan"], "id")).await;
+        // The nodes are asked by the plan that failed; the one that goes on is another.
+        w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
+        w.rest(10).await;
+        lose_rollout(&w).await;
+        w.until("it is found out", stage_is("Promoting")).await;
+        w.rest(10).await;
+        assert_eq!(w.get(NODE, "db-0")["spec"]["haltHeight"], 1000);
+        w.applications.reach(1000);
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(done["activeSet"], before["rollout"]["entrantSet"]);
+    });
+}
+
+#[test]
+fn an_immediate_promotion_goes_on_with_the_new_set_once_there_is_one() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
+        w.image("db:2-nope").await;
+        let two = |s: &Value| {
+            stage_is("Promoting")(s) && w.images().iter().filter(|i| i.ends_with("nope")).count() == 2
+        };
+        let before = w.until("new ones are made", two).await;
+        w.rest(5).await;
+        lose_rollout(&w).await;
+        let again = w.until("it is found out", |s| s["rollout"].is_object()).await;
+        assert_eq!(rests_on(&again), rests_on(&before), "{again:#}");
+        w.rest(30).await;
+        assert_eq!(w.names(NODE).len(), 2, "the old set is not made again");
+        for ordinal in 0..2 {
+            w.steer(&format!("db-{}-{ordinal}-0", text(&before["rollout"], "entrantSet")), "ready").await;
+        }
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(done["activeSet"], before["rollout"]["entrantSet"]);
+    });
+}
+
+/// Forbids the operator to change Services.
+struct NoService;
+
+impl FaultPlan for NoService {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.verb == "patch" && request.resource.starts_with("services");
+        if is_it && request.user_agent == "windlass" {
+            return Before::Fail(Failure::Unavailable);
+        }
+        Before::Pass
+    }
+}
+
+#[test]
+fn a_promotion_that_is_recorded_goes_on_though_traffic_has_not_moved() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 5}))).await;
+        w.image("db:2").await;
+        let ready = w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+        w.cluster.set_faults(Box::new(NoService));
+        w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+        let before = w.until("it promotes", stage_is("Promoting")).await;
+        w.rest(10).await;
+        lose_rollout(&w).await;
+        let again = w.until("it is found out", |s| s["rollout"].is_object()).await;
+        assert_eq!(rests_on(&again), rests_on(&before), "{again:#}");
+        w.cluster.set_faults(Box::new(NoFaults));
+        let done = w.until("it is over", is_up_to_date).await;
+        assert_eq!(done["activeSet"], ready["rollout"]["entrantSet"]);
+    });
+}
+
+#[test]
+fn what_is_not_past_the_point_of_no_return_ends_and_nobody_is_asked_to_halt() {
+    play(|w| async move {
+        w.applications.reach(500);
+        w.serve(hard_fork()).await;
+        w.image("db:2-nope").await;
+        w.until("new ones are made", |_| w.images().len() == 4).await;
+        // A hand's own wish is no trace of this plan.
+        let by_hand = json!({"spec": {"haltHeight": 700, "haltTaskID": "0123456789-1"}});
+        w.api(NODE).patch("db-0", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
+        lose_rollout(&w).await;
+        let failed = w.until("it ends", |s| condition(s, "UpToDate") == "False/PlanFailed").await;
+        assert!(failed["rollout"].is_null(), "{failed:#}");
+        assert_eq!(failed["rejected"]["outcome"], "Failed");
+        w.rest(60).await;
+        assert_eq!((w.selected(), w.names(NODE).len()), ("first".to_owned(), 4));
+    });
+}
+
+#[test]
+fn a_stage_that_a_hand_sets_to_retiring_before_traffic_has_moved_is_set_back_and_nothing_is_removed() {
+    for (strategy, service, stage) in [
+        (
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 5}}),
+            true,
+            "AwaitingPromotion",
+        ),
+        (
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 5}}),
+            false,
+            "AwaitingPromotion",
+        ),
+        (
+            json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}, "blueGreen": {"retireDelaySeconds": 5}}),
+            true,
+            "Promoting",
+        ),
+        (
+            json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}, "blueGreen": {"retireDelaySeconds": 5}}),
+            false,
+            "Promoting",
+        ),
+    ] {
+        play(|w| async move {
+            w.applications.reach(500);
+            let mut fleet = with_sidecar(fleet(2, strategy));
+            if !service {
+                fleet["spec"].as_object_mut().unwrap().remove("service");
+            }
+            w.serve(fleet).await;
+            w.image("db:2").await;
+            let before = w.until("it is there", stage_is(stage)).await;
+            w.rest(20).await;
+            let nodes = w.names(NODE);
+            w.patch_status(&json!({"status": {"rollout": {"stage": "Retiring"}}})).await;
+            w.rest(600).await;
+            let status = w.status();
+            assert_eq!(w.names(NODE), nodes, "{service} {stage}");
+            assert_eq!(
+                (text(&status, "activeSet"), text(&status["rollout"], "stage")),
+                ("first", stage),
+                "{service}"
+            );
+            assert_eq!(rests_on(&status), rests_on(&before), "{status:#}");
+            w.change(json!({"forcePromote": before["requestedRolloutHash"]})).await;
+            w.applications.reach(1000);
+            let done = w.until("it is over", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
+            assert_eq!(done["activeSet"], before["rollout"]["entrantSet"]);
+        });
+    }
+}
