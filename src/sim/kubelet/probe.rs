@@ -86,3 +86,56 @@ pub(super) fn sidecar_url(pod: &Pod, ip: &str) -> Option<String> {
     let base = url.trim_end_matches('/');
     Some(if base.ends_with(path) { base.to_owned() } else { format!("{base}{path}") })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::sim::{Cluster, Options};
+
+    /// Asks every second what says yes from 3,601.3 s on; answers with the seconds at which it asked.
+    async fn seconds_asked(told: bool) -> Vec<u64> {
+        let began = monotonic();
+        let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let note = asked.clone();
+        let is_ready = move || monotonic().duration_since(began) >= Duration::from_millis(3_601_300);
+        let probe: Probe = Arc::new(move |_| {
+            note.lock().unwrap().push(monotonic());
+            std::future::ready(is_ready()).boxed()
+        });
+        let cluster = Cluster::start(Options::seeded(1));
+        let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock()).probe(probe);
+        let mut kubelet = kubelet.probe_interval(Duration::from_secs(1));
+        let news = Arc::new(Notify::new());
+        if told {
+            kubelet = kubelet.probe_news(news.clone());
+        }
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(3_601_300)).await;
+            news.notify_waiters();
+        });
+        let (_probing, answer) = until_other(&kubelet, "http://db-0".to_owned(), false, Duration::ZERO);
+        assert_eq!(answer.await, Ok(true));
+        let asked = asked.lock().unwrap();
+        asked.iter().map(|at| at.duration_since(began).as_secs()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_news_it_is_asked_at_the_same_times_but_for_those_at_which_the_answer_is_known() {
+        assert_eq!(seconds_asked(false).await, (0..=3602).collect::<Vec<u64>>());
+        assert_eq!(seconds_asked(true).await, [0, 3602]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_asked_any_more_once_it_is_dropped() {
+        let cluster = Cluster::start(Options::seeded(1));
+        let probe: Probe = Arc::new(|_| std::future::ready(false).boxed());
+        let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock()).probe(probe);
+        let (probing, answer) = until_other(&kubelet, "http://db-0".to_owned(), false, Duration::ZERO);
+        drop(probing);
+        assert_eq!(answer.await, Err(Aborted));
+    }
+}
