@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::fleet::sets::how_to_promote;
 
 /// Waits for a person under `promotion: Manual`, and until the entrants may take over and the fleet is not paused.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -27,7 +28,9 @@ impl Task for AwaitPromotion {
         if !entrants.view.awaits_person() {
             return Ok(ready);
         }
-        let ask = format!("waiting for a person: set spec.forcePromote to {}", entrants.rollout.target);
+        let (target, spent) = (&entrants.rollout.target, &fleet.fleet.status.spent_force_promote);
+        let is_spent = spent == target && fleet.spec.force_promote == *spent;
+        let ask = format!("waiting for a person: {}", how_to_promote(target, is_spent));
         // Who promotes forces: that does not wait for it.
         Ok(Outcome::waiting(match ready {
             Outcome::Waiting { message, .. } => format!("{ask}; meanwhile {message}"),

@@ -28,12 +28,14 @@ impl Task for RetireIncumbents {
         }
         let set = &rollout.incumbent;
         if rollout.stage == Stage::Promoting {
-            fleet.remove_set(set, "another set takes over").await?;
+            let kept = fleet.remove_set(set, "another set takes over").await?;
             let left = left();
             return Ok(if left.is_empty() {
                 Outcome::Done
             } else {
-                Outcome::waiting(still_there(set, &left))
+                // No other place tells what keeps them: the rollout is about nodes that are not made yet.
+                let why = kept.map(|why| format!("; {why}")).unwrap_or_default();
+                Outcome::waiting(still_there(set, &left) + &why)
             });
         }
         let retiring = facts.sets.get(set).and_then(|s| s.retiring.as_ref());

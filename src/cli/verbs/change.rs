@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::target::Kind;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::planner::fleet::sets::how_to_promote;
 
 /// What a person asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -156,6 +157,10 @@ fn abort(object: &Value) -> Result<Change, String> {
             Write::Annotation(ANNOTATION_ABORT, id.to_owned()),
             format!("asked to abort plan {id}"),
         )),
+        Some("Failed") if is_promoting(object) => Err(format!(
+            "plan {id} has failed and its promotion holds: it cannot be taken back before traffic has moved; put right what \
+             was wrong, then windlass retry"
+        )),
         Some("Aborted") => Ok(Change::already("abort", format!("plan {id} is aborted"))),
         _ => Err("no rollout is active: there is nothing to abort".to_owned()),
     }
@@ -181,10 +186,18 @@ fn retry(object: &Value) -> Result<Change, String> {
 }
 
 fn retry_of(object: &Value, id: &str) -> Change {
+    let plan = &object["status"]["plan"];
+    let waits = match plan["id"].as_str().filter(|_| plan["state"] == "Active") {
+        Some(active) if object["status"]["rollout"]["ownRevisions"] == true => {
+            format!("; it begins when plan {active} has ended")
+        }
+        Some(active) => format!("; it begins when plan {active} has ended, or stalls"),
+        None => String::new(),
+    };
     if annotation(object, ANNOTATION_RETRY) == Some(id) {
-        return Change::already("retry", format!("the retry of plan {id} was asked for"));
+        return Change::already("retry", format!("the retry of plan {id} was asked for{waits}"));
     }
-    let said = format!("asked to retry plan {id}");
+    let said = format!("asked to retry plan {id}{waits}");
     Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), said)
 }
 
@@ -206,6 +219,13 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     let (id, type_) = (id_of(task), task["type"].as_str().unwrap_or_default());
     if task["state"] == "Skipped" {
         return Ok(Change::already("skip", format!("task {id} ({type_}) is skipped")));
+    }
+    if task["state"] == "Complete" {
+        return Ok(Change::already("skip", format!("task {id} ({type_}) is complete")));
+    }
+    if plan["state"] != "Active" {
+        let plan = plan["id"].as_str().unwrap_or_default();
+        return Err(format!("plan {plan} is over: there is nothing to skip"));
     }
     let of_node = type_ == "mark-ready";
     if !SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node) {
@@ -237,19 +257,43 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     if status["observedGeneration"] != object["metadata"]["generation"] {
         return Err("its spec changed and was not looked at yet; try again in a moment".to_owned());
     }
-    if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
-        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
-    }
     let strategy = spec["updateStrategy"]["type"].as_str().unwrap_or_default();
     let makes_sets = matches!(strategy, "BlueGreen" | "HardFork");
     if makes_sets && status["lastCompletedRolloutHash"].as_str() == Some(wanted) && !wanted.is_empty() {
         return Ok(Change::already("promote", format!("{wanted} serves")));
     }
-    if !makes_sets || status["rollout"].is_null() {
-        return Err("no entrants wait to be promoted".to_owned());
+    if let Some(sentence) = promotes_nothing(object) {
+        return Err(sentence.to_owned());
+    }
+    if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
+        // Once it is spent by the promotion under way, that says so.
+        if status["spentForcePromote"] == wanted && status["rollout"]["forced"] != true {
+            return Err(how_to_promote(wanted, true));
+        }
+        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
     }
     let write = Write::Field("/spec/forcePromote", json!(wanted));
     Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
+}
+
+/// Why a person who promotes would change nothing now, if so.
+fn promotes_nothing(object: &Value) -> Option<&'static str> {
+    let (rollout, plan) = (&object["status"]["rollout"], &object["status"]["plan"]);
+    if rollout.is_null() || stage(object) == Some("Retiring") {
+        return Some("no entrants wait to be promoted");
+    }
+    if rollout["entrantSet"].as_str().unwrap_or_default().is_empty() {
+        return Some("no entrants wait to be promoted: the nodes are updated where they are");
+    }
+    match rollout["recipe"].as_str().or(plan["recipe"].as_str()) {
+        Some("HardFork") => Some(
+            "a HardFork promotes by itself, once its old nodes have halted; not to wait for that, windlass skip",
+        ),
+        Some("BlueGreenImmediate") => {
+            Some("under promotion: Immediately the new nodes take over as soon as they run")
+        }
+        _ => None,
+    }
 }
 
 fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {

@@ -23,7 +23,7 @@ fn fleet(changes: &Value) -> Value {
         "spec": {"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {
             "image": "db:2", "ports": [{"port": 1}], "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}},
         "status": {"observedGeneration": 2, "requestedRolloutHash": HASH, "lastCompletedRolloutHash": "v1:old",
-            "rollout": {"cause": "TemplateChanged"},
+            "rollout": {"cause": "TemplateChanged", "recipe": "BlueGreen", "stage": "AwaitingEntrants", "entrantSet": "01234"},
             "plan": {"id": "p1", "state": "Active", "tasks": [
                 {"id": "p1-0", "type": "create-entrants", "state": "Complete"},
                 {"id": "p1-1", "type": "await-caught-up", "state": "Running"},
@@ -102,8 +102,13 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
         (
             promote(None),
-            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}, "status": {"rollout": null}}),
             Err("no entrants wait to be promoted".to_owned()),
+        ),
+        (
+            promote(None),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            field("/spec/forcePromote", json!(HASH)),
         ),
     ];
     for (verb, changes, expected) in table {
@@ -116,7 +121,36 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
     let fleet = |changes: Value| fleet(&changes);
     let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
     let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
+    let rolling = |rollout: Value| fleet(json!({"status": {"rollout": rollout}}));
     let table = [
+        // Nothing of these would come of it, or something else much later.
+        (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated where they are"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            rolling(json!({"recipe": "HardFork"})),
+            "once its old nodes have halted",
+        ),
+        (Kind::Fleet, promote(HASH), rolling(json!({"recipe": "BlueGreenImmediate"})), "as soon as they run"),
+        (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no entrants wait"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            fleet(json!({"spec": {"forcePromote": HASH}, "status": {"spentForcePromote": HASH}})),
+            "empty spec.forcePromote",
+        ),
+        (
+            Kind::Fleet,
+            Verb::Abort,
+            fleet(json!({"status": {"plan": {"state": "Failed"}, "rollout": {"stage": "Promoting"}}})),
+            "windlass retry",
+        ),
+        (
+            Kind::Fleet,
+            skip("p1-1"),
+            fleet(json!({"status": {"plan": {"state": "Aborted"}}})),
+            "plan p1 is over",
+        ),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
@@ -148,6 +182,41 @@ fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
         Some(Write::Annotation("windlass.dev/skip", "n-0".to_owned()))
     );
     assert!(change_of(Kind::Fleet).unwrap_err().contains("cannot be skipped"));
+}
+
+#[test]
+fn a_retry_that_waits_for_another_plan_says_so() {
+    let rejected = |plan: Value| {
+        let mut fleet = fleet(&json!({"status": {"rejected": {"planID": "p0"}}}));
+        json_patch::merge(&mut fleet, &json!({"status": {"plan": plan}}));
+        fleet
+    };
+    let said = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().said;
+    let active = rejected(json!({"state": "Active"}));
+    assert_eq!(said(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
+    assert_eq!(said(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
+    let mut repair = active.clone();
+    repair["status"]["rollout"]["ownRevisions"] = json!(true);
+    assert_eq!(said(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
+    let mut again = active;
+    json_patch::merge(&mut again, &annotations(("windlass.dev/retry", "p0")));
+    assert_eq!(
+        said(&again),
+        "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
+    );
+}
+
+#[test]
+fn a_task_that_is_complete_is_not_said_to_be_skipped() {
+    let complete = fleet(&json!({"status": {"plan": {"tasks": [
+        {"id": "p1-1", "type": "await-caught-up", "state": "Complete"},
+        {"id": "p1-2", "type": "switch-traffic", "state": "Running"}]}}}));
+    let verb = Verb::Skip { task: Some("p1-1".to_owned()) };
+    let change = change(&verb, Kind::Fleet, &complete, now()).unwrap();
+    assert_eq!(
+        (change.write, change.said.as_str()),
+        (None, "unchanged: task p1-1 (await-caught-up) is complete")
+    );
 }
 
 #[test]

@@ -124,6 +124,11 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
     }
+    // What is tried again comes after the way back, unless that stands still and may never end. A repair goes first: what
+    // is asked to be tried again may be the repair before it.
+    if stalled && matches!(scope, Scope::Target(_)) && is_retried(facts) {
+        return FleetDecision::Supersede(to(facts, &facts.requested, Cause::RetryRequested));
+    }
     if facts.restart_request.is_some() {
         let start = Start {
             scope: scope.clone(),
@@ -157,10 +162,16 @@ fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<Fl
     Some(if is_asked { own(facts, Cause::RetryRequested) } else { FleetDecision::Keep })
 }
 
+/// Whether a person asks for the rejected target to be tried again, and it can be.
+fn is_retried(facts: &FleetFacts) -> bool {
+    let named = |plan: &str| !plan.is_empty() && plan == facts.retry;
+    facts.rejected.as_ref().is_some_and(|r| named(&r.plan_id)) && facts.invalid.is_none()
+}
+
 /// What is decided where no rollout is active.
 pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.rejected {
-        if !facts.retry.is_empty() && facts.retry == rejected.plan_id && facts.invalid.is_none() {
+        if is_retried(facts) {
             return FleetDecision::Start(to(facts, &facts.requested, Cause::RetryRequested));
         }
         if facts.restart_request.is_some() {

@@ -347,9 +347,12 @@ fn refresh_rollout(
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
-        _ if rollout.nodes.failed > 0 => rollout.unconverged.first().map_or_else(String::new, |node| {
-            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
-        }),
+        // An old set that goes waits for no node that serves.
+        _ if rollout.nodes.failed > 0 && rollout.stage != Stage::Retiring => {
+            rollout.unconverged.first().map_or_else(String::new, |node| {
+                format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
+            })
+        }
         Some(task) => task.message.clone(),
         None => String::new(),
     };

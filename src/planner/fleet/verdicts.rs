@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
     failed::held,
-    progress,
+    progress, sets,
     status::{RefreshInput, short},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -144,7 +144,9 @@ fn up_to_date(
         match rollout.stage {
             Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
             Stage::AwaitingPromotion if facts.awaits_person() => {
-                let message = format!("set spec.forcePromote to {} to promote it", rollout.target_hash);
+                let target = &rollout.target_hash;
+                let ask = sets::how_to_promote(target, status.spent_force_promote == *target);
+                let message = format!("{ask} to promote it");
                 return verdict(Truth::Unknown, "ReadyToPromote", message);
             }
             _ => {}
@@ -257,10 +259,11 @@ fn because(rejected: &Rejected) -> String {
     if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) }
 }
 
-/// What a rollout that stands waits for, in a sentence: the worst of its nodes.
+/// What a rollout that stands waits for, in a sentence: the worst of its nodes, or what is left of the old set where only
+/// that is to go.
 #[must_use]
 pub fn why_stalled(rollout: &Rollout) -> String {
-    match rollout.unconverged.first() {
+    match rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring) {
         Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
         None => format!("no progress: {}", rollout.message),
     }

@@ -385,6 +385,14 @@ async fn a_manual_promotion_waits_for_the_whole_hash_and_an_automatic_one_for_no
         assert_eq!(waits, format!("waiting for a person: set spec.forcePromote to {wanted}"));
     }
     assert_eq!(by("Manual", &wanted).without_a_write(&AwaitPromotion {}).await, "done");
+    for (field, advice) in [(wanted.as_str(), "empty spec.forcePromote"), ("", "set spec.forcePromote")] {
+        let mut scope = by("Manual", field).scope(MockCluster::new(), &View::shared());
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.spent_force_promote = wanted.clone();
+        scope.fleet = Arc::new(fleet);
+        let waits = said(&run_in(&Env::new().with(scope), &plan("BlueGreen"), &AwaitPromotion {}).await);
+        assert!(waits.starts_with(&format!("waiting for a person: {advice}")), "{waits}");
+    }
     assert_eq!(by("WhenReady", "").without_a_write(&AwaitPromotion {}).await, "done");
 }
 
@@ -479,6 +487,14 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         assert!(
             waits.starts_with("waiting for set first to go"),
             "{retention} {owned} {shown} {unanswered}: {waits}"
+        );
+        // Nothing else tells what keeps the rollout there.
+        let named = waits.contains("node db-0 is not removed");
+        assert_eq!(named, !goes, "{retention} {owned} {shown} {unanswered}: {waits}");
+        assert_eq!(
+            waits.contains("PersistentVolumeClaim data-db-0-0"),
+            !goes && retention == "Retain",
+            "{waits}"
         );
     }
 }

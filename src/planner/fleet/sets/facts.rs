@@ -143,6 +143,18 @@ impl SetRollout {
     }
 }
 
+/// How a person promotes a target, in a sentence. A value that is spent does nothing until it was seen to be gone.
+#[must_use]
+pub fn how_to_promote(target: &str, is_spent: bool) -> String {
+    if is_spent {
+        return format!(
+            "empty spec.forcePromote, whose value was used once already, wait until status.spentForcePromote is gone, then \
+             set it to {target}"
+        );
+    }
+    format!("set spec.forcePromote to {target}")
+}
+
 impl FleetFacts {
     /// How a rollout to this target goes.
     #[must_use]

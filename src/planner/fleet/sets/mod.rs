@@ -9,4 +9,4 @@ pub mod serving;
 pub mod stage;
 pub mod status;
 
-pub use facts::{SetFacts, SetRollout, Way};
+pub use facts::{SetFacts, SetRollout, Way, how_to_promote};

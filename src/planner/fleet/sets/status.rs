@@ -40,6 +40,10 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
 /// A promotion that a person forces, and that can no longer be taken back, has used up what they said: from here on the
 /// status says that they did.
 fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+    // What serves already needs no promotion, and one is not kept for when it is wanted again.
+    if facts.force_promote && status.last_completed_rollout_hash == facts.requested {
+        status.spent_force_promote.clone_from(&facts.requested);
+    }
     let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage == Stage::Promoting) else { return };
     if facts.force_promote {
         rollout.forced = true;

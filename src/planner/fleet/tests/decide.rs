@@ -264,6 +264,23 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
 }
 
 #[test]
+fn a_retry_does_not_wait_for_a_way_back_that_stands_still() {
+    let retried = FleetDecision::Supersede(start(to("v2"), "v2", Cause::RetryRequested));
+    let facts = || fleet(2).wanting("v2").rejecting("RolledBack");
+    let other = FleetFacts { retry: "other".to_owned(), ..facts() };
+    let table: Vec<(&str, FleetFacts, Scope, FleetDecision)> = vec![
+        ("it is asked for", retry_asked(facts()), to("v1"), retried),
+        ("nobody asks", facts(), to("v1"), FleetDecision::Keep),
+        ("another plan is named", other, to("v1"), FleetDecision::Keep),
+        ("it was refused", invalid(retry_asked(facts())), to("v1"), FleetDecision::Keep),
+        ("a repair stands still", retry_asked(facts()), Scope::Own, FleetDecision::Keep),
+    ];
+    for (what, facts, scope, expected) in table {
+        assert_eq!(decide(&facts, Some(&plan_to("v1")), &scope, true), expected, "{what}");
+    }
+}
+
+#[test]
 fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
     let facts = retry_asked(fleet(2).wanting("v2").rejecting("RolledBack"));
     let way_back = decide(&facts, Some(&plan_to("v1")), &to("v1"), NOBODY_STALLS);

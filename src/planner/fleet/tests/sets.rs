@@ -539,3 +539,57 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     set_status::begin(&mut status, &early, Way::BlueGreen, "v2");
     assert_eq!(look(status, &early, 1).spent_force_promote, "");
 }
+
+#[test]
+fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
+    let facts = |requested: &str| FleetFacts { force_promote: true, ..fleet(2).wanting(requested) };
+    for (requested, spent) in [("v1", "v1"), ("v2", "")] {
+        let facts = facts(requested);
+        assert_eq!(look(at_rest(&facts), &facts, 1).spent_force_promote, spent);
+    }
+}
+
+#[test]
+fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
+    let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
+    for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "empty spec.forcePromote")] {
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        status.rollout.as_mut().unwrap().stage = Stage::AwaitingPromotion;
+        status.spent_force_promote = spent.to_owned();
+        let status = look(status, &facts, 1);
+        let condition = crate::api::conditions::find(&status.conditions, "UpToDate").unwrap();
+        assert_eq!(condition.reason, "ReadyToPromote");
+        assert!(condition.message.starts_with(advice), "{}", condition.message);
+    }
+}
+
+#[test]
+fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that_serves() {
+    for sick in [ChildFacts::down, ChildFacts::failed] {
+        let mut facts = amid(Way::BlueGreen, Stage::Retiring).but(0, sick);
+        facts.on_stall = OnStall::Hold;
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let rollout = status.rollout.as_mut().unwrap();
+        (rollout.stage, rollout.best) = (Stage::Retiring, 1000);
+        rollout.incumbent_set = "first".to_owned();
+        let old = RetiringSet {
+            set: "first".to_owned(),
+            hash: "v1".to_owned(),
+            build_id: String::new(),
+            since: now(),
+            unpromoted: false,
+            halt_height: 0,
+        };
+        facts.sets.get_mut("first").unwrap().retiring = Some(old.clone());
+        status.retiring = vec![old];
+        let mut plan = plan_to("v2");
+        plan.tasks[0].message = "waiting for set first to go; what is left of it: Pod db-0-0".to_owned();
+        status.plan = Some(crate::api::RawPlan::of(&plan));
+        let status = look(status, &facts, 5_000);
+        let condition = crate::api::conditions::find(&status.conditions, "Stalled").unwrap();
+        assert_eq!(condition.message, format!("no progress: {}", plan.tasks[0].message));
+        assert_eq!(named(&status).len(), 1, "it is still named as what does not serve");
+    }
+}
