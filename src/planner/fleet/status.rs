@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    decide::Start,
+    decide::{Cause, Start},
     facts::{FleetFacts, Scope},
     failed::held,
     progress,
@@ -117,6 +117,10 @@ pub fn begin(
     status.plan = Some(RawPlan::of(plan));
     if start.scope == Scope::Target(facts.requested.clone()) {
         status.rejected = None;
+    }
+    // A retry that is heard by a repair is not heard once more by the target, when that is over.
+    if let Some(rejected) = status.rejected.as_mut().filter(|_| own && start.cause == Cause::RetryRequested) {
+        rejected.plan_id.clone_from(&plan.id);
     }
     note_asked(status, facts);
 }
