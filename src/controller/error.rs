@@ -83,3 +83,52 @@ impl ReconcileError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Wrap = fn(ClusterError) -> ReconcileError;
+
+    const WRAPS: [(Wrap, &str); 5] = [
+        (ReconcileError::Observe, "observe"),
+        (ReconcileError::Check, "check"),
+        (ReconcileError::Revision, "revision"),
+        (ReconcileError::Children, "children"),
+        (ReconcileError::Persist, "persist"),
+    ];
+
+    fn object() -> String {
+        "StatefulSet shop/db-0".to_owned()
+    }
+
+    #[test]
+    fn whatever_step_failed_the_servers_answer_decides_what_is_done_about_it() {
+        let message = || "no".to_owned();
+        for (wrap, step) in WRAPS {
+            let conflict = wrap(ClusterError::Conflict { object: object(), message: message() });
+            assert!(conflict.is_conflict(), "{step}");
+            assert_eq!((conflict.refusal(), conflict.denial(), conflict.retry_after()), (None, None, None));
+            let refused = wrap(ClusterError::Refused { object: object(), message: message() });
+            assert!(!refused.is_conflict(), "{step}");
+            assert_eq!(
+                (refused.refusal(), refused.denial(), refused.retry_after()),
+                (Some("no"), None, None)
+            );
+            let forbidden = wrap(ClusterError::Forbidden { object: object(), message: message() });
+            let denial = forbidden.denial().unwrap_or_default();
+            assert!(
+                denial.contains("StatefulSet shop/db-0: no") && denial.contains("deploy/rbac"),
+                "{denial}"
+            );
+            assert_eq!((forbidden.is_conflict(), forbidden.refusal()), (false, None));
+            let retry_after = Some(Duration::from_secs(7));
+            let busy = wrap(ClusterError::Transient { object: object(), message: message(), retry_after });
+            assert_eq!((busy.retry_after(), busy.refusal(), busy.denial()), (retry_after, None, None));
+            assert_eq!((busy.is_conflict(), busy.step()), (false, step));
+        }
+        let plan = ReconcileError::Plan("no such recipe".to_owned());
+        assert_eq!((plan.step(), plan.is_conflict()), ("plan", false));
+        assert_eq!((plan.refusal(), plan.denial(), plan.retry_after()), (None, None, None));
+    }
+}

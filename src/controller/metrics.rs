@@ -58,3 +58,26 @@ impl Metrics {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reconcile_is_counted_by_kind_and_outcome_and_timed() {
+        let metrics = Metrics::default();
+        metrics.reconciled("StatefulNode", "done", Duration::from_millis(20));
+        metrics.reconciled("StatefulNode", "done", Duration::from_millis(40));
+        metrics.clone().reconciled("NodeDeployment", "persist", Duration::from_secs(2));
+        let text = metrics.text();
+        for line in [
+            "windlass_reconciles_total{kind=\"StatefulNode\",outcome=\"done\"} 2",
+            "windlass_reconciles_total{kind=\"NodeDeployment\",outcome=\"persist\"} 1",
+            "windlass_reconcile_seconds_count{kind=\"StatefulNode\"} 2",
+            "windlass_reconcile_seconds_sum{kind=\"NodeDeployment\"} 2.0",
+            "windlass_reconcile_seconds_bucket{le=\"0.03\",kind=\"StatefulNode\"} 1",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        }
+    }
+}

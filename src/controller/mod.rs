@@ -65,3 +65,6 @@ impl Next {
         self.0.map_or(poll, |after| after.min(poll))
     }
 }
+
+#[cfg(test)]
+mod tests;

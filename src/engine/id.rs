@@ -46,3 +46,23 @@ fn digest(fields: &[&str]) -> u64 {
     }
     hasher.finalize().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_the_form_of_a_plans_id_is_told_from_what_has_not() {
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap_or_default();
+        let lost = lost_plan_id("uid", now);
+        assert!(is_plan_id(&lost), "{lost}");
+        assert_ne!(lost, lost_plan_id("other", now));
+        assert_ne!(lost, lost_plan_id("uid", now + chrono::TimeDelta::seconds(1)));
+        for id in ["0123456789", "abcdef0000"] {
+            assert!(is_plan_id(id), "{id}");
+        }
+        for text in ["", "012345678", "0123456789a", "012345678g", "ABCDEF0000", "nonsense", "0123-56789"] {
+            assert!(!is_plan_id(text), "{text}");
+        }
+    }
+}

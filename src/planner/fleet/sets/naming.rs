@@ -112,6 +112,14 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_name_that_is_possible_is_that_of_the_highest_node() {
+        let name = "a".repeat(44);
+        assert!(choose(&name, "1a2b3", 10, &[]).is_ok(), "its node 9 has 52 characters");
+        assert!(choose(&name, "1a2b3", 11, &[]).is_err(), "its node 10 has 53");
+        assert!(choose(&name, "1a2b3", 0, &[]).is_ok());
+    }
+
+    #[test]
     fn when_no_name_is_free_that_is_said() {
         let taken =
             (1..=99).map(|n| if n == 1 { "db-1a2b3-0".to_owned() } else { format!("db-1a2b3-{n}-0") });

@@ -4,8 +4,10 @@
 mod create;
 mod decide;
 mod facts;
+mod said;
 mod serving;
 mod sets;
+mod sets_progress;
 mod size;
 mod status;
 mod status_conditions;

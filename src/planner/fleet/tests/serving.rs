@@ -3,7 +3,7 @@
 use super::super::sets::SetFacts;
 use super::super::sets::serving::{Pair, Seen, Witnesses, serving};
 use super::*;
-use crate::api::RetiringSet;
+use crate::api::{RetiringSet, Stage};
 
 /// What the status names, what it knows not to serve, what the Service selects, and the sets with their nodes and how
 /// many of these are Ready.
@@ -55,6 +55,16 @@ fn in_a_rollout_its_record_the_service_and_the_nodes_say_which_of_its_sets_serve
             "a third set, which the Service selects",
             before(told("v3", &[], "v3", &[("first", 2, 2), ("v3", 2, 2)])),
             "v3",
+        ),
+        (
+            "a set that the rollout knows nothing of, where its incumbents are gone",
+            before(told("v3", &[], "", &[("v2", 2, 0), ("v3", 2, 2)])),
+            "v3",
+        ),
+        (
+            "a set that the rollout knows nothing of, where its incumbents are there",
+            before(told("v3", &[], "", &[("first", 2, 2), ("v3", 2, 2)])),
+            "first",
         ),
     ] {
         assert_eq!(serving("db", &told).as_deref(), Ok(expected), "{what}");
@@ -131,5 +141,25 @@ fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
         ("nobody knows it, and the Service selects another", with(true, "first"), known("", false), false),
     ] {
         assert_eq!(facts.kept(&set).is_some(), kept, "{what}");
+    }
+    let mut leaving = with(true, "");
+    leaving.sets.get_mut("v2").unwrap().children[0].terminating = true;
+    assert_eq!(leaving.kept(&known("", false)), None, "its nodes are going already");
+}
+
+#[test]
+fn a_rollout_tells_of_two_sets_only_where_it_names_both() {
+    let of = |stage, incumbent: &str, entrant: &str| {
+        let facts = super::sets::amid(Way::BlueGreen, stage);
+        let (incumbent, entrant) = (incumbent.to_owned(), entrant.to_owned());
+        Pair::of(&super::super::SetRollout { incumbent, entrant, ..facts.set_rollout.unwrap() })
+    };
+    let pair = |serves: &str, other: &str, moved| {
+        Some(Pair { serves: serves.to_owned(), other: other.to_owned(), moved })
+    };
+    assert_eq!(of(Stage::Promoting, "first", "v2"), pair("first", "v2", false));
+    assert_eq!(of(Stage::Retiring, "first", "v2"), pair("v2", "first", true));
+    for (incumbent, entrant) in [("", "v2"), ("first", ""), ("", "")] {
+        assert_eq!(of(Stage::Promoting, incumbent, entrant), None);
     }
 }

@@ -108,6 +108,20 @@ fn a_crash_loop_stays_one_while_the_container_runs_for_a_moment() {
     assert_eq!((again.problem, again.cannot_run), (Some(looping.clone()), true));
     let other_pod = pod_facts(&observed(&trying), "db", None, Some(&looping), "pod-0", now());
     assert!(!other_pod.cannot_run);
+    // One that never restarted, that does not run, or that is Ready itself, is not looping.
+    for container in [
+        json!({"name": "db", "restartCount": 0, "state": {"running": {}}}),
+        json!({"name": "db", "restartCount": 3, "state": {"terminated": {"exitCode": 0}}}),
+        json!({"name": "db", "restartCount": 3, "ready": true, "state": {"running": {}}}),
+    ] {
+        let status = json!({"containerStatuses": [container]});
+        let facts = pod_facts(&observed(&status), "db", None, Some(&looping), "pod-1", now());
+        assert_eq!(
+            (facts.problem.unwrap().reason.as_str(), facts.cannot_run),
+            ("NotReady", false),
+            "{status}"
+        );
+    }
     let ready = json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"name": "db", "ready": true, "restartCount": 3, "state": {"running": {}}}]});
     assert_eq!(pod_facts(&observed(&ready), "db", None, Some(&looping), "pod-1", now()).problem, None);
 }

@@ -437,3 +437,72 @@ fn a_container_that_runs_is_stated_only_of_a_node_that_is_not_ready() {
         assert_eq!(look(facts).status().pod_runs, runs, "{what}");
     }
 }
+
+#[test]
+fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_take_the_node_in() {
+    let unreachable = || SidecarAnswer::Unreachable("connection refused".to_owned());
+    let mark_next = |target: &str| {
+        let mut plan = rolling(target);
+        plan.tasks[0].state = TaskState::Complete;
+        plan
+    };
+    let problem = |look: &Look| look.status().problem.map(|p| p.reason);
+    let sidecar = |look: &Look| {
+        let status = look.status();
+        let condition = find(&status.conditions, "SidecarReady").unwrap();
+        (condition.status.clone(), condition.reason.clone())
+    };
+    let is = |truth: &str, reason: &str| (truth.to_owned(), reason.to_owned());
+
+    // A Ready node that serves needs it for nothing, but where a plan marks it.
+    assert_eq!(problem(&look(node()).asked(unreachable())), None);
+    let marking = look(node()).carrying_out(mark_next("v1")).asked(unreachable());
+    assert_eq!(problem(&marking).as_deref(), Some("SidecarUnreachable"));
+    assert_eq!(sidecar(&marking), is("Unknown", "Unreachable"));
+    // What it said holds until it is asked again, and no longer than the plan waits for it.
+    let again = marking.again().asked(SidecarAnswer::NotAsked);
+    assert_eq!(problem(&again).as_deref(), Some("SidecarUnreachable"));
+    assert_eq!(sidecar(&again), is("Unknown", "Unreachable"));
+    let over = Look { plan: Some(ended(mark_next("v1"), PlanState::Complete)), ..again };
+    assert_eq!((problem(&over), sidecar(&over)), (None, is("True", "Ready")));
+    // A plan that does something else first asks it nothing.
+    let before = look(node()).carrying_out(rolling("v1")).asked(unreachable());
+    assert_eq!(problem(&before), None);
+
+    let kept_out = || look(node().with_pod(pod("v1").kept_out_by_its_sidecar()));
+    assert_eq!(problem(&kept_out().asked(unreachable())).as_deref(), Some("SidecarUnreachable"));
+    assert_eq!(sidecar(&kept_out().asked(SidecarAnswer::NotAsked)), is("False", "NotReady"));
+    assert_eq!(sidecar(&kept_out().asked(SidecarAnswer::NotReady)), is("False", "NotReady"));
+    assert_eq!(sidecar(&kept_out().asked(SidecarAnswer::Ready)), is("True", "Ready"));
+    assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotConfigured)), is("False", "NotConfigured"));
+    assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotAsked)), is("True", "Ready"));
+    let marked = look(node()).carrying_out(mark_next("v1")).asked(SidecarAnswer::NotAsked);
+    assert_eq!((problem(&marked), sidecar(&marked)), (None, is("True", "Ready")));
+    let down_after = Look { facts: down(), ..kept_out().asked(unreachable()).again() };
+    assert_eq!(
+        sidecar(&down_after.asked(SidecarAnswer::NotAsked)),
+        is("False", "NotReady"),
+        "it is not asked"
+    );
+    // One that is down for another reason tells that.
+    let sick = look(down()).asked(unreachable());
+    assert_eq!(problem(&sick).as_deref(), Some("NotReady"));
+}
+
+#[test]
+fn a_node_reconciles_while_it_has_something_to_do_and_nothing_stands_in_its_way() {
+    let is = |look: &Look| find(&look.status().conditions, "Reconciling").unwrap().status.clone();
+    let suspended = || NodeFacts { suspended: true, ..down() };
+    for (what, look, expected) in [
+        ("it serves", look(node()), "False"),
+        ("it is down", look(down()), "True"),
+        ("it is down, as it is to be", look(suspended()), "False"),
+        ("a plan is under way", look(node()).carrying_out(rolling("v1")), "True"),
+        ("a plan is over", look(node()).carrying_out(ended(rolling("v1"), PlanState::Complete)), "False"),
+        ("its plan failed", look(node().granted("v2")).carrying_out(failed("v2")), "False"),
+        ("its plan takes too long", look(down()).carrying_out(overdue("v1")).after(600), "False"),
+        ("its spec cannot be carried out", Look { invalid: Some("no"), ..look(down()) }, "False"),
+    ] {
+        assert_eq!(is(&look), expected, "{what}");
+    }
+}

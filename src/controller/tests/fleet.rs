@@ -1,0 +1,768 @@
+//! The orchestrator's looks at a fleet that is updated in place.
+
+use super::*;
+
+pub(super) fn template(version: &str) -> Value {
+    json!({"image": format!("db:{version}"), "podTemplate": {"spec": {"containers": [{"name": "db"}]}}})
+}
+
+pub(super) fn fleet_spec(replicas: i32, version: &str) -> Value {
+    json!({"replicas": replicas, "template": {"spec": template(version)}, "updateStrategy": {"type": "InPlace"}})
+}
+
+impl Stage {
+    pub(super) fn fleet(&self) -> Value {
+        self.get(Kind::NodeDeployment, "db")
+    }
+
+    pub(super) fn change_fleet(&self, patch: &Value) {
+        self.change(Kind::NodeDeployment, "db", patch);
+    }
+
+    pub(super) fn annotate(&self, key: &str, value: &str) {
+        self.change_fleet(&json!({"metadata": {"annotations": {key: value}}}));
+    }
+
+    /// Every node does at once what it was granted, as its executor would say.
+    pub(super) fn nodes_follow(&self) {
+        for name in self.names(Kind::StatefulNode) {
+            self.node_follows(&name);
+        }
+    }
+
+    pub(super) fn node_follows(&self, name: &str) {
+        let node = self.get(Kind::StatefulNode, name);
+        let now = self.clock.now();
+        let known = condition(&node, "Ready").0 == "True"
+            && node["status"]["spentGrantID"] == node["spec"]["grantID"];
+        let since =
+            if known { node["status"]["conditions"][0]["lastTransitionTime"].clone() } else { json!(now) };
+        let status = json!({
+            "observedGeneration": node["metadata"]["generation"],
+            "phase": "Running",
+            "currentImage": node["spec"]["image"],
+            "podTemplateHash": node["spec"]["grantedHash"],
+            "podUID": format!("pod of {name}"),
+            "spentGrantID": node["spec"]["grantID"],
+            "firstReadyAt": node["status"]["firstReadyAt"].as_str().map_or(json!(now), |at| json!(at)),
+            "problem": null,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": since}],
+        });
+        let mut after = node.clone();
+        json_patch::merge(&mut after, &json!({"status": status}));
+        if after != node {
+            self.change(Kind::StatefulNode, name, &json!({"status": status}));
+        }
+    }
+
+    pub(super) fn node_is_down(&self, name: &str) {
+        let now = self.clock.now();
+        let down = json!({"status": {
+            "phase": "Pending",
+            "problem": {"reason": "NotReady", "message": "it sleeps", "since": now},
+            "conditions": [{"type": "Ready", "status": "False", "reason": "PodNotReady", "lastTransitionTime": now}],
+        }});
+        self.change(Kind::StatefulNode, name, &down);
+    }
+
+    /// Looks at the fleet until nothing comes of it, its nodes following at once.
+    pub(super) async fn settle(&self) {
+        for _ in 0..40 {
+            let before = self.port.kept.lock().unwrap().count;
+            self.look_at_fleet().await.unwrap();
+            self.pass(2).await;
+            self.nodes_follow();
+            if before == self.port.kept.lock().unwrap().count {
+                return;
+            }
+        }
+        panic!("the fleet does not come to rest: {:#}", self.fleet()["status"]);
+    }
+
+    /// A fleet of so many nodes that serves v1.
+    pub(super) async fn serving(spec: Value) -> Self {
+        let stage = Self::new();
+        stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
+        stage.settle().await;
+        assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied", "{:#}", stage.fleet());
+        drop((stage.calls(), stage.reasons().await));
+        stage
+    }
+
+    /// Looks at a fleet until its plan waits for its nodes.
+    async fn begin(&self) {
+        for _ in 0..4 {
+            self.look_at_fleet().await.unwrap();
+            self.pass(2).await;
+        }
+    }
+
+    fn plan_id(&self) -> String {
+        self.fleet()["status"]["plan"]["id"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn granted(&self, version: &str) -> Vec<String> {
+        let mut names = self.names(Kind::StatefulNode);
+        names.retain(|name| self.get(Kind::StatefulNode, name)["spec"]["image"] == format!("db:{version}"));
+        names
+    }
+}
+
+fn to_v2() -> Value {
+    json!({"spec": {"template": {"spec": {"image": "db:v2"}}}})
+}
+
+fn outcomes(stage: &Stage) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let history = stage.fleet()["status"]["history"].as_array().cloned().unwrap_or_default();
+    history.iter().map(|h| (text(&h["outcome"]), text(&h["reason"]))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_fleet_is_made_without_a_plan_and_rests_without_a_write() {
+    let stage = Stage::new();
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(3, "v1")}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.names(Kind::StatefulNode), ["db-0", "db-1", "db-2"]);
+    assert_eq!(stage.names(Kind::ControllerRevision).len(), 1);
+    let fleet = stage.fleet();
+    assert_eq!(condition(&fleet, "RolloutInProgress").1, "NotStarted");
+    assert_eq!(fleet["status"]["updateRevision"], stage.names(Kind::ControllerRevision)[0]);
+    assert_eq!((&fleet["status"]["plan"], &fleet["status"]["rollout"]), (&json!(null), &json!(null)));
+    stage.settle().await;
+    let fleet = stage.fleet();
+    assert_eq!(fleet["status"]["phase"], "Ready");
+    assert_eq!(fleet["status"]["lastCompletedRolloutHash"], fleet["status"]["requestedRolloutHash"]);
+    let hash = fleet["status"]["requestedRolloutHash"].as_str().unwrap();
+    assert_eq!(fleet["status"]["buildID"], format!("v1-{}", &hash[3..8]));
+    stage.calls();
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), None);
+    assert_eq!(stage.calls(), [""; 0]);
+    assert_eq!(stage.reasons().await.iter().filter(|r| *r != "NodeCreated").count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_told_when_it_starts_and_when_it_is_complete_and_the_first_write_does_nothing_else() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.granted("v2"), [""; 0]);
+    let writes = stage.calls();
+    assert_eq!(writes.last().map(String::as_str), Some("patch NodeDeployment db /status"), "{writes:?}");
+    let plan = stage.plan_id();
+    let told = stage.told().await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].0 == "RolloutStarted" && told[0].1.starts_with("InPlace to "), "{told:?}");
+    assert!(told[0].1.ends_with("(TemplateChanged)"), "{told:?}");
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.granted("v2"), ["db-1"]);
+    let next = stage.look_at_fleet().await.unwrap();
+    assert!(
+        next.delay("shop/db") <= Duration::from_mins(10),
+        "it is looked at again when it would stall: {next:?}"
+    );
+    stage.settle().await;
+    assert_eq!(stage.granted("v2"), ["db-0", "db-1"]);
+    let fleet = stage.fleet();
+    assert_eq!(condition(&fleet, "UpToDate").1, "Applied");
+    assert_eq!(fleet["status"]["plan"]["id"], plan);
+    assert_eq!(fleet["status"]["currentRevision"], fleet["status"]["updateRevision"]);
+    assert_eq!(outcomes(&stage), [("Complete".to_owned(), String::new())]);
+    let told = stage.told().await;
+    assert!(told.iter().any(|(reason, _)| reason == "RolloutComplete"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_target_supersedes_the_old_one_and_the_old_one_again_ends_the_rollout() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    let first = stage.plan_id();
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v3"}}}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_ne!(stage.plan_id(), first);
+    assert_eq!(outcomes(&stage), [("Superseded".to_owned(), "NewTarget".to_owned())]);
+    let told = stage.told().await;
+    let superseded: Vec<_> = told.iter().filter(|(reason, _)| reason == "RolloutSuperseded").collect();
+    assert_eq!(superseded.len(), 1, "{told:?}");
+    stage.settle().await;
+    assert_eq!(stage.granted("v3").len(), 3);
+    assert_eq!(outcomes(&stage)[1].0, "Complete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    let plan = stage.plan_id();
+    drop(stage.reasons().await);
+    stage.annotate("windlass.dev/abort", "another");
+    stage.look_at_fleet().await.unwrap();
+    let told = stage.told().await;
+    assert!(told.len() == 1 && told[0].0 == "InvalidSpec", "{told:?}");
+    assert!(
+        told[0].1.contains("\"another\" is no plan of this fleet") && told[0].1.contains(&plan),
+        "{told:?}"
+    );
+    stage.annotate("windlass.dev/abort", &plan);
+    stage.look_at_fleet().await.unwrap();
+    let fleet = stage.fleet();
+    assert_eq!(
+        (&fleet["status"]["plan"]["state"], &fleet["status"]["rollout"]),
+        (&json!("Aborted"), &json!(null))
+    );
+    assert_eq!(condition(&fleet, "UpToDate").1, "Aborted");
+    assert_eq!(fleet["status"]["rejected"]["planID"], plan);
+    assert_eq!(outcomes(&stage), [("Aborted".to_owned(), "AbortRequested".to_owned())]);
+    assert_eq!(stage.reasons().await, ["RolloutAborted"]);
+    // The one that was granted and has not moved is given back what it runs.
+    assert_eq!(stage.granted("v2"), ["db-2"]);
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.granted("v2"), [""; 0]);
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Aborted", "it is not tried again by itself");
+    assert_eq!(stage.reasons().await, [""; 0]);
+    // Nor is a retry that names another plan.
+    stage.annotate("windlass.dev/retry", "nobody");
+    stage.settle().await;
+    assert_eq!(stage.reasons().await, ["InvalidSpec"]);
+    stage.annotate("windlass.dev/retry", &plan);
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+    assert_eq!(stage.granted("v2").len(), 3);
+    // Names of plans that it had are no news.
+    stage.look_at_fleet().await.unwrap();
+    assert!(!stage.reasons().await.contains(&"InvalidSpec".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_asks_for_that_cannot_be_is_told_once() {
+    let stage = Stage::serving(fleet_spec(1, "v1")).await;
+    let asked = async |key: &str, value: &str| {
+        stage.annotate(key, value);
+        stage.look_at_fleet().await.unwrap();
+        stage.look_at_fleet().await.unwrap();
+        stage.told().await
+    };
+    let told = asked("windlass.dev/restartedAt", "tomorrow").await;
+    assert!(told.len() == 1 && told[0].0 == "InvalidSpec" && told[0].1.contains("\"tomorrow\""), "{told:?}");
+    let told = asked("windlass.dev/skip", "nonsense-3").await;
+    assert!(told.len() == 1 && told[0].0 == "SkipRefused", "{told:?}");
+    assert!(told[0].1.contains("no task of a plan of this fleet"), "{told:?}");
+    let told = asked("windlass.dev/retry", "nonsense").await;
+    assert!(told.len() == 1 && told[0].1.contains("windlass.dev/retry: \"nonsense\" is no plan"), "{told:?}");
+    assert!(!told[0].1.contains("its plan is"), "there is none: {told:?}");
+    stage.change_fleet(&json!({"spec": {"forcePromote": "v1:0"}}));
+    stage.look_at_fleet().await.unwrap();
+    let told = stage.told().await;
+    assert!(
+        told.len() == 1 && told[0].0 == "StaleForcePromote" && told[0].1.contains("\"v1:0\""),
+        "{told:?}"
+    );
+    let hash = stage.fleet()["status"]["requestedRolloutHash"].clone();
+    stage.change_fleet(&json!({"spec": {"forcePromote": hash}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.reasons().await, [""; 0], "it is what is wanted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_waits_may_be_skipped_and_only_once() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    drop(stage.told().await);
+    let tasks = stage.fleet()["status"]["plan"]["tasks"].clone();
+    let id = tasks[0]["id"].as_str().unwrap();
+    stage.annotate("windlass.dev/skip", id);
+    stage.look_at_fleet().await.unwrap();
+    stage.look_at_fleet().await.unwrap();
+    let told = stage.told().await;
+    assert!(told.len() == 1 && told[0].0 == "SkipRefused", "{told:?}");
+    assert!(told[0].1.contains("(update-node-specs) is not skipped"), "{told:?}");
+    stage.settle().await;
+    drop(stage.told().await);
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.reasons().await, [""; 0], "the task of a plan that is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_cannot_be_read_is_said_and_what_runs_is_left_alone() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&json!({"spec": {"replicas": "many"}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.calls(), ["patch NodeDeployment db /status"]);
+    let fleet = stage.fleet();
+    for (type_, truth) in [("UpToDate", "False"), ("Stalled", "True")] {
+        let (status, reason, message) = condition(&fleet, type_);
+        assert_eq!((status.as_str(), reason.as_str()), (truth, "InvalidSpec"));
+        assert!(message.contains("many"), "{message}");
+    }
+    assert_eq!(fleet["status"]["observedGeneration"], fleet["metadata"]["generation"]);
+    assert_eq!(condition(&fleet, "Ready").0, "True", "what is known stays");
+    assert_eq!(stage.reasons().await, ["InvalidSpec"]);
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!((stage.calls(), stage.reasons().await), (vec![], vec![]));
+    // Of a new one everything is said that kstatus asks for.
+    let fresh = Stage::new();
+    fresh.put(Kind::NodeDeployment, "db", json!({"spec": {"replicas": "many"}}));
+    fresh.look_at_fleet().await.unwrap();
+    let reasons =
+        ["Ready", "RolloutInProgress", "Reconciling"].map(|type_| condition(&fresh.fleet(), type_).1);
+    assert_eq!(reasons, ["NotStarted", "NotStarted", "Settled"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let said = async |patch: Value| {
+        stage.change_fleet(&patch);
+        let next = stage.look_at_fleet().await.unwrap();
+        (condition(&stage.fleet(), "UpToDate"), seconds(next))
+    };
+    let (said_of, next) = said(json!({"spec": {"updateStrategy": {"type": "Magic"}}})).await;
+    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("Magic is not known"), "{said_of:?}");
+    assert_eq!(next, Some(30), "somebody may mend it");
+    let (said_of, _) = said(json!({"spec": {"updateStrategy": {"type": "HardFork"}}})).await;
+    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("haltHeight"), "{said_of:?}");
+    let fork = json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 1000}}}});
+    assert_eq!(said(fork).await.0.1, "Applied");
+    let (said_of, next) = said(json!({"spec": {"updateStrategy": {"type": ""}}})).await;
+    assert!(said_of.1 == "Applied" && said_of.2.contains("is treated as InPlace"), "{said_of:?}");
+    assert_eq!(next, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    drop(stage.told().await);
+    let plan = stage.plan_id();
+    stage.change_fleet(&json!({"status": {"plan": {"tasks": "lost"}}}));
+    stage.look_at_fleet().await.unwrap();
+    let fleet = stage.fleet();
+    assert_eq!(condition(&fleet, "UpToDate").1, "PlanFailed");
+    assert_eq!(
+        (&fleet["status"]["plan"]["id"], &fleet["status"]["plan"]["state"]),
+        (&json!(plan), &json!("Failed"))
+    );
+    assert_eq!(fleet["status"]["rejected"]["outcome"], "Failed");
+    assert_eq!(outcomes(&stage), [("Failed".to_owned(), "Unreadable".to_owned())]);
+    assert_eq!(stage.reasons().await, ["RolloutFailed"]);
+    stage.settle().await;
+    assert_eq!(outcomes(&stage).len(), 1, "that is said once");
+    // Over and unreadable: nothing comes of it.
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&json!({"status": {"plan": {"id": "x", "state": "Complete", "tasks": "lost"}}}));
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+    assert_eq!(outcomes(&stage), []);
+    // An active one whose rollout is lost says where it goes no more.
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    stage.change_fleet(&json!({"status": {"rollout": null}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(outcomes(&stage)[0].0, "Failed");
+    let message = condition(&stage.fleet(), "UpToDate").2;
+    assert!(message.contains("status.rollout"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_never_a_revision_and_is_looked_at_again() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.fail("try StatefulSet", refused("spec.containers: no"));
+    stage.change_fleet(&to_v2());
+    let next = stage.look_at_fleet().await.unwrap();
+    assert_eq!(seconds(next), Some(30));
+    let (status, reason, message) = condition(&stage.fleet(), "UpToDate");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "InvalidSpec"));
+    assert_eq!(message, "template: the API server refuses it: spec.containers: no");
+    assert_eq!(stage.names(Kind::ControllerRevision).len(), 1);
+    assert_eq!(stage.reasons().await, ["InvalidSpec"]);
+    stage.calls();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.calls(), [""; 0], "it is not asked again at every look");
+    stage.mend();
+    stage.pass(60).await;
+    stage.settle().await;
+    assert_eq!(stage.granted("v2").len(), 2);
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_allowed_is_said_when_it_lasts_and_what_was_observed_is_said_even_so() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.fail("try StatefulSet", busy());
+    stage.change_fleet(&to_v2());
+    stage.node_is_down("db-1");
+    assert!(stage.look_at_fleet().await.is_err());
+    assert_eq!(stage.fleet()["status"]["readyReplicas"], 1);
+    stage.mend();
+    stage.fail("create ControllerRevision", forbidden("quota"));
+    assert!(stage.look_at_fleet().await.is_err());
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applying", "it may pass");
+    let key = Memory::failure_key(Kind::NodeDeployment, &Key::new("shop", "db"));
+    stage.cx.memory.failures.put(key.clone(), 1);
+    assert!(stage.look_at_fleet().await.is_err());
+    let (_, reason, message) = condition(&stage.fleet(), "UpToDate");
+    assert!(reason == "InvalidSpec" && message.contains("quota"), "{message}");
+    stage.mend();
+    stage.cx.memory.failures.take(&key);
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+    // A conflict is a new look, and says nothing.
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v3"}}}}));
+    stage.fail("create ControllerRevision", conflict());
+    stage.calls();
+    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()));
+    assert!(!stage.calls().iter().any(|c| c.starts_with("patch")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_meanwhile_holds_up_no_other() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    let ports = json!([{"port": 80}]);
+    stage.change_fleet(&json!({"spec": {"template": {
+        "metadata": {"labels": {"team": "a"}},
+        "spec": {"ports": ports, "serviceAnnotations": {"x": "y"}, "progressDeadlineSeconds": 60,
+            "volumeClaimRetention": "Delete"},
+    }}}));
+    stage.fail("patch StatefulNode db-1", conflict());
+    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "it is looked at again");
+    let applied = |name: &str| {
+        let node = stage.get(Kind::StatefulNode, name);
+        let spec = &node["spec"];
+        node["metadata"]["labels"]["team"] == "a"
+            && spec["ports"] == ports
+            && spec["serviceAnnotations"]["x"] == "y"
+            && spec["progressDeadlineSeconds"] == 60
+            && spec["volumeClaimRetention"] == "Delete"
+    };
+    assert_eq!(["db-0", "db-1", "db-2"].map(applied), [true, false, true]);
+    stage.mend();
+    stage.settle().await;
+    assert!(applied("db-1"));
+    assert_eq!(outcomes(&stage), [], "that is no rollout");
+    stage.change_fleet(&json!({"spec": {"template": {"metadata": {"labels": {"team": null}}}}}));
+    stage.settle().await;
+    assert!(stage.get(Kind::StatefulNode, "db-0")["metadata"]["labels"]["team"].is_null());
+    // What is being deleted is left alone.
+    stage.change(
+        Kind::StatefulNode,
+        "db-2",
+        &json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}),
+    );
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"progressDeadlineSeconds": 90}}}}));
+    stage.look_at_fleet().await.unwrap();
+    let deadline =
+        |name: &str| stage.get(Kind::StatefulNode, name)["spec"]["progressDeadlineSeconds"].clone();
+    assert_eq!((deadline("db-0"), deadline("db-2")), (json!(90), json!(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deletion_policy_says_whose_the_nodes_and_the_service_are() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["service"] = json!({"ports": [{"port": 80}]});
+    let stage = Stage::serving(spec).await;
+    let owned = || {
+        let of = |kind, name: &str| {
+            let object = stage.get(kind, name);
+            let owners = object["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
+            (owners, object["metadata"]["annotations"]["windlass.dev/owner-uid"].clone())
+        };
+        [of(Kind::StatefulNode, "db-0"), of(Kind::StatefulNode, "db-1"), of(Kind::Service, "db")]
+    };
+    let by_reference = || (1, Value::Null);
+    let by_annotation = || (0, json!("uid of db"));
+    assert_eq!(owned(), [by_reference(), by_reference(), by_reference()]);
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Retain"}}));
+    stage.settle().await;
+    assert_eq!(owned(), [by_annotation(), by_annotation(), by_annotation()]);
+    stage.calls();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.calls(), [""; 0]);
+    // Another's reference stays where it is.
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "other"});
+    stage.change(Kind::StatefulNode, "db-1", &json!({"metadata": {"ownerReferences": [other]}}));
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Delete"}}));
+    stage.settle().await;
+    assert_eq!(owned(), [by_reference(), (2, Value::Null), by_reference()]);
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Retain"}}));
+    stage.settle().await;
+    assert_eq!(owned()[1], (1, json!("uid of db")));
+    assert_eq!(stage.get(Kind::StatefulNode, "db-1")["metadata"]["ownerReferences"][0]["uid"], "other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched() {
+    let with = |ports: Value| json!({"spec": {"service": {"ports": ports}}});
+    let stage = Stage::serving(fleet_spec(1, "v1")).await;
+    stage.change_fleet(&with(json!([{"port": 80}])));
+    stage.settle().await;
+    let service = stage.get(Kind::Service, "db");
+    let selects = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "first"});
+    assert_eq!((&service["spec"]["selector"], &service["spec"]["ports"][0]["port"]), (&selects, &json!(80)));
+    assert_eq!(service["metadata"]["labels"]["app.kubernetes.io/managed-by"], "windlass");
+    // A hand's edits are healed, its labels stay.
+    let edit = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "me", "mine": "x"}},
+        "spec": {"selector": {"windlass.dev/set": "other"}}});
+    stage.change(Kind::Service, "db", &edit);
+    stage.settle().await;
+    let healed = stage.get(Kind::Service, "db");
+    assert_eq!((&healed["spec"]["selector"], &healed["metadata"]["labels"]["mine"]), (&selects, &json!("x")));
+    assert_eq!(healed["metadata"]["labels"]["app.kubernetes.io/managed-by"], "windlass");
+    stage.fail("patch Service", refused("ports: no"));
+    stage.change_fleet(&with(json!([{"port": 81}])));
+    stage.look_at_fleet().await.unwrap();
+    let message = condition(&stage.fleet(), "UpToDate").2;
+    assert_eq!(message, "service: the API server refuses it: ports: no");
+    stage.mend();
+    stage.settle().await;
+    assert_eq!(stage.get(Kind::Service, "db")["spec"]["ports"][0]["port"], 81);
+    stage.change_fleet(&json!({"spec": {"service": null}}));
+    stage.settle().await;
+    assert_eq!(stage.names(Kind::Service), [""; 0]);
+    // One that somebody else made.
+    stage.put(Kind::Service, "db", json!({"spec": {"selector": {"app": "x"}}}));
+    let before = stage.get(Kind::Service, "db");
+    stage.look_at_fleet().await.unwrap();
+    stage.change_fleet(&with(json!([{"port": 80}])));
+    let next = stage.look_at_fleet().await.unwrap();
+    assert_eq!(seconds(next), Some(30));
+    let message = condition(&stage.fleet(), "UpToDate").2;
+    assert!(
+        message.starts_with("service: Service db exists and ") && message.contains("does not touch it"),
+        "{message}"
+    );
+    assert_eq!(stage.get(Kind::Service, "db"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_no_watch_shows_is_asked_for_now_and_then() {
+    let stage = Stage::serving(fleet_spec(1, "v1")).await;
+    stage.change_fleet(&json!({"spec": {"service": {"ports": [{"port": 80}]}}}));
+    // It is there, and the watch does not show it: another's, without our labels.
+    let foreign =
+        json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+    stage.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
+    let asked = || stage.calls().iter().filter(|c| c.contains("Service db")).count();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(asked(), 2, "a create, and a look at what is in its way");
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "InvalidSpec");
+    stage.look_at_fleet().await.unwrap();
+    stage.pass(24).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(asked(), 0);
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "InvalidSpec");
+    stage.pass(1).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(asked(), 2);
+    stage.port.kept.lock().unwrap().objects.remove(&("Service", "db".to_owned()));
+    stage.pass(25).await;
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn revisions_beyond_the_limit_go_and_those_in_use_stay() {
+    let mut spec = fleet_spec(1, "v1");
+    spec["revisionHistoryLimit"] = json!(1);
+    let stage = Stage::serving(spec).await;
+    for version in ["v2", "v3", "v4"] {
+        stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": format!("db:{version}")}}}}));
+        stage.settle().await;
+    }
+    let kept = stage.names(Kind::ControllerRevision);
+    assert_eq!(kept.len(), 2, "the current one, and one that nothing refers to");
+    let current = stage.fleet()["status"]["currentRevision"].as_str().unwrap().to_owned();
+    assert!(kept.contains(&current));
+    let number = |name: &String| stage.get(Kind::ControllerRevision, name)["revision"].as_i64().unwrap();
+    assert_eq!(kept.iter().map(number).collect::<std::collections::BTreeSet<_>>(), [3, 4].into());
+    // The current one is made again from what nodes hold, where somebody deletes it.
+    stage.remove(Kind::ControllerRevision, &current);
+    stage.settle().await;
+    assert!(stage.names(Kind::ControllerRevision).contains(&current));
+    assert_eq!(outcomes(&stage).len(), 3, "and nothing is rolled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_beyond_replicas_go_from_the_highest_and_missing_ones_are_made() {
+    let stage = Stage::serving(fleet_spec(4, "v1")).await;
+    stage.change_fleet(&json!({"spec": {"replicas": 2}}));
+    stage.settle().await;
+    assert_eq!(stage.names(Kind::StatefulNode), ["db-0", "db-1"]);
+    stage.remove(Kind::StatefulNode, "db-0");
+    stage.settle().await;
+    assert_eq!(stage.names(Kind::StatefulNode), ["db-0", "db-1"]);
+    assert_eq!(outcomes(&stage), []);
+    stage.fail("create StatefulNode", busy());
+    stage.remove(Kind::StatefulNode, "db-0");
+    assert!(stage.look_at_fleet().await.is_err(), "it is tried again");
+    assert_eq!(stage.fleet()["status"]["readyReplicas"], 1, "and what is so is said");
+    stage.mend();
+    stage.fail("create StatefulNode", refused("metadata: no"));
+    stage.look_at_fleet().await.unwrap();
+    let message = condition(&stage.fleet(), "UpToDate").2;
+    assert_eq!(message, "template: the API server refuses it: metadata: no");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_is_looked_at_again_when_something_is_due() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["minReadySeconds"] = json!(60);
+    let stage = Stage::new();
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
+    stage.look_at_fleet().await.unwrap();
+    stage.pass(2).await;
+    stage.nodes_follow();
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(60), "then they are available");
+    stage.pass(20).await;
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(40));
+    stage.pass(40).await;
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), None);
+    // One that is down is overdue at the deadline.
+    stage.node_is_down("db-1");
+    stage.pass(10).await;
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(590));
+    stage.pass(590).await;
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), None);
+    stage.node_follows("db-1");
+    stage.pass(61).await;
+    stage.settle().await;
+    // A write whose outcome nobody knows.
+    let node = stage.get(Kind::StatefulNode, "db-1");
+    let version = node["metadata"]["resourceVersion"].as_str().unwrap();
+    stage.cx.view.doubt(Kind::StatefulNode, Key::new("shop", "db-1"), version);
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_back_where_that_is_wanted() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60},
+        "template": {"spec": {"image": "db:v2"}}}}));
+    stage.begin().await;
+    stage.node_is_down("db-1");
+    drop(stage.told().await);
+    stage.pass(70).await;
+    stage.look_at_fleet().await.unwrap();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(condition(&stage.fleet(), "Stalled").1, "NoProgress");
+    assert_eq!(stage.reasons().await, ["RolloutStalled"]);
+    stage.change_fleet(&json!({"spec": {"updateStrategy": {"onStall": "Rollback"}}}));
+    stage.look_at_fleet().await.unwrap();
+    let told = stage.told().await;
+    let rolled_back = told.iter().find(|(reason, _)| reason == "RolledBack").unwrap();
+    assert!(rolled_back.1.contains("db-1: NotReady: it sleeps"), "{told:?}");
+    assert_eq!(outcomes(&stage), [("RolledBack".to_owned(), "Stalled".to_owned())]);
+    let fleet = stage.fleet();
+    assert!(fleet["status"]["rejected"]["message"].as_str().unwrap().contains("it sleeps"));
+    assert!(fleet["status"]["history"][0]["message"].as_str().unwrap().contains("it sleeps"));
+    stage.settle().await;
+    assert_eq!(stage.granted("v2"), [""; 0]);
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "RolledBack");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scaled_to_nothing_in_a_rollout_it_ends_and_a_deleted_fleet_does_nothing_more() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    stage.change_fleet(&json!({"spec": {"replicas": 0}}));
+    stage.settle().await;
+    assert_eq!(outcomes(&stage), [("Superseded".to_owned(), "ScaledToZero".to_owned())]);
+    assert_eq!(stage.names(Kind::StatefulNode), [""; 0]);
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.change_fleet(&json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}));
+    stage.settle().await;
+    assert_eq!(stage.fleet()["status"]["phase"], "Terminating");
+    assert_eq!((stage.granted("v2").len(), stage.names(Kind::ControllerRevision).len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_of_a_rollout_is_written_at_most_once_a_second() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.look_at_fleet().await.unwrap();
+    stage.look_at_fleet().await.unwrap();
+    stage.calls();
+    stage.node_follows("db-2");
+    let next = stage.look_at_fleet().await.unwrap();
+    let writes = |calls: Vec<String>| calls.iter().filter(|c| c.ends_with("/status")).count();
+    assert_eq!(writes(stage.calls()), 0, "it was written in this second");
+    assert!(next.delay("shop/db") <= Duration::from_secs(1), "{next:?}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(writes(stage.calls()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_somebody_elses_in_the_way_is_said_and_not_touched() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let wanted = async |stage: &Stage| {
+        stage.fail("create ControllerRevision", busy());
+        stage.change_fleet(&to_v2());
+        assert!(stage.look_at_fleet().await.is_err());
+        stage.mend();
+        let call = stage.calls().into_iter().find(|c| c.starts_with("create ControllerRevision")).unwrap();
+        call.rsplit_once(' ').unwrap().1.to_owned()
+    };
+    let name = wanted(&stage).await;
+    let foreign =
+        json!({"metadata": {"name": name, "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+    let key = ("ControllerRevision", name.clone());
+    stage.port.kept.lock().unwrap().objects.insert(key.clone(), foreign.clone());
+    let said = || condition(&stage.fleet(), "UpToDate").2;
+    let sentence = format!("template: ControllerRevision {name} exists and is not this fleet's");
+    stage.look_at_fleet().await.unwrap();
+    assert!(said().starts_with(&sentence), "{}", said());
+    stage.calls();
+    stage.look_at_fleet().await.unwrap();
+    assert!(!stage.calls().iter().any(|c| c.contains("ControllerRevision")), "it is not asked at every look");
+    assert!(said().starts_with(&sentence));
+    assert_eq!(stage.get(Kind::ControllerRevision, &name), foreign);
+    stage.port.kept.lock().unwrap().objects.remove(&key);
+    stage.pass(60).await;
+    stage.settle().await;
+    assert_eq!(stage.granted("v2").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_current_revision_that_somebody_deleted_in_a_rollout_is_made_again_from_what_nodes_hold() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    let current = stage.fleet()["status"]["currentRevision"].as_str().unwrap().to_owned();
+    let before = stage.get(Kind::ControllerRevision, &current);
+    stage.change_fleet(&to_v2());
+    stage.begin().await;
+    stage.remove(Kind::ControllerRevision, &current);
+    stage.look_at_fleet().await.unwrap();
+    let after = stage.get(Kind::ControllerRevision, &current);
+    assert_eq!(after["data"], before["data"]);
+    assert_eq!(after["revision"], 1, "before the one that is rolled out, which is 2");
+    assert_eq!(stage.names(Kind::ControllerRevision).len(), 2);
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sidecars_address_and_token_apply_at_once() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["template"]["spec"]["sidecar"] = json!({"image": "w:1", "url": "http://a", "tokenSecret": "one"});
+    let stage = Stage::serving(spec).await;
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"sidecar": {"url": "http://b"}}}}}));
+    stage.settle().await;
+    let sidecar = || {
+        let node = stage.get(Kind::StatefulNode, "db-1");
+        (node["spec"]["sidecar"]["url"].clone(), node["spec"]["sidecar"]["tokenSecret"].clone())
+    };
+    assert_eq!(sidecar(), (json!("http://b"), json!("one")));
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"sidecar": {"tokenSecret": "two"}}}}}));
+    stage.settle().await;
+    assert_eq!(sidecar(), (json!("http://b"), json!("two")));
+    assert_eq!(outcomes(&stage), [], "that is no rollout");
+    stage.calls();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.calls(), [""; 0]);
+}

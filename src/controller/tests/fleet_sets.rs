@@ -1,0 +1,319 @@
+//! The orchestrator's looks at a fleet whose rollouts make a set of nodes.
+
+use super::fleet::fleet_spec;
+use super::*;
+
+fn blue_green(blue_green: &Value) -> Value {
+    let mut spec = fleet_spec(2, "v1");
+    spec["updateStrategy"] = json!({"type": "BlueGreen", "blueGreen": blue_green});
+    spec["service"] = json!({"ports": [{"port": 80}]});
+    spec
+}
+
+fn to_v2() -> Value {
+    json!({"spec": {"template": {"spec": {"image": "db:v2"}}}})
+}
+
+impl Stage {
+    fn stage(&self) -> String {
+        self.fleet()["status"]["rollout"]["stage"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn entrant(&self) -> String {
+        self.fleet()["status"]["rollout"]["entrantSet"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn sets(&self) -> Vec<String> {
+        let mut sets: Vec<String> = self
+            .names(Kind::StatefulNode)
+            .iter()
+            .map(|n| {
+                self.get(Kind::StatefulNode, n)["metadata"]["labels"]["windlass.dev/set"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        sets.dedup();
+        sets.sort();
+        sets
+    }
+
+    /// Looks until the rollout is in a stage, its nodes following.
+    async fn until(&self, stage: &str) {
+        for _ in 0..30 {
+            if self.stage() == stage {
+                return;
+            }
+            self.look_at_fleet().await.unwrap();
+            self.pass(2).await;
+            self.nodes_follow();
+        }
+        panic!("{stage} is never reached: {:#}", self.fleet()["status"]);
+    }
+
+    fn outcomes(&self) -> Vec<String> {
+        let history = self.fleet()["status"]["history"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        history.iter().map(|h| format!("{} {}", text(&h["outcome"]), text(&h["reason"]))).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 100}))).await;
+    stage.change_fleet(&to_v2());
+    stage.look_at_fleet().await.unwrap();
+    let fleet = stage.fleet();
+    let hash = fleet["status"]["requestedRolloutHash"].as_str().unwrap();
+    assert_eq!((stage.stage().as_str(), stage.entrant().as_str()), ("CreatingEntrants", &hash[3..8]));
+    assert_eq!(stage.sets(), ["first"]);
+    stage.until("Retiring").await;
+    let fleet = stage.fleet();
+    let set = fleet["status"]["activeSet"].as_str().unwrap().to_owned();
+    assert_eq!(stage.get(Kind::Service, "db")["spec"]["selector"]["windlass.dev/set"], set);
+    assert_eq!(fleet["status"]["lastCompletedRolloutHash"], hash);
+    assert_eq!(fleet["status"]["retiring"][0]["set"], "first");
+    let told = stage.told().await;
+    let promoted = told.iter().find(|(reason, _)| reason == "Promoted").unwrap();
+    assert!(
+        promoted.1.starts_with(&format!("set {set} serves "))
+            && promoted.1.ends_with("in place of set first")
+    );
+    assert_eq!(stage.sets().len(), 2, "they live on");
+    let next = seconds(stage.look_at_fleet().await.unwrap()).unwrap();
+    assert!((80..=100).contains(&next), "it is looked at again when they go: {next}");
+    stage.pass(i64::try_from(next).unwrap() + 1).await;
+    stage.settle().await;
+    assert_eq!(stage.sets(), [set]);
+    assert_eq!(stage.outcomes(), ["Complete "]);
+    assert!(stage.fleet()["status"]["retiring"].is_null() && stage.fleet()["status"]["rollout"].is_null());
+    assert!(stage.reasons().await.contains(&"RolloutComplete".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_promotes_by_the_hash_and_it_is_spent_with_that() {
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual", "retireDelaySeconds": 0}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("AwaitingPromotion").await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "ReadyToPromote");
+    stage.pass(10_000).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "ReadyToPromote", "a person has all the time");
+    let hash = stage.fleet()["status"]["requestedRolloutHash"].as_str().unwrap().to_owned();
+    stage.change_fleet(&json!({"spec": {"forcePromote": hash}}));
+    stage.until("Promoting").await;
+    assert_eq!(stage.fleet()["status"]["spentForcePromote"], hash);
+    stage.settle().await;
+    assert_eq!(stage.fleet()["status"]["lastCompletedRolloutHash"], hash);
+    assert_eq!(stage.fleet()["status"]["spentForcePromote"], hash);
+    stage.change_fleet(&json!({"spec": {"forcePromote": ""}}));
+    stage.settle().await;
+    assert!(
+        stage.fleet()["status"]["spentForcePromote"].is_null(),
+        "what is not asked any more is forgotten"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_again_takes_the_rollout_back_and_its_nodes_go() {
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("AwaitingPromotion").await;
+    let plan = stage.fleet()["status"]["plan"]["id"].clone();
+    drop(stage.told().await);
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v1"}}}}));
+    stage.settle().await;
+    assert_eq!(stage.outcomes(), ["Superseded BackToCompleted"]);
+    assert_eq!(stage.fleet()["status"]["history"][0]["planID"], plan);
+    assert_eq!(stage.sets(), ["first"]);
+    let told = stage.told().await;
+    let said = told.iter().find(|(reason, _)| reason == "RolloutSuperseded").unwrap();
+    assert!(said.1.contains("is wanted again, and serves"), "{told:?}");
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_target_before_the_promotion_has_a_set_of_its_own() {
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("AwaitingPromotion").await;
+    let first = stage.entrant();
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v3"}}}}));
+    stage.look_at_fleet().await.unwrap();
+    let second = stage.entrant();
+    assert_ne!(first, second);
+    assert_eq!(stage.outcomes(), ["Superseded NewTarget"]);
+    assert_eq!(stage.fleet()["status"]["retiring"][0]["set"], first);
+    assert_eq!(stage.fleet()["status"]["retiring"][0]["unpromoted"], true);
+    stage.until("AwaitingPromotion").await;
+    stage.settle().await;
+    let mut left = vec!["first".to_owned(), second];
+    left.sort();
+    assert_eq!(stage.sets(), left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted() {
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("AwaitingPromotion").await;
+    let plan = stage.fleet()["status"]["plan"]["id"].as_str().unwrap().to_owned();
+    stage.annotate("windlass.dev/abort", &plan);
+    stage.settle().await;
+    assert_eq!(
+        (stage.sets(), stage.outcomes()),
+        (vec!["first".to_owned()], vec!["Aborted AbortRequested".to_owned()])
+    );
+    let mut spec = blue_green(&json!({}));
+    spec["updateStrategy"]["onStall"] = json!("Rollback");
+    spec["updateStrategy"]["progressDeadlineSeconds"] = json!(60);
+    let stage = Stage::serving(spec).await;
+    stage.change_fleet(&to_v2());
+    for _ in 0..5 {
+        stage.look_at_fleet().await.unwrap();
+        stage.pass(2).await;
+    }
+    drop(stage.told().await);
+    stage.pass(70).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.outcomes(), ["RolledBack Stalled"]);
+    let told = stage.told().await;
+    assert!(told.iter().any(|(reason, _)| reason == "RolledBack"), "{told:?}");
+    stage.settle().await;
+    assert_eq!(stage.sets(), ["first"]);
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "RolledBack");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 0}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("Promoting").await;
+    let target = stage.fleet()["status"]["rollout"]["targetHash"].clone();
+    let plan = stage.fleet()["status"]["plan"]["id"].as_str().unwrap().to_owned();
+    drop(stage.told().await);
+    stage.change_fleet(&json!({"spec": {"paused": true}}));
+    stage.annotate("windlass.dev/abort", &plan);
+    stage.look_at_fleet().await.unwrap();
+    stage.look_at_fleet().await.unwrap();
+    let told = stage.told().await;
+    assert!(told.len() == 1 && told[0].1.contains("is not aborted: it promotes"), "{told:?}");
+    stage.change_fleet(&json!({"spec": {"paused": false, "template": {"spec": {"image": "db:v3"}}}}));
+    stage.until("Retiring").await;
+    assert_eq!(stage.fleet()["status"]["lastCompletedRolloutHash"], target);
+    stage.settle().await;
+    assert_ne!(stage.fleet()["status"]["lastCompletedRolloutHash"], target, "then it follows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promotion_whose_plan_is_lost_has_failed_and_one_that_is_done_is_complete() {
+    let lose = async |at: &str| {
+        let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1000}))).await;
+        stage.change_fleet(&to_v2());
+        stage.until(at).await;
+        drop(stage.told().await);
+        stage.change_fleet(&json!({"status": {"plan": null}}));
+        stage.look_at_fleet().await.unwrap();
+        stage
+    };
+    let stage = lose("Promoting").await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "PlanFailed");
+    assert_eq!(stage.outcomes(), ["Failed Unreadable"]);
+    assert_eq!(stage.stage(), "Promoting", "it cannot be taken back");
+    assert_eq!(stage.reasons().await, ["RolloutFailed"]);
+    let history = stage.fleet()["status"]["history"][0].clone();
+    assert_eq!((&history["recipe"], history["targetHash"].is_null()), (&json!("BlueGreen"), false));
+    // A retry that names it goes on with it, to the same target.
+    let failed = stage.fleet()["status"]["plan"]["id"].as_str().unwrap().to_owned();
+    stage.annotate("windlass.dev/retry", &failed);
+    stage.look_at_fleet().await.unwrap();
+    let fleet = stage.fleet();
+    assert_ne!(fleet["status"]["plan"]["id"], failed);
+    assert_eq!(
+        (fleet["status"]["plan"]["state"].as_str(), stage.stage().as_str()),
+        (Some("Active"), "Promoting")
+    );
+    assert_eq!(fleet["status"]["rollout"]["cause"], "RetryRequested");
+    let told = stage.told().await;
+    assert!(told[0].0 == "RolloutStarted" && told[0].1.ends_with("(RetryRequested)"), "{told:?}");
+    stage.until("Retiring").await;
+
+    let stage = lose("Retiring").await;
+    assert_eq!(stage.outcomes(), ["Complete "]);
+    assert_eq!(stage.reasons().await, ["RolloutComplete"]);
+    assert!(stage.fleet()["status"]["rollout"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_cannot_be_named_is_not_begun_and_lists_are_not_asked_for_at_every_look() {
+    let stage = Stage::serving(blue_green(&json!({}))).await;
+    stage.fail("names Pod", busy());
+    stage.change_fleet(&to_v2());
+    let next = stage.look_at_fleet().await.unwrap();
+    assert_eq!(seconds(next), Some(30));
+    let message = condition(&stage.fleet(), "UpToDate").2;
+    assert!(
+        message.starts_with("a new set of nodes cannot be named now: listing every Pod failed"),
+        "{message}"
+    );
+    assert!(stage.fleet()["status"]["rollout"].is_null());
+    let lists = || stage.calls().iter().filter(|c| c.starts_with("names")).count();
+    assert!(lists() > 0);
+    stage.mend();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!((lists(), stage.stage()), (0, String::new()), "not so soon");
+    stage.pass(25).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!((lists(), stage.stage().as_str()), (5, "CreatingEntrants"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_old_nodes_go_first_they_go_and_are_not_made_again() {
+    let stage = Stage::serving(blue_green(&json!({"promotion": "Immediately"}))).await;
+    stage.change_fleet(&to_v2());
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.stage(), "Promoting");
+    stage.look_at_fleet().await.unwrap();
+    assert!(!stage.sets().contains(&"first".to_owned()), "{:?}", stage.sets());
+    stage.settle().await;
+    assert_eq!(stage.sets().len(), 1);
+    assert_ne!(stage.sets(), ["first"]);
+    assert_eq!(stage.outcomes(), ["Complete "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_retires_lives_on_while_paused_and_while_the_service_selects_it() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 30}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("Retiring").await;
+    stage.change_fleet(&json!({"spec": {"paused": true}}));
+    stage.pass(100).await;
+    for _ in 0..3 {
+        stage.look_at_fleet().await.unwrap();
+        stage.pass(2).await;
+    }
+    assert_eq!(stage.sets().len(), 2);
+    stage.change_fleet(&json!({"spec": {"paused": false}}));
+    stage.settle().await;
+    assert_eq!(stage.sets().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_starts_the_next() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1000}))).await;
+    stage.change_fleet(&to_v2());
+    stage.until("Retiring").await;
+    drop(stage.told().await);
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v3"}}}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.outcomes(), ["Complete "]);
+    let reasons = stage.reasons().await;
+    assert_eq!(reasons, ["RolloutComplete", "RolloutStarted"]);
+    assert_eq!(stage.stage(), "CreatingEntrants");
+    // What stood before lives on until its time comes, and is gone back to where it is wanted again.
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v1"}}}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.entrant(), "first");
+}

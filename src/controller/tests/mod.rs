@@ -1,0 +1,294 @@
+//! One look of a controller at a time, on a port that keeps objects in memory: what is written, what is told in events,
+//! and when the object is looked at again. What whole rollouts come to is shown on the simulated cluster.
+
+mod fleet;
+mod fleet_sets;
+mod next;
+mod node;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use super::events::Events;
+use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
+use crate::clock::Clock;
+use crate::cluster::port::Told;
+use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, PatchOp, Target, View};
+use crate::engine::{Env, Registry};
+use crate::render::RenderOptions;
+use crate::sidecar::MockSidecarClient;
+
+/// A clock that is moved by hand.
+struct Moved(Mutex<DateTime<Utc>>);
+
+impl Clock for Moved {
+    fn now(&self) -> DateTime<Utc> {
+        *self.0.lock().unwrap()
+    }
+}
+
+/// The objects, every write, and what the port is to answer instead of doing it.
+#[derive(Default)]
+struct Kept {
+    objects: BTreeMap<(&'static str, String), Value>,
+    writes: Vec<String>,
+    events: Vec<Value>,
+    /// By the beginning of a write, as the log says it: the error that it gets.
+    errors: Vec<(String, ClusterError)>,
+    told: Option<Told>,
+    count: u64,
+}
+
+/// The port.
+struct Port {
+    kept: Mutex<Kept>,
+    view: Arc<View>,
+}
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+impl Port {
+    /// Writes a call into the log, and answers with the error that it is to get.
+    fn called(&self, call: String) -> Result<(), ClusterError> {
+        let mut kept = self.kept.lock().unwrap();
+        let error = kept.errors.iter().find(|(begin, _)| call.starts_with(begin)).map(|(_, e)| e.clone());
+        kept.writes.push(call);
+        error.map_or(Ok(()), Err)
+    }
+
+    fn store(&self, kind: Kind, mut object: Value) -> Value {
+        let mut kept = self.kept.lock().unwrap();
+        kept.count += 1;
+        object["metadata"]["resourceVersion"] = json!(kept.count.to_string());
+        kept.objects.insert((kind.name(), name_of(&object)), object.clone());
+        drop(kept);
+        self.view.observe(kind, &object);
+        object
+    }
+}
+
+#[async_trait]
+impl Cluster for Port {
+    async fn create(&self, kind: Kind, mut manifest: Value) -> Result<Value, ClusterError> {
+        if kind == Kind::Event {
+            self.kept.lock().unwrap().events.push(manifest.clone());
+            return Ok(manifest);
+        }
+        let name = name_of(&manifest);
+        self.called(format!("create {} {name}", kind.name()))?;
+        if self.kept.lock().unwrap().objects.contains_key(&(kind.name(), name.clone())) {
+            return Err(ClusterError::AlreadyExists { object: name });
+        }
+        manifest["metadata"]["uid"] = json!(format!("uid of {name}"));
+        manifest["metadata"]["generation"] = json!(1);
+        Ok(self.store(kind, manifest))
+    }
+
+    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<(), ClusterError> {
+        self.called(format!("try {} {}", kind.name(), name_of(&manifest)))
+    }
+
+    async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
+        let ops: Vec<Value> = ops.iter().map(PatchOp::to_json).collect();
+        let paths: Vec<&str> = ops.iter().filter_map(|op| op["path"].as_str()).collect();
+        self.called(format!("patch {} {} {}", target.kind.name(), target.name, paths.join(" ")))?;
+        let known =
+            self.kept.lock().unwrap().objects.get(&(target.kind.name(), target.name.clone())).cloned();
+        let Some(mut object) = known else { return Err(ClusterError::NotFound { object: target.name }) };
+        if object["metadata"]["resourceVersion"] != target.resource_version.as_str() {
+            return Err(ClusterError::Conflict { object: target.name, message: "it changed".to_owned() });
+        }
+        let patch: json_patch::Patch = serde_json::from_value(json!(ops)).unwrap();
+        let before = object["spec"].clone();
+        json_patch::patch(&mut object, &patch).unwrap();
+        assert!(part == Part::Status || paths.iter().all(|path| !path.starts_with("/status")), "{paths:?}");
+        if object["spec"] != before {
+            object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
+        }
+        Ok(self.store(target.kind, object))
+    }
+
+    async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
+        self.called(format!("try patch {} {} ({})", target.kind.name(), target.name, ops.len()))?;
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.objects[&(target.kind.name(), target.name)].clone())
+    }
+
+    async fn delete(&self, target: Target) -> Result<(), ClusterError> {
+        self.called(format!("delete {} {}", target.kind.name(), target.name))?;
+        let mut kept = self.kept.lock().unwrap();
+        kept.count += 1;
+        kept.objects.remove(&(target.kind.name(), target.name.clone()));
+        drop(kept);
+        self.view.deleted(target.kind, &Key::new(&target.namespace, &target.name), &target.uid);
+        Ok(())
+    }
+
+    async fn last_told(&self, _: &str, uid: &str, reason: &str) -> Result<Option<Told>, ClusterError> {
+        self.called(format!("events of {uid} {reason}"))?;
+        Ok(self.kept.lock().unwrap().told.clone())
+    }
+
+    async fn get(&self, kind: Kind, _: &str, name: &str) -> Result<Option<Value>, ClusterError> {
+        self.called(format!("get {} {name}", kind.name()))?;
+        Ok(self.kept.lock().unwrap().objects.get(&(kind.name(), name.to_owned())).cloned())
+    }
+
+    async fn names(&self, kind: Kind, _: &str) -> Result<Vec<String>, ClusterError> {
+        self.called(format!("names {}", kind.name()))?;
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.objects.keys().filter(|key| key.0 == kind.name()).map(|key| key.1.clone()).collect())
+    }
+}
+
+/// The controllers on such a port.
+struct Stage {
+    port: Arc<Port>,
+    cx: Context,
+    clock: Arc<Moved>,
+}
+
+impl Stage {
+    /// Must be made within a runtime whose time is paused.
+    fn new() -> Self {
+        Self::with(MockSidecarClient::new())
+    }
+
+    fn with(sidecars: MockSidecarClient) -> Self {
+        let view = View::shared();
+        let port = Arc::new(Port { kept: Mutex::default(), view: view.clone() });
+        let clock = Arc::new(Moved(Mutex::new(DateTime::from_timestamp(1_900_000_000, 0).unwrap())));
+        let memory = Arc::new(Memory::default());
+        let (events, send) = Events::new(port.clone(), view.clone(), memory.clone(), clock.clone(), "test");
+        tokio::spawn(send);
+        let cx = Context {
+            view,
+            cluster: port.clone(),
+            memory,
+            registry: Arc::new(Registry::builtin_recipes().unwrap()),
+            env: Env::new(),
+            options: Arc::new(RenderOptions::default()),
+            sidecars: Arc::new(sidecars),
+            clock: clock.clone(),
+            events,
+        };
+        Self { port, cx, clock }
+    }
+
+    /// Puts an object there as somebody else would.
+    fn put(&self, kind: Kind, name: &str, object: Value) {
+        let mut object = object;
+        let now = self.clock.now();
+        let meta = object["metadata"].as_object_mut().map(std::mem::take).unwrap_or_default();
+        object["metadata"] = json!({"name": name, "namespace": "shop", "uid": format!("uid of {name}"),
+            "generation": 1, "creationTimestamp": now, "labels": {}, "annotations": {}});
+        for (key, value) in meta {
+            object["metadata"][key] = value;
+        }
+        self.port.store(kind, object);
+    }
+
+    /// Changes an object as somebody else would: a merge patch. Another spec is another generation.
+    fn change(&self, kind: Kind, name: &str, patch: &Value) {
+        let mut object = self.get(kind, name);
+        let before = object["spec"].clone();
+        json_patch::merge(&mut object, patch);
+        if object["spec"] != before {
+            object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
+        }
+        self.port.store(kind, object);
+    }
+
+    fn remove(&self, kind: Kind, name: &str) {
+        let object = self.port.kept.lock().unwrap().objects.remove(&(kind.name(), name.to_owned())).unwrap();
+        let uid = object["metadata"]["uid"].as_str().unwrap();
+        self.cx.view.deleted(kind, &Key::new("shop", name), uid);
+    }
+
+    fn get(&self, kind: Kind, name: &str) -> Value {
+        let kept = self.port.kept.lock().unwrap();
+        kept.objects.get(&(kind.name(), name.to_owned())).cloned().unwrap_or_default()
+    }
+
+    fn names(&self, kind: Kind) -> Vec<String> {
+        let kept = self.port.kept.lock().unwrap();
+        kept.objects.keys().filter(|key| key.0 == kind.name()).map(|key| key.1.clone()).collect()
+    }
+
+    /// From now on calls that begin so get this error.
+    fn fail(&self, begin: &str, error: ClusterError) {
+        self.port.kept.lock().unwrap().errors.push((begin.to_owned(), error));
+    }
+
+    fn mend(&self) {
+        self.port.kept.lock().unwrap().errors.clear();
+    }
+
+    /// What was called since this was asked last.
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.port.kept.lock().unwrap().writes)
+    }
+
+    /// The reasons and notes of the events that were sent since this was asked last.
+    async fn told(&self) -> Vec<(String, String)> {
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let events = std::mem::take(&mut self.port.kept.lock().unwrap().events);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events.iter().map(|e| (text(&e["reason"]), text(&e["note"]))).collect()
+    }
+
+    async fn reasons(&self) -> Vec<String> {
+        self.told().await.into_iter().map(|(reason, _)| reason).collect()
+    }
+
+    /// Time passes, for the wall clock and for this process.
+    async fn pass(&self, seconds: i64) {
+        *self.clock.0.lock().unwrap() += TimeDelta::seconds(seconds);
+        tokio::time::sleep(Duration::from_secs(seconds.unsigned_abs())).await;
+    }
+
+    async fn look_at_fleet(&self) -> Result<Next, ReconcileError> {
+        reconcile_fleet(&self.cx, &Key::new("shop", "db")).await
+    }
+
+    async fn look_at_node(&self) -> Result<Next, ReconcileError> {
+        reconcile_node(&self.cx, &Key::new("shop", "db-0")).await
+    }
+}
+
+fn forbidden(message: &str) -> ClusterError {
+    ClusterError::Forbidden { object: "it".to_owned(), message: message.to_owned() }
+}
+
+fn refused(message: &str) -> ClusterError {
+    ClusterError::Refused { object: "it".to_owned(), message: message.to_owned() }
+}
+
+fn busy() -> ClusterError {
+    ClusterError::Transient { object: "it".to_owned(), message: "busy".to_owned(), retry_after: None }
+}
+
+fn conflict() -> ClusterError {
+    ClusterError::Conflict { object: "it".to_owned(), message: "it changed".to_owned() }
+}
+
+/// How long until the next look, in seconds; `None` for the safety poll.
+fn seconds(next: Next) -> Option<u64> {
+    let delay = next.delay("shop/db");
+    (delay < Duration::from_mins(10)).then_some(delay.as_secs())
+}
+
+/// What a condition says: its status, reason and message.
+fn condition(object: &Value, type_: &str) -> (String, String, String) {
+    let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = list.into_iter().find(|c| c["type"] == type_).unwrap_or_default();
+    let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"), text("message"))
+}

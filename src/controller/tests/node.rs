@@ -1,0 +1,634 @@
+//! The executor's looks at one node that stands alone.
+
+use super::fleet::template;
+use super::*;
+
+const CLAIM: Kind = Kind::PersistentVolumeClaim;
+
+impl Stage {
+    fn node(&self) -> Value {
+        self.get(Kind::StatefulNode, "db-0")
+    }
+
+    fn change_node(&self, patch: &Value) {
+        self.change(Kind::StatefulNode, "db-0", patch);
+    }
+
+    /// The StatefulSet's controller and the kubelet do what they are to do.
+    fn play(&self) {
+        let set = self.get(Kind::StatefulSet, "db-0");
+        if set.is_null() {
+            return;
+        }
+        let revision =
+            format!("db-0-{}", set["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap());
+        let restarted = set["spec"]["template"]["metadata"]["annotations"].to_string().len();
+        let revision = format!("{revision}-{restarted}");
+        let seen = json!({"observedGeneration": set["metadata"]["generation"], "updateRevision": revision});
+        if set["status"] != seen {
+            self.change(Kind::StatefulSet, "db-0", &json!({"status": seen}));
+        }
+        if set["spec"]["replicas"] == 0 {
+            if !self.get(Kind::Pod, "db-0-0").is_null() {
+                self.remove(Kind::Pod, "db-0-0");
+            }
+        } else if self.get(Kind::Pod, "db-0-0").is_null() {
+            self.make_pod(&revision, &set);
+        }
+    }
+
+    fn make_pod(&self, revision: &str, set: &Value) {
+        let uid = self.port.kept.lock().unwrap().count;
+        let owner =
+            json!({"kind": "StatefulSet", "name": "db-0", "uid": set["metadata"]["uid"], "controller": true});
+        self.put(Kind::Pod, "db-0-0", json!({
+            "metadata": {"uid": format!("pod {uid}"), "ownerReferences": [owner],
+                "labels": {"controller-revision-hash": revision, "windlass.dev/node": "db-0"}},
+            "spec": set["spec"]["template"]["spec"],
+            "status": {
+                "phase": "Running", "podIP": "10.0.0.1",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": self.clock.now()}],
+                "containerStatuses": [{"name": "db", "imageID": "sha256:1", "ready": true, "state": {"running": {}}}],
+            },
+        }));
+    }
+
+    /// Looks at the node until nothing comes of it.
+    async fn node_settles(&self) {
+        for _ in 0..40 {
+            let before = self.port.kept.lock().unwrap().count;
+            self.look_at_node().await.unwrap();
+            self.pass(2).await;
+            self.play();
+            if before == self.port.kept.lock().unwrap().count {
+                return;
+            }
+        }
+        panic!("the node does not come to rest: {:#}", self.node()["status"]);
+    }
+
+    fn with_node(spec: &Value) -> Self {
+        let stage = Self::new();
+        stage.put(Kind::StatefulNode, "db-0", json!({"spec": spec}));
+        stage
+    }
+
+    async fn running(spec: &Value) -> Self {
+        let stage = Self::with_node(spec);
+        stage.node_settles().await;
+        assert_eq!(stage.node()["status"]["phase"], "Running", "{:#}", stage.node());
+        drop((stage.calls(), stage.told().await));
+        stage
+    }
+
+    fn history(&self) -> Vec<String> {
+        let history = self.node()["status"]["history"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        history
+            .iter()
+            .map(|h| format!("{} {} {}", text(&h["recipe"]), text(&h["outcome"]), text(&h["reason"])))
+            .collect()
+    }
+
+    fn stalled(&self) -> (String, String) {
+        let (_, reason, message) = condition(&self.node(), "Stalled");
+        (reason, message)
+    }
+}
+
+fn to_v2() -> Value {
+    json!({"spec": {"image": "db:v2"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_made_by_a_plan_that_is_written_before_anything_is_done_and_then_rests() {
+    let stage = Stage::with_node(&template("v1"));
+    stage.look_at_node().await.unwrap();
+    let calls = stage.calls();
+    assert!(!calls.iter().any(|c| c.starts_with("create")), "{calls:?}");
+    assert_eq!(stage.node()["status"]["plan"]["recipe"], "NodeUpdate");
+    stage.look_at_node().await.unwrap();
+    assert_eq!(
+        (stage.names(Kind::StatefulSet), stage.names(Kind::Service)),
+        (vec!["db-0".to_owned()], vec!["db-0".to_owned()])
+    );
+    stage.node_settles().await;
+    let node = stage.node();
+    assert_eq!(
+        (&node["status"]["phase"], &node["status"]["currentImage"]),
+        (&json!("Running"), &json!("db:v1"))
+    );
+    assert_eq!(stage.history(), ["NodeUpdate Complete "]);
+    let told = stage.told().await;
+    let reasons: Vec<&str> = told.iter().map(|(reason, _)| reason.as_str()).collect();
+    assert_eq!(reasons, ["PlanStarted", "PlanComplete"], "{told:?}");
+    assert!(told[0].1.starts_with("NodeUpdate to ") && told[0].1.ends_with("(5 tasks)"), "{told:?}");
+    assert_eq!(told[1].1, "NodeUpdate is complete");
+    stage.calls();
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), None);
+    assert_eq!(stage.calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_image_another_template_and_a_restart_each_have_their_plan() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&to_v2());
+    stage.node_settles().await;
+    stage.change_node(&json!({"spec": {"podTemplate": {"metadata": {"labels": {"x": "y"}}}}}));
+    stage.node_settles().await;
+    stage.change_node(
+        &json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2030-03-01T00:00:00Z"}}}),
+    );
+    stage.node_settles().await;
+    let update = "NodeUpdate Complete ";
+    let restart = "RestartNode Complete ";
+    assert_eq!(stage.history(), [update, update, restart, restart]);
+    assert_eq!(stage.node()["status"]["restartedAt"], "2030-03-01T00:00:00Z");
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
+    // A time that cannot be read restarts nothing, and that is said.
+    drop(stage.told().await);
+    stage.change_node(&json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "soon"}}}));
+    stage.node_settles().await;
+    let told = stage.told().await;
+    assert!(told.len() == 1 && told[0].0 == "InvalidSpec" && told[0].1.contains("\"soon\""), "{told:?}");
+    assert_eq!(stage.history().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_target_supersedes_a_plan_and_the_old_one_again_leaves_none() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&to_v2());
+    stage.look_at_node().await.unwrap();
+    stage.change_node(&json!({"spec": {"image": "db:v3"}}));
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.history()[1..], ["NodeUpdate Superseded NewTarget"]);
+    stage.change_node(&json!({"spec": {"image": "db:v1"}}));
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.node()["status"]["plan"]["state"], "Superseded");
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v1");
+    assert_eq!(stage.history().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_fails_says_why_and_is_tried_again_later_and_later() {
+    let stage = Stage::with_node(&template("v1"));
+    stage.fail("create StatefulSet", refused("spec.x: no"));
+    stage.look_at_node().await.unwrap();
+    let next = stage.look_at_node().await.unwrap();
+    assert_eq!(seconds(next), Some(10));
+    assert_eq!(stage.stalled().0, "PlanFailed");
+    let told = stage.told().await;
+    let reasons: Vec<&str> = told.iter().map(|(reason, _)| reason.as_str()).collect();
+    assert!(["PlanStarted", "PlanFailed", "TaskFailed"].iter().all(|r| reasons.contains(r)), "{told:?}");
+    let failed = told.iter().find(|(reason, _)| reason == "TaskFailed").unwrap();
+    assert!(
+        failed.1.starts_with("apply-stateful-set failed: ") && failed.1.contains("spec.x: no"),
+        "{told:?}"
+    );
+    for wait in [20, 40, 80] {
+        stage.pass(if wait == 20 { 10 } else { wait / 2 }).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(seconds(stage.look_at_node().await.unwrap()), u64::try_from(wait).ok());
+    }
+    assert_eq!(stage.history().iter().filter(|h| h.starts_with("NodeUpdate Failed")).count(), 4);
+    stage.mend();
+    stage.pass(80).await;
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&to_v2());
+    stage.look_at_node().await.unwrap();
+    drop(stage.told().await);
+    stage.change_node(&json!({"status": {"plan": {"tasks": "lost"}}}));
+    let next = stage.look_at_node().await.unwrap();
+    assert_eq!(seconds(next), Some(10));
+    assert_eq!(stage.history()[1], "NodeUpdate Failed Unreadable");
+    assert_eq!(stage.stalled().0, "PlanFailed");
+    assert_eq!(stage.reasons().await, ["PlanFailed"]);
+    stage.pass(10).await;
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
+    stage.change_node(&json!({"status": {"plan": {"tasks": "lost"}}}));
+    drop(stage.told().await);
+    stage.node_settles().await;
+    assert_eq!((stage.reasons().await, stage.history().len()), (vec![], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_task_that_waits_may_be_skipped() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&to_v2());
+    stage.look_at_node().await.unwrap();
+    let tasks = stage.node()["status"]["plan"]["tasks"].clone();
+    let skip =
+        |id: &Value| stage.change_node(&json!({"metadata": {"annotations": {"windlass.dev/skip": id}}}));
+    drop(stage.told().await);
+    skip(&tasks[0]["id"]);
+    stage.look_at_node().await.unwrap();
+    stage.look_at_node().await.unwrap();
+    let told = stage.told().await;
+    let refused: Vec<_> = told.iter().filter(|(reason, _)| reason == "SkipRefused").collect();
+    assert_eq!(refused.len(), 1, "{told:?}");
+    skip(&tasks[4]["id"]);
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.node()["status"]["plan"]["tasks"][4]["state"], "Skipped");
+    stage.node_settles().await;
+    let told = stage.told().await;
+    assert!(!told.iter().any(|(reason, _)| reason == "SkipRefused"), "{told:?}");
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_cannot_be_read_or_rendered_is_said_and_what_runs_is_left_alone() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&json!({"spec": {"suspend": "perhaps"}}));
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.calls(), ["patch StatefulNode db-0 /status"]);
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("expected a boolean"), "{message}");
+    assert_eq!(stage.reasons().await, ["InvalidSpec"]);
+    stage.change_node(&json!({"spec": {"suspend": null, "mainContainer": "nobody"}}));
+    let next = stage.look_at_node().await.unwrap();
+    assert_eq!(seconds(next), Some(30));
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("nobody"), "{message}");
+    stage.change_node(&json!({"spec": {"mainContainer": null}}));
+    stage.node_settles().await;
+    assert_eq!(stage.stalled().0, "Progressing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.fail("try StatefulSet", refused("containers: no"));
+    stage.change_node(&to_v2());
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(30));
+    assert_eq!(
+        stage.stalled(),
+        ("InvalidSpec".into(), "template: the API server refuses it: containers: no".into())
+    );
+    assert_eq!(stage.history().len(), 1);
+    stage.mend();
+    stage.pass(60).await;
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
+    // What could not be asked is asked again; what was observed is said even so.
+    stage.fail("try StatefulSet", forbidden("no right"));
+    stage.change_node(&json!({"spec": {"image": "db:v3"}}));
+    stage.look_at_node().await.unwrap();
+    assert_eq!(
+        stage.stalled(),
+        ("InvalidSpec".into(), "template: the API server does not allow it now: no right".into())
+    );
+    stage.mend();
+    stage.fail("try StatefulSet", busy());
+    stage.change_node(&json!({"spec": {"image": "db:v4"}}));
+    assert!(stage.look_at_node().await.is_err());
+    assert_eq!(stage.node()["status"]["observedGeneration"], stage.node()["metadata"]["generation"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_belong_to_something_else_are_said_and_not_touched() {
+    for (kind, name) in [(Kind::StatefulSet, "db-0"), (Kind::Service, "db-0"), (CLAIM, "data-db-0-0")] {
+        let mut spec = template("v1");
+        spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        let stage = Stage::with_node(&spec);
+        // No watch shows what does not have our labels.
+        let foreign =
+            json!({"metadata": {"name": name, "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+        let key = (kind.name(), name.to_owned());
+        stage.port.kept.lock().unwrap().objects.insert(key.clone(), foreign.clone());
+        assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(30));
+        let (reason, message) = stage.stalled();
+        assert!(reason == "InvalidSpec" && message.contains(name), "{message}");
+        assert!(message.contains("does not touch it"), "{message}");
+        assert_eq!(stage.get(kind, name), foreign);
+        assert!(stage.node()["status"]["plan"].is_null());
+        assert_eq!(stage.reasons().await, ["InvalidSpec"]);
+        stage.port.kept.lock().unwrap().objects.remove(&key);
+        stage.node_settles().await;
+        assert_eq!(stage.node()["status"]["phase"], "Running");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
+    let stage = Stage::new();
+    let with = |claim: &str| {
+        let mut spec = template("v1");
+        spec["volumeClaimTemplates"] = json!([{"metadata": {"name": claim}, "spec": {}}]);
+        spec
+    };
+    // The claim a of node b-db-0 and the claim a-b of node db-0 would both be a-b-db-0-0.
+    let at = |time: &str| json!({"creationTimestamp": time});
+    let (old, new) = (at("2030-01-01T00:00:00Z"), at("2030-01-02T00:00:00Z"));
+    stage.put(Kind::StatefulNode, "db-0", json!({"metadata": new, "spec": with("a-b")}));
+    stage.put(Kind::StatefulNode, "b-db-0", json!({"metadata": old, "spec": with("a")}));
+    stage.put(Kind::StatefulNode, "other-0", json!({"metadata": old, "spec": with("a")}));
+    stage.look_at_node().await.unwrap();
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("a-b-db-0-0 is that of node b-db-0"), "{message}");
+    stage.change(
+        Kind::StatefulNode,
+        "b-db-0",
+        &json!({"metadata": {"creationTimestamp": "2030-01-03T00:00:00Z"}}),
+    );
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["phase"], "Running");
+    // Whoever has it keeps it, whatever its age.
+    let stage = Stage::with_node(&with("data"));
+    stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-7"}}}));
+    stage.look_at_node().await.unwrap();
+    let (_, message) = stage.stalled();
+    assert!(message.contains("data-db-0-0 is that of node db-7"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
+    let stage = Stage::running(&template("v1")).await;
+    let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}, "replicas": 3},
+        "metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}});
+    stage.change(Kind::StatefulSet, "db-0", &edit);
+    stage.play();
+    stage.change_node(&json!({"spec": {"ports": [{"port": 80}], "serviceAnnotations": {"x": "y"}}}));
+    stage.node_settles().await;
+    let set = stage.get(Kind::StatefulSet, "db-0");
+    assert_eq!(
+        (&set["spec"]["updateStrategy"]["type"], &set["spec"]["replicas"]),
+        (&json!("OnDelete"), &json!(1))
+    );
+    assert_eq!(set["metadata"]["labels"]["app.kubernetes.io/managed-by"], "windlass");
+    let service = stage.get(Kind::Service, "db-0");
+    assert_eq!(
+        (&service["spec"]["ports"][0]["port"], &service["metadata"]["annotations"]["x"]),
+        (&json!(80), &json!("y"))
+    );
+    stage.change_node(&json!({"spec": {"suspend": true}}));
+    stage.node_settles().await;
+    assert_eq!(stage.get(Kind::StatefulSet, "db-0")["spec"]["replicas"], 0);
+    assert_eq!(stage.node()["status"]["phase"], "Suspended");
+    stage.change_node(&json!({"spec": {"suspend": false}}));
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["phase"], "Running");
+    assert_eq!(stage.history().len(), 1, "none of that was a plan");
+    stage.fail("patch Service", refused("ports: no"));
+    stage.change_node(&json!({"spec": {"ports": [{"port": 81}]}}));
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(30));
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("ports: no"), "{message}");
+    assert_eq!(stage.node()["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change(
+        Kind::StatefulSet,
+        "db-0",
+        &json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}),
+    );
+    stage.play();
+    stage.fail("try patch", busy());
+    assert!(stage.look_at_node().await.is_err(), "nothing is decided on what is not known");
+    stage.mend();
+    // Where the server says that our patch would change nothing, it is what we wrote.
+    stage.node_settles().await;
+    assert_eq!(stage.calls().iter().filter(|c| c.starts_with("try patch")).count(), 2);
+    assert_eq!(stage.history().len(), 1);
+    // Where it does not take it, it is something else.
+    stage.change(
+        Kind::StatefulSet,
+        "db-0",
+        &json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 8}}}}),
+    );
+    stage.play();
+    stage.fail("try patch", refused("no"));
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.node()["status"]["plan"]["recipe"], "RestartNode");
+    // So it is where it is stamped otherwise, and nobody has to be asked.
+    let stage = Stage::running(&template("v1")).await;
+    stage.change(
+        Kind::StatefulSet,
+        "db-0",
+        &json!({"metadata": {"annotations": {"windlass.dev/pod-template-hash": "v1:0"}},
+        "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}),
+    );
+    stage.play();
+    stage.look_at_node().await.unwrap();
+    assert!(!stage.calls().iter().any(|c| c.starts_with("try patch")));
+    assert_eq!(stage.node()["status"]["plan"]["state"], "Active");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let stage = Stage::with_node(&spec);
+    let label = |node: &str| json!({"metadata": {"labels": {"windlass.dev/node": node}}});
+    stage.put(CLAIM, "data-db-0-0", label("db-0"));
+    stage.node_settles().await;
+    let owners = || {
+        stage.get(CLAIM, "data-db-0-0")["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
+    };
+    assert_eq!(owners(), [json!(null); 0]);
+    stage.change_node(&json!({"spec": {"volumeClaimRetention": "Delete"}}));
+    stage.node_settles().await;
+    assert_eq!(
+        (owners().len(), &owners()[0]["uid"], &owners()[0]["controller"]),
+        (1, &json!("uid of db-0"), &json!(null))
+    );
+    stage.change_node(&json!({"spec": {"volumeClaimRetention": "Retain"}}));
+    stage.node_settles().await;
+    assert_eq!(owners().len(), 0);
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "other"});
+    stage.change(CLAIM, "data-db-0-0", &json!({"metadata": {"ownerReferences": [other]}}));
+    stage.change_node(&json!({"spec": {"volumeClaimRetention": "Delete"}}));
+    stage.node_settles().await;
+    assert_eq!((owners().len(), &owners()[0]["uid"]), (2, &json!("other")));
+    // A claim that came to be another's is said, and not touched.
+    stage.change(CLAIM, "data-db-0-0", &label("db-7"));
+    let before = stage.get(CLAIM, "data-db-0-0");
+    stage.look_at_node().await.unwrap();
+    assert!(stage.stalled().1.contains("data-db-0-0 is that of node db-7"), "{:?}", stage.stalled());
+    assert_eq!(stage.get(CLAIM, "data-db-0-0"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_node_has_no_pod_is_asked_of_the_events_after_a_while_and_not_all_the_time() {
+    let stage = Stage::running(&template("v1")).await;
+    let asked =
+        || stage.calls().iter().filter(|c| c.starts_with("events of uid of db-0 FailedCreate")).count();
+    stage.remove(Kind::Pod, "db-0-0");
+    let told = Told {
+        note: "create Pod db-0-0 in StatefulSet db-0 failed error: quota is used up".to_owned(),
+        at: stage.clock.now(),
+    };
+    stage.port.kept.lock().unwrap().told = Some(told);
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(2), "one that is replaced is back by then");
+    assert_eq!(asked(), 0);
+    stage.pass(2).await;
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(15));
+    assert_eq!(asked(), 1);
+    let message = stage.node()["status"]["problem"]["message"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(message, "the API server refuses its pod: quota is used up");
+    stage.pass(5).await;
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(10));
+    assert_eq!(asked(), 0);
+    stage.pass(10).await;
+    stage.look_at_node().await.unwrap();
+    assert_eq!(asked(), 1);
+    // What was said of an earlier pod is old.
+    let old = Told { note: "old".to_owned(), at: stage.clock.now() - TimeDelta::seconds(600) };
+    stage.port.kept.lock().unwrap().told = Some(old);
+    stage.pass(15).await;
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.node()["status"]["problem"]["message"], "it has no pod");
+    // A pod of that name that is somebody else's is in the way.
+    let foreign =
+        json!({"metadata": {"name": "db-0-0", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+    stage.port.kept.lock().unwrap().objects.insert(("Pod", "db-0-0".to_owned()), foreign);
+    stage.pass(15).await;
+    stage.look_at_node().await.unwrap();
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("Pod db-0-0"), "{message}");
+    stage.port.kept.lock().unwrap().objects.remove(&("Pod", "db-0-0".to_owned()));
+    stage.play();
+    stage.node_settles().await;
+    assert_eq!(
+        (stage.node()["status"]["phase"].clone(), stage.stalled().0.as_str()),
+        (json!("Running"), "Progressing")
+    );
+    asked();
+    stage.pass(60).await;
+    stage.look_at_node().await.unwrap();
+    assert_eq!(asked(), 0, "it has one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_plan_waits_for_is_written_when_the_wait_is_a_long_one() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&to_v2());
+    stage.look_at_node().await.unwrap();
+    stage.calls();
+    let writes = || stage.calls().iter().filter(|c| c.ends_with("StatefulNode db-0 /status")).count();
+    let next = stage.look_at_node().await.unwrap();
+    assert_eq!(writes(), 0, "progress may be lost");
+    assert!(next.delay("x") <= Duration::from_secs(2), "{next:?}");
+    stage.pass(1).await;
+    stage.look_at_node().await.unwrap();
+    assert_eq!(writes(), 0);
+    stage.pass(1).await;
+    stage.look_at_node().await.unwrap();
+    assert_eq!(writes(), 1);
+    stage.look_at_node().await.unwrap();
+    assert_eq!(writes(), 0, "nothing new");
+    // A node that was missing nothing, and is gone: nothing is decided about it.
+    stage.remove(Kind::StatefulNode, "db-0");
+    assert_eq!(seconds(stage.look_at_node().await.unwrap()), None);
+    assert_eq!(writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_allowed_is_said_when_it_lasts() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.fail("patch StatefulSet", forbidden("no right"));
+    stage.change_node(&json!({"spec": {"suspend": true}}));
+    assert!(stage.look_at_node().await.is_err());
+    assert_eq!(stage.stalled().0, "Progressing", "it may pass");
+    let key = Memory::failure_key(Kind::StatefulNode, &Key::new("shop", "db-0"));
+    stage.cx.memory.failures.put(key, 1);
+    assert!(stage.look_at_node().await.is_err());
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("no right"), "{message}");
+    stage.mend();
+    stage.fail("try patch", forbidden("no right to patch"));
+    stage.change(
+        Kind::StatefulSet,
+        "db-0",
+        &json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}),
+    );
+    assert!(stage.look_at_node().await.is_err());
+    assert!(stage.stalled().1.contains("no right to patch"), "{:?}", stage.stalled());
+    // A conflict is a new look, and nothing is written.
+    stage.mend();
+    stage.fail("try patch", conflict());
+    stage.calls();
+    assert!(stage.look_at_node().await.is_err_and(|e| e.is_conflict()));
+    assert_eq!(stage.calls().iter().filter(|c| c.starts_with("patch")).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_being_deleted_starts_nothing() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(
+        &json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {"image": "db:v2"}}),
+    );
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["phase"], "Terminating");
+    assert!(stage.calls().iter().all(|c| c == "patch StatefulNode db-0 /status"));
+    assert_eq!(stage.history().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_where_it_is_to_stay() {
+    for (retention, owners_after) in [("Retain", 0), ("Delete", 1)] {
+        let mut spec = template("v1");
+        spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        spec["volumeClaimRetention"] = json!(retention);
+        let stage = Stage::running(&spec).await;
+        let key = (CLAIM.name(), "data-db-0-0".to_owned());
+        let asked = || stage.calls().iter().filter(|c| *c == "get PersistentVolumeClaim data-db-0-0").count();
+        // No watch shows a claim without the label; so it is asked for, now and then.
+        let of = |uid: &str| {
+            json!({"metadata": {"name": "data-db-0-0", "namespace": "shop", "uid": "claim", "resourceVersion": "1",
+                "ownerReferences": [{"kind": "StatefulNode", "name": "db-0", "uid": uid}]}})
+        };
+        let put = |claim: Value| stage.port.kept.lock().unwrap().objects.insert(key.clone(), claim);
+        put(of("somebody"));
+        stage.pass(25).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 1);
+        assert_eq!(stage.get(CLAIM, "data-db-0-0"), of("somebody"), "another's is left alone");
+        put(of("uid of db-0"));
+        stage.pass(24).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 0, "not so soon");
+        stage.pass(1).await;
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 1);
+        let claim = stage.get(CLAIM, "data-db-0-0");
+        assert_eq!(claim["metadata"]["labels"]["windlass.dev/node"], "db-0", "{claim:#}");
+        assert_eq!(claim["metadata"]["ownerReferences"].as_array().unwrap().len(), owners_after);
+        // Another spec is another question.
+        stage.remove(CLAIM, "data-db-0-0");
+        stage.pass(25).await;
+        stage.look_at_node().await.unwrap();
+        asked();
+        stage.change_node(&json!({"spec": {"ports": [{"port": 80}]}}));
+        stage.look_at_node().await.unwrap();
+        assert_eq!(asked(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_ran_on_its_claim_gets_its_lost_stateful_set_back_whatever_the_claim_is_labelled() {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    // A claim that is owned by the node is its own, and so is one that has a node's label.
+    for meta in [
+        json!({"ownerReferences": [{"uid": "uid of db-0"}]}),
+        json!({"labels": {"windlass.dev/node": "db-0"}}),
+    ] {
+        let stage = Stage::with_node(&spec);
+        let mut claim = json!({"metadata": {"name": "data-db-0-0", "namespace": "shop", "uid": "c", "resourceVersion": "1"}});
+        json_patch::merge(&mut claim, &json!({"metadata": meta}));
+        stage.port.kept.lock().unwrap().objects.insert((CLAIM.name(), "data-db-0-0".to_owned()), claim);
+        stage.look_at_node().await.unwrap();
+        assert_eq!(stage.node()["status"]["plan"]["recipe"], "NodeUpdate", "{meta}");
+    }
+}

@@ -1,0 +1,344 @@
+//! What a fleet's status says in sentences, and the odd cases of what is decided.
+
+use super::super::{decide, next_grants};
+use super::*;
+use crate::api::conditions::{STALLED, UP_TO_DATE, find};
+use crate::api::status::MAX_PROBLEM_BYTES;
+
+fn to_v2() -> Start {
+    start(to("v2"), "v2", Cause::TemplateChanged)
+}
+
+fn message(status: &NodeDeploymentStatus) -> String {
+    status.rollout.as_ref().unwrap().message.clone()
+}
+
+/// The status of a rollout to v2 whose plan waits for something.
+fn waiting(facts: &FleetFacts) -> NodeDeploymentStatus {
+    let mut status = rolling_out(facts, &to_v2());
+    let mut plan = plan_to("v2");
+    plan.tasks[0].message = "waiting for the world".to_owned();
+    status.plan = Some(crate::api::RawPlan::of(&plan));
+    status
+}
+
+#[test]
+fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
+    let said = |facts: FleetFacts| message(&look(waiting(&facts), &facts, 5));
+    let two = || fleet(2).wanting("v2");
+    let failed = || two().but(1, ChildFacts::failed);
+    assert_eq!(said(two()), "waiting for the world");
+    assert_eq!(said(two().but(1, ChildFacts::down)), "waiting for the world");
+    assert_eq!(said(failed()), "waiting for db-1: ImagePullBackOff: no such image");
+    let paused = "waiting for the fleet to be resumed: spec.paused is true";
+    assert_eq!(said(two().paused()), paused);
+    assert_eq!(said(failed().paused()), paused);
+    let all = FleetFacts { children: two().children.into_iter().map(ChildFacts::failed).collect(), ..two() };
+    assert_eq!(said(all), "waiting for db-0: ImagePullBackOff: no such image");
+    // A restart is a rollout of its own, unless one that makes a set is under way.
+    let restart = FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..two() };
+    assert_eq!(said(restart), "waiting for the world");
+}
+
+#[test]
+fn a_rejected_target_says_what_stood_in_its_way() {
+    let said = |outcome: &str, message: &str| {
+        let mut facts = fleet(2).wanting("v2").rejecting(outcome);
+        facts.rejected.as_mut().unwrap().message = message.to_owned();
+        let status = look(at_rest(&facts), &facts, 0);
+        [UP_TO_DATE, STALLED].map(|type_| find(&status.conditions, type_).unwrap().message.clone())
+    };
+    let [up, stalled] = said("RolledBack", "no progress: db-1: NotReady: it sleeps");
+    assert_eq!(
+        up,
+        "the rollout of v2 was rolled back: no progress: db-1: NotReady: it sleeps; change the template, or annotate \
+         windlass.dev/retry=rejected-plan"
+    );
+    assert_eq!(
+        stalled,
+        "plan rejected-plan ended: no progress: db-1: NotReady: it sleeps; the target is not tried again"
+    );
+    let [up, stalled] = said("Aborted", "");
+    assert_eq!(
+        up,
+        "the rollout of v2 was aborted; change the template, or annotate windlass.dev/retry=rejected-plan"
+    );
+    assert_eq!(stalled, "plan rejected-plan ended; the target is not tried again");
+}
+
+#[test]
+fn a_node_that_is_only_not_yet_available_says_so() {
+    let said = |change: &dyn Fn(ChildFacts) -> ChildFacts| {
+        let facts = fleet(2).wanting("v2").but(1, change);
+        let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+        let list = status.rollout.unwrap().unconverged;
+        let node = list.into_iter().find(|u| u.name == "db-1").unwrap();
+        assert!(node.message.len() <= MAX_PROBLEM_BYTES);
+        node.message
+    };
+    let fresh = |c: ChildFacts| ChildFacts { available: false, ..c.granted("v2").converged() };
+    let fresh = |c: ChildFacts| ChildFacts { available: false, ..fresh(c) };
+    assert_eq!(said(&fresh), "Ready, but not yet for minReadySeconds");
+    let moves = "it moves to what it was granted";
+    assert_eq!(said(&|c| c.granted("v2")), moves, "Ready at what it ran");
+    assert_eq!(said(&|c| ChildFacts { available: false, ..c.granted("v2") }), moves);
+    let unready = |c: ChildFacts| ChildFacts { ready: false, available: false, problem: None, ..fresh(c) };
+    assert_eq!(said(&unready), moves, "not Ready, and nobody said why");
+}
+
+#[test]
+fn what_waits_for_the_wave_says_how_full_it_is() {
+    let said = |facts: FleetFacts| {
+        let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
+        let list = status.rollout.unwrap().unconverged;
+        list.into_iter().find(|u| u.reason == "WaitingForWave").unwrap().message
+    };
+    let rolls = |c: ChildFacts| c.granted("v2").rolling();
+    let facts = || fleet(3).wanting("v2").at_most(1).but(2, rolls);
+    assert_eq!(said(facts()), "1 of at most 1 nodes are disrupted; it is granted when the wave has room");
+    assert_eq!(said(facts().paused()), "the fleet is paused; it is granted once spec.paused is false");
+}
+
+#[test]
+fn grants_of_one_look_fill_the_wave_and_no_more() {
+    let granted = |facts: &FleetFacts| {
+        next_grants(facts, &to("v2")).into_iter().map(|grant| grant.name).collect::<Vec<_>>()
+    };
+    for most in 1..=4 {
+        let facts = fleet(5).wanting("v2").at_most(most);
+        let expected: Vec<String> = (0..most).map(|n| format!("db-{}", 4 - n)).collect();
+        assert_eq!(granted(&facts), expected);
+        // Those that are down take no more room than there is, either.
+        let down =
+            FleetFacts { children: facts.children.iter().cloned().map(ChildFacts::down).collect(), ..facts };
+        assert_eq!(granted(&down), expected);
+    }
+    // One that is in flight may be granted anew, and takes no more room for that.
+    let mixed =
+        fleet(4).wanting("v2").at_most(2).but(3, |c| c.granted("v3").rolling()).but(2, ChildFacts::down);
+    assert_eq!(granted(&mixed), ["db-3", "db-2"]);
+    assert_eq!(granted(&mixed.at_most(1)), ["db-3"]);
+}
+
+#[test]
+fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_stored() {
+    use super::super::create::creation_revision;
+    let unknown = fleet(3).wanting("v9").without(2);
+    assert_eq!(creation_revision(&unknown, 2, None), "v1");
+    assert_eq!(creation_revision(&unknown, 2, Some(&to("v9"))), "v1");
+    // Before anything completed there is nothing else to offer.
+    assert_eq!(creation_revision(&unknown.clone().never_completed(), 2, Some(&to("v9"))), "v9");
+    assert_eq!(creation_revision(&fleet(3).without(2), 2, None), "v1");
+    let filling = FleetFacts { scaled_to_zero: true, ..fleet(3).wanting("v9").without(2) };
+    assert_eq!(creation_revision(&filling, 2, Some(&to("v9"))), "v1", "not even where it fills from nothing");
+}
+
+#[test]
+fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
+    let restarted = "2030-01-01T00:00:00Z";
+    let with = |restart: &str, granted: &str| {
+        let mut facts = FleetFacts { restarted_at: restarted.to_owned(), ..fleet(1) };
+        let at = Rendering { hash: "v1 restarted".to_owned(), image: image("v1") };
+        facts.renderings.insert(("v1".to_owned(), restarted.to_owned()), at);
+        let (restart, granted) = (restart.to_owned(), granted.to_owned());
+        facts.children[0] =
+            ChildFacts { restart, running: granted.clone(), granted, ..facts.children[0].clone() };
+        match decide(&facts, None, &Scope::Own, false) {
+            super::super::FleetDecision::Start(start) => Some(start.cause),
+            _ => None,
+        }
+    };
+    assert_eq!(with(restarted, "v1 restarted"), None, "it is where it is to be");
+    assert_eq!(with("", "v1 restarted"), Some(Cause::RestartRequested), "its restart was taken away");
+    assert_eq!(with(restarted, "another template"), Some(Cause::OperatorDrift), "of this Windlass");
+    assert_eq!(with("", "another template"), Some(Cause::OperatorDrift));
+}
+
+#[test]
+fn only_a_fleet_that_never_completed_or_fills_again_completes_without_a_rollout() {
+    let done = |c: ChildFacts| c.granted("v2").converged();
+    let moved = || fleet(2).wanting("v2").but(0, done).but(1, done);
+    let last = |facts: &FleetFacts, status| look(status, facts, 0).last_completed_rollout_hash;
+    assert_eq!(last(&moved(), at_rest(&moved())), "v1", "nodes that a hand moved complete nothing");
+    let filled = FleetFacts { scaled_to_zero: true, ..moved() };
+    assert_eq!(last(&filled, at_rest(&filled)), "v2");
+    assert_eq!(last(&filled, rolling_out(&filled, &to_v2())), "v1", "its rollout does, when its plan ends");
+}
+
+#[test]
+fn what_is_not_known_is_not_written_as_if_it_were() {
+    let set = |facts: &FleetFacts, before: &str| {
+        let status = NodeDeploymentStatus { active_set: before.to_owned(), ..at_rest(facts) };
+        let status = look(status, facts, 0);
+        (status.active_set, status.selector)
+    };
+    let undecided = FleetFacts { undecided: Some("which?".to_owned()), ..fleet(2) };
+    assert_eq!(set(&undecided, ""), (String::new(), String::new()));
+    let other = FleetFacts { set: "v2".to_owned(), ..fleet(2) };
+    assert_eq!(set(&other, "").0, "v2");
+    let (kept, selector) = set(&other, "first");
+    assert_eq!(
+        (kept.as_str(), selector.as_str()),
+        ("first", "windlass.dev/deployment=db,windlass.dev/set=first")
+    );
+}
+
+#[test]
+fn a_node_counts_as_updated_when_it_holds_and_runs_what_is_wanted() {
+    let updated = |change: &dyn Fn(ChildFacts) -> ChildFacts| {
+        let facts = fleet(2).but(1, change);
+        look(at_rest(&facts), &facts, 0).updated_replicas
+    };
+    assert_eq!(updated(&|c| c), 2);
+    assert_eq!(updated(&|c| c.running("v2")), 1, "it holds it, and runs another");
+    assert_eq!(updated(&|c| ChildFacts { held: "v2".to_owned(), ..c }), 1, "it runs it, and holds another");
+}
+
+#[test]
+fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
+    let said = |last: &str, known: &[&str]| {
+        let mut facts = fleet(2);
+        facts.renderings.retain(|key, _| known.contains(&key.0.as_str()));
+        facts.last_completed = last.to_owned();
+        let status = look(at_rest(&facts), &facts, 0);
+        find(&status.conditions, UP_TO_DATE).unwrap().message.contains("is gone or cannot be read")
+    };
+    assert!(!said("v1", &["v1", "v2"]));
+    assert!(said("v1", &["v2"]));
+    assert!(!said("v1", &[]), "nothing was read yet");
+    assert!(!said("", &["v2"]), "nothing completed yet");
+}
+
+#[test]
+fn an_abort_that_names_no_plan_or_another_stops_nothing() {
+    for stage in [crate::api::Stage::CreatingEntrants, crate::api::Stage::AwaitingPromotion] {
+        for (abort, stops) in [("", false), ("another", false), (plan_to("v2").id.as_str(), true)] {
+            let facts = FleetFacts { abort: abort.to_owned(), ..super::sets::amid(Way::BlueGreen, stage) };
+            let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), false);
+            assert_eq!(decided == super::super::FleetDecision::Abort, stops, "{abort:?}");
+        }
+    }
+}
+
+#[test]
+fn the_build_id_is_the_images_tag_and_the_hashs_first_digits() {
+    use super::super::status::{generated_build_id, short};
+    assert_eq!(short("v1:0123456789"), "01234");
+    assert_eq!(short("0123456789"), "01234");
+    assert_eq!(short("v1:01"), "01");
+    let id = |image: &str| generated_build_id(image, "v1:0123456789");
+    assert_eq!(id("db:v2"), "v2-01234");
+    assert_eq!(id("db"), "latest-01234");
+    assert_eq!(id("registry:5000/team/db:v2@sha256:abc"), "v2-01234");
+    assert_eq!(id("registry:5000/team/db"), "latest-01234");
+    assert_eq!(id(&format!("db:{}", "x".repeat(60))), format!("{}-01234", "x".repeat(50)));
+}
+
+#[test]
+fn a_fleet_that_is_not_ready_says_how_many_are_not_whatever_they_lack() {
+    let ready = |facts: &FleetFacts| {
+        let status = look(at_rest(facts), facts, 0);
+        find(&status.conditions, "Ready").unwrap().message.clone()
+    };
+    let mut facts = fleet(9).but(0, ChildFacts::down).but(1, ChildFacts::terminating).without(3).without(4);
+    assert_eq!(ready(&facts), "4 of 9 nodes are not ready");
+    for ordinal in [3, 4] {
+        let (name, message) = (format!("db-{ordinal}"), "taken".to_owned());
+        facts.conflicts.push(super::super::Conflict { name, ordinal, message });
+    }
+    assert_eq!(ready(&facts), "4 of 9 nodes are not ready");
+    assert_eq!(ready(&facts.without(5)), "5 of 9 nodes are not ready");
+}
+
+#[test]
+fn a_fleet_of_no_nodes_has_nothing_to_do() {
+    let busy = |facts: &FleetFacts| {
+        let status = look(at_rest(facts), facts, 0);
+        find(&status.conditions, "Reconciling").unwrap().status.clone()
+    };
+    assert_eq!(busy(&new_fleet(0)), "False");
+    assert_eq!(busy(&new_fleet(2)), "True");
+    assert_eq!(busy(&fleet(2)), "False");
+}
+
+#[test]
+fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
+    use super::super::progress::is_held_by_partition;
+    let at_v2 = |c: ChildFacts| c.granted("v2").converged();
+    let done = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
+    assert!(!is_held_by_partition(&done, &to("v2")), "nothing is left");
+    let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, at_v2);
+    assert!(is_held_by_partition(&held, &to("v2")));
+    assert!(!is_held_by_partition(&fleet(2).held_below_ordinal(1), &to("v1")), "it goes to where they are");
+    let other_id = FleetFacts { build_id: "one".to_owned(), ..held.clone() };
+    assert_eq!((held.held_below(), other_id.held_below(), held.never_completed().held_below()), (1, 0, 0));
+}
+
+#[test]
+fn a_node_that_is_gone_is_missing_since_it_is_gone() {
+    let since = |facts: &FleetFacts, status: &NodeDeploymentStatus, name: &str| {
+        let list = look(status.clone(), facts, 60).rollout.unwrap().unconverged;
+        list.into_iter().find(|u| u.name == name).unwrap().since
+    };
+    let facts = fleet(3).wanting("v2").but(0, ChildFacts::down).without(2);
+    let before = look(rolling_out(&facts, &to_v2()), &facts, 0);
+    assert_eq!(since(&facts, &before, "db-2"), now());
+    let gone = facts.without(0);
+    assert_eq!((since(&gone, &before, "db-2"), since(&gone, &before, "db-0")), (now(), later(60)));
+}
+
+#[test]
+fn why_a_rollout_starts_is_told_from_what_is_seen() {
+    let cause = |facts: &FleetFacts| match decide(facts, None, &Scope::Own, false) {
+        super::super::FleetDecision::Start(start) => Some((start.target, start.cause)),
+        _ => None,
+    };
+    let at_v2 = |c: ChildFacts| c.granted("v2").converged();
+    let moved = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
+    assert_eq!(
+        cause(&moved),
+        Some(("v2".to_owned(), Cause::TemplateChanged)),
+        "although its nodes are there"
+    );
+    let edited = fleet(2).but(1, |c| ChildFacts { held: "v2".to_owned(), ..c });
+    assert_eq!(cause(&edited), Some(("v1".to_owned(), Cause::ChildDrift)), "a hand edited the node");
+    let left = fleet(2).but(1, at_v2);
+    assert_eq!(cause(&left), Some(("v1".to_owned(), Cause::TemplateChanged)), "we granted it once");
+    let both = edited.but(0, at_v2);
+    assert_eq!(cause(&both), Some(("v1".to_owned(), Cause::TemplateChanged)));
+    let lost = FleetFacts { unrecorded: true, ..left };
+    assert_eq!(cause(&lost), Some(("v1".to_owned(), Cause::ChildDrift)), "the status is lost");
+}
+
+#[test]
+fn the_history_of_a_rollout_in_place_says_what_completed_before() {
+    use super::super::status::{Ending, end};
+    let facts = fleet(2).wanting("v2");
+    let mut status = rolling_out(&facts, &to_v2());
+    end(&mut status, &plan_to("v2"), Ending::Complete, "", now());
+    assert_eq!(status.history[0].from_hash, "v1");
+}
+
+#[test]
+fn a_node_that_is_down_for_long_stalls_no_fleet_that_completed_and_is_whole() {
+    let down = fleet(2).but(1, ChildFacts::down);
+    let reason = |status: NodeDeploymentStatus| {
+        find(&look(status, &down, 10_000).conditions, STALLED).unwrap().reason.clone()
+    };
+    assert_eq!(reason(at_rest(&down)), "Progressing");
+    let new = NodeDeploymentStatus::default();
+    assert_eq!(reason(new), "NoProgress", "the first creation may stand still");
+}
+
+#[test]
+fn only_a_plan_that_failed_says_its_failure() {
+    let said = |outcome: &str, failure: &str| {
+        let facts = fleet(2).wanting("v2").rejecting(outcome);
+        let mut status = at_rest(&facts);
+        status.plan = Some(crate::api::RawPlan::of(&Plan { failure: failure.to_owned(), ..plan_to("v2") }));
+        find(&look(status, &facts, 0).conditions, UP_TO_DATE).unwrap().message.clone()
+    };
+    assert!(said("Failed", "task x failed").starts_with("task x failed; the rollout of v2 failed;"));
+    assert!(said("Failed", "").starts_with("the rollout of v2 failed;"));
+    assert!(said("Aborted", "task x failed").starts_with("the rollout of v2 was aborted;"));
+}

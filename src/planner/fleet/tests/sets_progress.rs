@@ -1,0 +1,509 @@
+//! Rollouts that make a set of nodes: where they are, how far they are, and what is said of that.
+
+use super::super::sets::{SetFacts, SetRollout, Way, stage, status as set_status};
+use super::super::status::{is_stalled, stall_deadline};
+use super::super::{Conflict, SidecarFacts};
+use super::sets::amid;
+use super::*;
+use crate::api::conditions::{self, UP_TO_DATE};
+use crate::api::{Promotion, RetiringSet, Stage};
+use crate::engine::TaskState;
+
+const STAGES: [Stage; 5] = [
+    Stage::CreatingEntrants,
+    Stage::AwaitingEntrants,
+    Stage::AwaitingPromotion,
+    Stage::Promoting,
+    Stage::Retiring,
+];
+
+fn halting(child: ChildFacts, height: i64) -> ChildFacts {
+    let sidecar = SidecarFacts {
+        caught_up: true,
+        height: Some(height),
+        halt_height: 1000,
+        halt_task: "task".to_owned(),
+        ..SidecarFacts::default()
+    };
+    ChildFacts { sidecar: Some(sidecar), ..child }
+}
+
+fn halted(child: ChildFacts) -> ChildFacts {
+    let mut child = halting(child, 1000);
+    child.sidecar.as_mut().unwrap().halted_for = "task".to_owned();
+    child
+}
+
+/// Amid a hard fork whose old nodes are to halt at 1000: one has, the other is at 900.
+fn hard_fork() -> FleetFacts {
+    let mut facts = amid(Way::HardFork, Stage::Promoting).but(0, halted).but(1, |c| halting(c, 900));
+    facts.set_rollout.as_mut().unwrap().halt_height = 1000;
+    facts
+}
+
+/// The status of a fleet amid a rollout to v2 that makes the set v2, at this stage.
+fn status_of(facts: &FleetFacts, way: Way, stage: Stage) -> NodeDeploymentStatus {
+    let start = Start { scope: to("v2"), target: "v2".to_owned(), cause: Cause::TemplateChanged, way };
+    let mut status = rolling_out(facts, &start);
+    set_status::begin(&mut status, facts, way, "v2");
+    let rollout = status.rollout.as_mut().unwrap();
+    rollout.stage = stage;
+    rollout.incumbent_set = "first".to_owned();
+    if way == Way::HardFork && stage == Stage::Promoting {
+        rollout.halt_height = 1000;
+    }
+    status
+}
+
+fn rollout_of(facts: &FleetFacts) -> SetRollout {
+    facts.set_rollout.clone().unwrap()
+}
+
+fn up_to_date(status: &NodeDeploymentStatus) -> (String, String) {
+    let said = conditions::find(&status.conditions, UP_TO_DATE).unwrap();
+    (said.reason.clone(), said.message.clone())
+}
+
+#[test]
+fn every_step_of_a_recipe_belongs_to_a_stage() {
+    let steps = [
+        ("create-entrants", Stage::CreatingEntrants),
+        ("await-nodes-running", Stage::AwaitingEntrants),
+        ("await-caught-up", Stage::AwaitingEntrants),
+        ("await-promotion", Stage::AwaitingPromotion),
+        ("submit-halt", Stage::Promoting),
+        ("await-nodes-at-height", Stage::Promoting),
+        ("switch-traffic", Stage::Promoting),
+    ];
+    let tasks: Vec<String> = steps.iter().map(|(type_, _)| format!("{{type: {type_}}}")).collect();
+    let recipe = format!("{{name: X, tasks: [{}]}}", tasks.join(", "));
+    let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
+    let mut plan = Recipe::parse(&recipe).unwrap().plan(seed);
+    for (index, (type_, stage)) in steps.into_iter().enumerate() {
+        for before in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion] {
+            assert_eq!(stage::stage_of(&plan, before), stage, "{type_} after {before:?}");
+        }
+        plan.tasks[index].state = TaskState::Complete;
+    }
+}
+
+#[test]
+fn a_stage_is_told_in_a_few_words() {
+    let words = |facts: &FleetFacts, way, stage| {
+        look(status_of(facts, way, stage), facts, 1).rollout.unwrap().summary
+    };
+    let told = STAGES.map(|stage| {
+        let mut facts = amid(Way::BlueGreen, stage);
+        facts.replicas = 3;
+        words(&facts, Way::BlueGreen, stage)
+    });
+    let expected = ["Creating 2/3", "Awaiting 2/3", "Ready to promote", "Promoting 2/3", "Retiring, 2 left"];
+    assert_eq!(told, expected);
+    assert_eq!(words(&hard_fork(), Way::HardFork, Stage::Promoting), "Halting 1/2");
+    let mut surplus = amid(Way::BlueGreen, Stage::CreatingEntrants);
+    surplus.sets.get_mut("v2").unwrap().children[1].surplus = true;
+    assert_eq!(words(&surplus, Way::BlueGreen, Stage::CreatingEntrants), "Creating 1/2");
+}
+
+#[test]
+fn new_nodes_that_run_and_caught_up_and_old_ones_that_halted_are_progress() {
+    let facts = hard_fork();
+    let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));
+    // Two are updated, as many of those serve and have caught up, and one old node has halted.
+    assert_eq!(score(&facts), 2 + 2 + 2 + 1);
+    assert_eq!(score(&facts.clone().but(1, halted)), 2 + 2 + 2 + 2);
+    let mut behind = facts.clone();
+    let sidecar = SidecarFacts { caught_up: false, ..SidecarFacts::default() };
+    behind.sets.get_mut("v2").unwrap().children[0].sidecar = Some(sidecar);
+    assert_eq!(score(&behind), 2 + 2 + 1 + 1);
+    let mut gone = facts;
+    gone.sets.clear();
+    assert_eq!(score(&gone), 1, "there are no new nodes yet");
+}
+
+#[test]
+fn old_nodes_that_go_are_progress_to_the_last_pod() {
+    let mut facts = amid(Way::BlueGreen, Stage::Retiring);
+    let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));
+    assert_eq!(score(&facts), -2);
+    let old = facts.sets.get_mut("first").unwrap();
+    old.remains = 4;
+    old.children.pop();
+    assert_eq!(score(&facts), -1);
+    facts.sets.get_mut("first").unwrap().children.pop();
+    assert_eq!(score(&facts), -1, "its pods are left");
+    facts.sets.get_mut("first").unwrap().remains = 0;
+    assert_eq!(score(&facts), 0);
+    facts.sets.clear();
+    assert_eq!(score(&facts), 0);
+}
+
+#[test]
+fn a_node_has_halted_when_its_sidecar_did_what_this_rollout_asked() {
+    let rollout = SetRollout { halt_height: 1000, ..rollout_of(&hard_fork()) };
+    let with = |change: &dyn Fn(&mut SidecarFacts)| {
+        let mut child = halted(node(0));
+        change(child.sidecar.as_mut().unwrap());
+        child
+    };
+    assert!(stage::has_halted(&halted(node(0)), &rollout));
+    assert!(!stage::has_halted(&node(0), &rollout), "no sidecar");
+    assert!(!stage::has_halted(&with(&|s| s.halt_height = 900), &rollout), "at another height");
+    assert!(!stage::has_halted(&with(&|s| s.halted_for.clear()), &rollout), "not yet");
+    assert!(!stage::has_halted(&with(&|s| s.halted_for = "other".into()), &rollout), "for another rollout");
+    let unasked = with(&|s| (s.halted_for, s.halt_task) = (String::new(), String::new()));
+    assert!(!stage::has_halted(&unasked, &rollout), "never asked");
+    let asks_nothing = SetRollout { halt_height: 0, ..rollout };
+    assert!(!stage::has_halted(&with(&|s| s.halt_height = 0), &asks_nothing), "no height is asked for");
+}
+
+#[test]
+fn a_node_has_caught_up_that_is_ready_and_whose_sidecar_says_so() {
+    let says = |caught_up| {
+        let sidecar = SidecarFacts { caught_up, ..SidecarFacts::default() };
+        ChildFacts { sidecar: Some(sidecar), ..node(0) }
+    };
+    assert!(says(true).is_caught_up());
+    assert!(node(0).is_caught_up(), "one without a sidecar");
+    assert!(!says(false).is_caught_up());
+    assert!(!says(true).unreachable().is_caught_up());
+    assert!(!says(true).down().is_caught_up());
+    assert!(!says(true).terminating().is_caught_up());
+    assert!(!node(0).down().is_caught_up());
+}
+
+#[test]
+fn a_height_that_grows_is_progress_and_is_told() {
+    let facts = hard_fork();
+    assert_eq!(stage::lowest_height(&facts), 900);
+    assert_eq!(stage::lowest_height(&fleet(2)), 0, "nobody says");
+    let began = look(status_of(&facts, Way::HardFork, Stage::Promoting), &facts, 10);
+    let told = |status: &NodeDeploymentStatus| {
+        let rollout = status.rollout.as_ref().unwrap();
+        (rollout.height, rollout.last_progress_at)
+    };
+    assert_eq!(told(&began), (900, later(10)));
+    let same = look(began, &facts, 20);
+    assert_eq!(told(&same), (900, later(10)), "nothing moved");
+    let fell = look(same, &facts.clone().but(1, |c| halting(c, 800)), 30);
+    assert_eq!(told(&fell), (900, later(10)), "one restarted from an older state");
+    let grew = look(fell, &facts.clone().but(1, |c| halting(c, 901)), 40);
+    assert_eq!(told(&grew), (901, later(40)));
+    // Where nobody is asked to halt, heights are of no account.
+    let early = look(status_of(&facts, Way::HardFork, Stage::AwaitingEntrants), &facts, 10);
+    assert_eq!(told(&early).0, 0);
+    let mut retiring = status_of(&facts, Way::HardFork, Stage::Promoting);
+    retiring.rollout.as_mut().unwrap().stage = Stage::Retiring;
+    assert_eq!(told(&look(retiring, &facts, 10)).0, 0);
+    let blue_green =
+        FleetFacts { set_rollout: Some(rollout_of(&amid(Way::BlueGreen, Stage::Promoting))), ..facts };
+    assert_eq!(told(&look(status_of(&blue_green, Way::BlueGreen, Stage::Promoting), &blue_green, 10)).0, 0);
+}
+
+#[test]
+fn a_way_has_its_recipe_and_its_strategy() {
+    let table = [
+        (Way::InPlace, "InPlace", "InPlace", false),
+        (Way::BlueGreen, "BlueGreen", "BlueGreen", true),
+        (Way::BlueGreenImmediate, "BlueGreenImmediate", "BlueGreen", true),
+        (Way::HardFork, "HardFork", "HardFork", true),
+    ];
+    for (way, recipe, strategy, makes_set) in table {
+        assert_eq!((way.recipe(), way.strategy(), way.makes_set()), (recipe, strategy, makes_set));
+        if makes_set {
+            // And is read back from the status that tells of it, even where only the plan says how it goes.
+            let mut status = status_of(&amid(way, Stage::CreatingEntrants), way, Stage::CreatingEntrants);
+            assert_eq!(SetRollout::of(&status).unwrap().way, way);
+            status.rollout.as_mut().unwrap().recipe.clear();
+            let plan = Plan { recipe: recipe.to_owned(), ..plan_to("v2") };
+            status.plan = Some(crate::api::RawPlan::of(&plan));
+            assert_eq!(SetRollout::of(&status).unwrap().way, way);
+        }
+    }
+}
+
+#[test]
+fn a_set_is_gone_when_neither_nodes_nor_pods_are_left() {
+    let set =
+        |nodes: i32, remains| SetFacts { children: fleet(nodes).children, remains, ..SetFacts::default() };
+    assert!(set(0, 0).is_gone());
+    assert!(!set(1, 0).is_gone());
+    assert!(!set(0, 1).is_gone());
+    assert!(!set(2, 2).is_gone());
+}
+
+#[test]
+fn the_nodes_that_are_to_take_over_are_those_of_the_rollouts_set_until_they_have() {
+    let before = amid(Way::BlueGreen, Stage::Promoting);
+    assert_eq!(before.entrants(), before.sets.get("v2"));
+    assert_eq!(before.entrants().unwrap().children.len(), 2);
+    assert_eq!(amid(Way::BlueGreen, Stage::Retiring).entrants(), None, "they serve");
+    assert_eq!(fleet(2).entrants(), None);
+}
+
+#[test]
+fn the_active_set_is_not_repaired_only_where_it_goes_first() {
+    for stage in STAGES {
+        for way in [Way::BlueGreen, Way::BlueGreenImmediate, Way::HardFork] {
+            let goes = way == Way::BlueGreenImmediate && stage == Stage::Promoting;
+            assert_eq!(amid(way, stage).active_set_goes(), goes, "{way:?} {stage:?}");
+        }
+    }
+    assert!(!fleet(2).active_set_goes());
+}
+
+#[test]
+fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
+    let conflict = |name: &str| Conflict { name: name.to_owned(), ordinal: 5, message: "taken".to_owned() };
+    let mut facts = amid(Way::BlueGreen, Stage::Promoting).held_below_ordinal(1);
+    facts.conflicts.push(conflict("db-5"));
+    facts.sets.get_mut("v2").unwrap().conflicts.push(conflict("db-v2-5"));
+
+    let seen = facts.as_set("v2");
+    assert_eq!((seen.set.as_str(), seen.partition, seen.sets.len()), ("v2", 0, 0));
+    assert_eq!((&seen.children, &seen.conflicts), (&facts.sets["v2"].children, &facts.sets["v2"].conflicts));
+    let own = facts.as_set("first");
+    assert_eq!((own.set.as_str(), own.partition, own.sets.len()), ("first", 0, 0));
+    assert_eq!((&own.children, &own.conflicts), (&facts.children, &facts.conflicts));
+    assert!(facts.as_set("nobody").children.is_empty());
+
+    let switched = facts.activated("v2");
+    assert_eq!((switched.set.as_str(), switched.partition), ("v2", 1));
+    assert_eq!((&switched.children, &switched.conflicts), (&seen.children, &seen.conflicts));
+    let before = &switched.sets["first"];
+    assert_eq!((&before.children, &before.conflicts, before.remains), (&facts.children, &facts.conflicts, 2));
+    assert_eq!(switched.sets.len(), 1);
+    assert_eq!(facts.activated("first"), facts);
+    assert_eq!(facts.activated(""), facts, "a status that was never written names none");
+}
+
+#[test]
+fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
+    let due = |facts: &FleetFacts, status: &NodeDeploymentStatus| stall_deadline(status, facts);
+    let manual =
+        FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
+    let status = status_of(&manual, Way::BlueGreen, Stage::AwaitingPromotion);
+    assert_eq!(due(&manual, &status), None);
+    assert_eq!(due(&FleetFacts { force_promote: true, ..manual.clone() }, &status), Some(later(600)));
+    let unasked = FleetFacts { promotion: Promotion::WhenReady, ..manual.clone() };
+    assert_eq!(due(&unasked, &status), Some(later(600)));
+    // No time that it waited counts.
+    let waited = look(status, &manual, 5000);
+    assert_eq!(
+        up_to_date(&waited),
+        ("ReadyToPromote".into(), "set spec.forcePromote to v2 to promote it".into())
+    );
+    let went_on = look(waited, &unasked, 5001);
+    assert_eq!(went_on.rollout.unwrap().last_progress_at, later(5001));
+    for stage in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::Promoting] {
+        let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, stage) };
+        let status = status_of(&facts, Way::BlueGreen, stage);
+        assert_eq!(due(&facts, &status), Some(later(600)), "{stage:?}");
+        let none = FleetFacts { replicas: 0, ..facts };
+        assert_eq!(due(&none, &status), None, "{stage:?}, over no node");
+    }
+    let facts = FleetFacts { retire_delay_seconds: 3600, ..amid(Way::BlueGreen, Stage::Retiring) };
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::Retiring);
+    let goes = |set: &str, since| RetiringSet {
+        set: set.to_owned(),
+        hash: "v1".to_owned(),
+        build_id: String::new(),
+        since,
+        unpromoted: false,
+        halt_height: 0,
+    };
+    status.retiring = vec![goes("older", later(90)), goes("first", now())];
+    assert_eq!(due(&facts, &status), Some(later(3600 + 600)));
+    assert!(!is_stalled(&status, &facts, later(4199)) && is_stalled(&status, &facts, later(4200)));
+    status.rollout.as_mut().unwrap().stage = Stage::AwaitingEntrants;
+    assert_eq!(due(&facts, &status), Some(later(600)), "before it is promoted nothing goes");
+}
+
+#[test]
+fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
+    let said = |stage, change: &dyn Fn(FleetFacts) -> FleetFacts| {
+        let mut facts = change(amid(Way::BlueGreen, stage));
+        // The Service says that the old set is not needed any more.
+        facts.selected = Some(facts.set.clone());
+        let mut status = status_of(&facts, Way::BlueGreen, stage);
+        let mut plan = plan_to("v2");
+        plan.tasks[0].message = "waiting for the world".to_owned();
+        status.plan = Some(crate::api::RawPlan::of(&plan));
+        up_to_date(&look(status, &facts, 5))
+    };
+    let same = |facts: FleetFacts| facts;
+    let waits = || "waiting for the world".to_owned();
+    assert_eq!(said(Stage::CreatingEntrants, &same), ("Applying".into(), waits()));
+    assert_eq!(said(Stage::AwaitingEntrants, &same), ("Applying".into(), waits()));
+    assert_eq!(said(Stage::AwaitingPromotion, &same), ("Applying".into(), waits()));
+    let manual = |f| FleetFacts { promotion: Promotion::Manual, ..f };
+    assert_eq!(said(Stage::AwaitingPromotion, &manual).0, "ReadyToPromote");
+    let forced = |f| FleetFacts { promotion: Promotion::Manual, force_promote: true, ..f };
+    assert_eq!(said(Stage::AwaitingPromotion, &forced), ("Applying".into(), waits()));
+    assert_eq!(said(Stage::Promoting, &same), ("Promoting".into(), waits()));
+    assert_eq!(said(Stage::Retiring, &same).0, "Applied");
+    let paused = "waiting for the fleet to be resumed: spec.paused is true".to_owned();
+    assert_eq!(said(Stage::CreatingEntrants, &FleetFacts::paused), ("Applying".into(), paused));
+    let failing = |mut f: FleetFacts| {
+        let child = &mut f.sets.get_mut("v2").unwrap().children[1];
+        *child = child.clone().failed();
+        f
+    };
+    let why = "waiting for db-1: ImagePullBackOff: no such image".to_owned();
+    assert_eq!(said(Stage::CreatingEntrants, &failing), ("Applying".into(), why));
+}
+
+#[test]
+fn the_history_says_what_ran_before_even_once_the_new_set_serves() {
+    use super::super::status::{Ending, end};
+    let facts = amid(Way::BlueGreen, Stage::Promoting);
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::Promoting);
+    set_status::switched(&mut status, &facts, now());
+    assert_eq!(status.last_completed_rollout_hash, "v2");
+    end(&mut status, &plan_to("v2"), Ending::Complete, "", now());
+    assert_eq!(status.history[0].from_hash, "v1");
+}
+
+#[test]
+fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_go() {
+    let facts = amid(Way::BlueGreen, Stage::CreatingEntrants);
+    let mut status = at_rest(&facts);
+    let goes = |set: &str| RetiringSet {
+        set: set.to_owned(),
+        hash: "v2".to_owned(),
+        build_id: String::new(),
+        since: now(),
+        unpromoted: false,
+        halt_height: 0,
+    };
+    status.retiring = vec![goes("v2"), goes("other")];
+    set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+    let left: Vec<&str> = status.retiring.iter().map(|r| r.set.as_str()).collect();
+    assert_eq!(left, ["other"]);
+}
+
+#[test]
+fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again() {
+    let mut facts = amid(Way::BlueGreen, Stage::AwaitingEntrants);
+    facts.sets.insert("old".to_owned(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
+    facts.sets.insert("claims".to_owned(), SetFacts::default());
+    facts.sets.insert("pods".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let listed =
+        |status: &NodeDeploymentStatus| status.retiring.iter().map(|r| r.set.clone()).collect::<Vec<_>>();
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(listed(&status), ["old"], "neither what enters, nor what has no node");
+    set_status::refresh_retiring(&mut status, &facts, later(1));
+    assert_eq!(listed(&status), ["old"]);
+    // Given up, they are listed; a second time nothing is added.
+    set_status::give_up(&mut status, &facts, later(2));
+    set_status::give_up(&mut status, &facts, later(3));
+    assert_eq!(listed(&status), ["old", "v2"]);
+    // It stays listed while its pods are left.
+    let old = facts.sets.get_mut("old").unwrap();
+    (old.children, old.remains) = (Vec::new(), 1);
+    status.rollout = None;
+    set_status::refresh_retiring(&mut status, &facts, later(4));
+    assert_eq!(listed(&status), ["old", "v2"]);
+    facts.sets.remove("old");
+    set_status::refresh_retiring(&mut status, &facts, later(5));
+    assert_eq!(listed(&status), ["v2"]);
+    // Where a plan has failed, or nobody knows which set serves, nothing joins.
+    for (outcome, undecided, expected) in
+        [("Failed", None, 0), ("Aborted", None, 1), ("", None, 1), ("", Some("which?"), 0)]
+    {
+        let mut status = at_rest(&facts);
+        status.rejected =
+            (!outcome.is_empty()).then(|| Rejected { outcome: outcome.to_owned(), ..Rejected::default() });
+        let facts =
+            FleetFacts { undecided: undecided.map(str::to_owned), set_rollout: None, ..facts.clone() };
+        set_status::refresh_retiring(&mut status, &facts, now());
+        assert_eq!(status.retiring.len(), expected, "{outcome} {undecided:?}");
+    }
+    let mut rolling = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    rolling.rejected = Some(Rejected { outcome: "Failed".to_owned(), ..Rejected::default() });
+    facts.sets.insert("old".to_owned(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
+    set_status::refresh_retiring(&mut rolling, &facts, now());
+    assert_eq!(listed(&rolling), ["old"], "a rollout is under way: somebody has asked for something");
+}
+
+#[test]
+fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
+    for stage in STAGES {
+        for halt_height in [0, 1000] {
+            let rollout = SetRollout { halt_height, ..rollout_of(&amid(Way::HardFork, stage)) };
+            let halts = stage == Stage::Promoting && halt_height == 1000;
+            assert_eq!(rollout.is_halting(), halts, "{stage:?} {halt_height}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
+    let with = |halt_height, halted_for: &str| {
+        let halted_for = halted_for.to_owned();
+        let sidecar = SidecarFacts { halted_for, halt_height, ..SidecarFacts::default() };
+        ChildFacts { sidecar: Some(sidecar), ..node(0) }
+    };
+    assert!(with(1000, "").is_asked_to_halt());
+    assert!(with(0, "task").is_asked_to_halt(), "it has halted, and is not asked any more");
+    assert!(!with(0, "").is_asked_to_halt());
+    assert!(!node(0).is_asked_to_halt());
+}
+
+#[test]
+fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
+    let restart_request = Some("2030-01-01T00:00:00Z".to_owned());
+    let facts = FleetFacts { restart_request, ..amid(Way::BlueGreen, Stage::AwaitingEntrants) };
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut plan = plan_to("v2");
+    plan.tasks[0].message = "waiting for the world".to_owned();
+    status.plan = Some(crate::api::RawPlan::of(&plan));
+    let message = look(status, &facts, 5).rollout.unwrap().message;
+    assert_eq!(message, "waiting for the world; the restart of 2030-01-01T00:00:00Z follows the promotion");
+}
+
+#[test]
+fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing() {
+    let mut facts = amid(Way::BlueGreenImmediate, Stage::Promoting);
+    facts.sets.clear();
+    let named = |task: &str, stage| {
+        let mut status = status_of(&facts, Way::BlueGreenImmediate, stage);
+        let recipe = format!("{{name: X, tasks: [{{type: {task}}}]}}");
+        let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
+        status.plan = Some(crate::api::RawPlan::of(&Recipe::parse(&recipe).unwrap().plan(seed)));
+        look(status, &facts, 5).rollout.unwrap().unconverged.len()
+    };
+    assert_eq!(named("retire-incumbents", Stage::Promoting), 0);
+    assert_eq!(named("create-entrants", Stage::Promoting), 2);
+    assert_eq!(named("retire-incumbents", Stage::AwaitingEntrants), 2);
+}
+
+#[test]
+fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
+    for (way, height) in [(Way::HardFork, 1000), (Way::BlueGreen, 0), (Way::BlueGreenImmediate, 0)] {
+        let facts = FleetFacts { halt_height: 1000, ..amid(way, Stage::AwaitingEntrants) };
+        let mut status = status_of(&facts, way, Stage::AwaitingEntrants);
+        set_status::pass_no_return(&mut status, &facts);
+        let rollout = status.rollout.unwrap();
+        assert_eq!((rollout.stage, rollout.halt_height), (Stage::Promoting, height), "{way:?}");
+    }
+}
+
+#[test]
+fn what_enters_or_serves_is_not_listed_as_going() {
+    let mut facts = amid(Way::BlueGreen, Stage::AwaitingEntrants);
+    facts.sets.insert("first".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
+    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let goes = |set: &str| RetiringSet {
+        set: set.to_owned(),
+        hash: "v1".to_owned(),
+        build_id: String::new(),
+        since: now(),
+        unpromoted: false,
+        halt_height: 0,
+    };
+    status.retiring = vec![goes("v2"), goes("first"), goes("gone")];
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(status.retiring, []);
+}
