@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
-use super::facts::FleetFacts;
+use super::facts::{FleetFacts, Scope};
 use super::sets::{SetRollout, status::give_up};
-use super::status::{Ending, end, reject, short};
+use super::status::{Ending, end, reject, scope_of, short};
 use crate::api::{NodeDeploymentStatus, Stage};
 use crate::engine::Plan;
 
@@ -25,7 +25,11 @@ pub fn fail(
     }
     if stage != Some(Stage::Retiring) {
         give_up(status, facts, now);
-        reject(status, facts, plan, Ending::Failed);
+        let requested = plan.target_hash == facts.requested || plan.target_hash.is_empty();
+        // What another plan was to be started for was not tried.
+        if requested || scope_of(status) == Scope::Own {
+            reject(status, facts, plan, Ending::Failed);
+        }
     }
     status.rollout = None;
 }

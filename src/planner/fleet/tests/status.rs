@@ -275,16 +275,6 @@ fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is
 }
 
 #[test]
-fn what_was_not_tried_is_not_rejected_with_the_target_before_it() {
-    let refused = FleetFacts { invalid: Some("no".to_owned()), ..five().wanting("v3") };
-    for ending in [Ending::Aborted, Ending::RolledBack, Ending::Failed] {
-        let mut status = rolling_out(&five(), &to_v2());
-        reject(&mut status, &refused, &plan_to("v2"), ending);
-        assert_eq!(status.rejected, None, "{ending:?}");
-    }
-}
-
-#[test]
 fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
     let first = |facts: &FleetFacts| look(at_rest(facts), facts, 0).last_completed_rollout_hash;
     let all = fleet(2).never_completed();
