@@ -317,3 +317,64 @@ async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_star
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.entrant(), "first");
 }
+
+fn hard_fork() -> Value {
+    let mut spec = fleet_spec(2, "v1");
+    spec["template"]["spec"]["sidecar"] = json!({"image": "w:1"});
+    spec["updateStrategy"] = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}});
+    spec
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hard_fork_halts_the_old_nodes_at_the_height_and_no_other() {
+    let stage = Stage::serving(hard_fork()).await;
+    let heights = || {
+        let of = |name: &String| {
+            stage.get(Kind::StatefulNode, name)["spec"]["haltHeight"].as_i64().unwrap_or_default()
+        };
+        stage.names(Kind::StatefulNode).iter().map(of).collect::<Vec<_>>()
+    };
+    // A wish to halt that a hand wrote is taken back from a node that is to serve.
+    stage.change(Kind::StatefulNode, "db-0", &json!({"spec": {"haltHeight": 7, "haltTaskID": "x"}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(heights(), [0, 0]);
+    assert_eq!(stage.get(Kind::StatefulNode, "db-0")["spec"]["haltTaskID"], "");
+    stage.settle().await;
+    stage.change_fleet(&to_v2());
+    stage.until("Promoting").await;
+    assert_eq!(stage.fleet()["status"]["rollout"]["haltHeight"], 1000);
+    for _ in 0..3 {
+        stage.look_at_fleet().await.unwrap();
+        stage.pass(2).await;
+    }
+    // db-0, the two new ones, db-1.
+    assert_eq!(heights(), [1000, 0, 0, 1000], "{:?}", stage.names(Kind::StatefulNode));
+    // What enters is to serve.
+    let entrant = stage.names(Kind::StatefulNode)[1].clone();
+    stage.change(Kind::StatefulNode, &entrant, &json!({"spec": {"haltHeight": 7}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(heights(), [1000, 0, 0, 1000]);
+    stage.until("Retiring").await;
+    stage.pass(60).await;
+    stage.settle().await;
+    assert_eq!((stage.sets().len(), heights()), (1, vec![0, 0]));
+    assert_eq!(stage.outcomes(), ["Complete "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hard_fork_without_a_height_does_not_pass_what_cannot_be_undone() {
+    let stage = Stage::serving(hard_fork()).await;
+    stage.change_fleet(&to_v2());
+    stage.until("CreatingEntrants").await;
+    stage.change_fleet(&json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 0}}}}));
+    for _ in 0..8 {
+        stage.look_at_fleet().await.unwrap();
+        stage.pass(2).await;
+        stage.nodes_follow();
+    }
+    assert_ne!(stage.stage(), "Promoting");
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "InvalidSpec");
+    stage.change_fleet(&json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 1}}}}));
+    stage.until("Promoting").await;
+    assert_eq!(stage.fleet()["status"]["rollout"]["haltHeight"], 1);
+}
