@@ -100,6 +100,17 @@ pub struct NoPod {
     pub taken: Option<String>,
 }
 
+/// Why a set of nodes that is to be made has no name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Nameless {
+    /// Why, in a sentence.
+    pub sentence: String,
+    /// When it was last asked which names are taken.
+    pub asked: Instant,
+    /// Since when that is not answered; `None` where it is.
+    pub unanswered_since: Option<Instant>,
+}
+
 impl Memory {
     /// The key of an object in [`Memory::failures`].
     #[must_use]
@@ -152,7 +163,7 @@ pub struct Memory {
     /// By an object's key: how often in a row its reconcile failed.
     pub failures: Remembered<String, u32>,
     /// By a fleet's UID and target: when no name was found for its new set, and why.
-    pub nameless: Remembered<(String, String), (Instant, String)>,
+    pub nameless: Remembered<(String, String), Nameless>,
     /// By cause: what an event was already sent for.
     pub told: Remembered<String, ()>,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::events::Tone;
+use super::fleet_change::is_passing;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
 use crate::api::conditions::{self, Truth};
@@ -22,6 +23,8 @@ use crate::tasks::fleet_nodes::Told;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// How soon it is looked again where the API server did not answer for a moment.
+const LOOK_SOON: Duration = Duration::from_secs(5);
 
 /// One look at a fleet: what is, what should be, what is done about it.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
@@ -78,6 +81,8 @@ pub(super) struct Reconcile<'a> {
     beside: Option<String>,
     /// What a set that should be gone waits for, in a sentence.
     waits: Option<String>,
+    /// Whether `scope.invalid` says no more than what the API server did not answer for a moment.
+    passing: bool,
     /// What failed beside the plan: it is tried again.
     trouble: Option<ReconcileError>,
 }
@@ -86,7 +91,9 @@ impl<'a> Reconcile<'a> {
     fn new(cx: &'a Context, fleet: &Arc<ObservedFleet>, scope: FleetScope, now: DateTime<Utc>) -> Self {
         let revision = String::new();
         let stored = fleet.clone();
-        Self { cx, stored, scope, now, revision, skipped: false, beside: None, waits: None, trouble: None }
+        let (skipped, passing) = (false, false);
+        let (beside, waits, trouble) = (None, None, None);
+        Self { cx, stored, scope, now, revision, skipped, beside, waits, passing, trouble }
     }
 
     async fn run(mut self) -> Result<Next, ReconcileError> {
@@ -116,9 +123,10 @@ impl<'a> Reconcile<'a> {
         let stalled = is_stalled(&before, &facts, self.now);
         let mut decision = decide(&facts, plan.as_ref(), &scope, stalled);
         let mut entrant = self.name_for(&facts, &decision).await;
-        if let Err(sentence) = entrant {
+        if let Err(nameless) = entrant {
             // A set that cannot be named is not begun; all that has nothing to do with it goes on.
-            self.scope.invalid = Some(sentence);
+            self.passing = is_passing(&nameless);
+            self.scope.invalid = Some(nameless.sentence);
             let facts = self.scope.facts();
             decision = decide(&facts, plan.as_ref(), &scope, stalled);
             entrant = self.name_for(&facts, &decision).await;
@@ -309,6 +317,10 @@ impl<'a> Reconcile<'a> {
         facts.set_rollout = SetRollout::of(&status);
         facts.beside.clone_from(&self.beside);
         facts.waits.clone_from(&self.waits);
+        if self.passing {
+            // It is no fault of the spec.
+            facts.waits = facts.invalid.take();
+        }
         facts.last_completed.clone_from(&status.last_completed_rollout_hash);
         facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
         let spec = &self.scope.spec;
@@ -381,6 +393,7 @@ impl<'a> Reconcile<'a> {
         let removal = removals.filter(|at| *at > self.now).min();
         let next = next.at(deadline, self.now).at(available, self.now).at(overdue, self.now);
         let next = next.at(removal, self.now);
+        let next = if self.passing { next.within(LOOK_SOON) } else { next };
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let in_doubt = self.scope.children().iter().any(in_doubt);
         // Nodes that should be gone wait for their claims to be let go of, which not every watch shows.

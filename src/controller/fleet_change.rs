@@ -9,6 +9,7 @@ use super::{Next, ReconcileError};
 use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
 use crate::clock::monotonic;
 use crate::cluster::Kind;
+use crate::cluster::memory::Nameless;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::failed::fail;
@@ -23,6 +24,10 @@ const KINDS_OF_A_SET: [Kind; 5] =
 
 /// How soon it is asked again which names are taken, where none was free.
 const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
+/// How soon it is asked again where that was not answered just now.
+const ASK_ONCE_MORE: Duration = Duration::from_secs(4);
+/// For how long it may stay unanswered before that is more than a moment.
+const A_MOMENT: Duration = Duration::from_secs(10);
 
 /// Why an active plan without its rollout cannot be carried out.
 const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
@@ -89,13 +94,12 @@ impl Reconcile<'_> {
         Ok(next)
     }
 
-    /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name, in a
-    /// sentence.
+    /// The name of the set that a decision makes; empty where it makes none. An error is why there is no name.
     pub(super) async fn name_for(
         &self,
         facts: &FleetFacts,
         decision: &FleetDecision,
-    ) -> Result<String, String> {
+    ) -> Result<String, Nameless> {
         let (FleetDecision::Start(start)
         | FleetDecision::Supersede(start)
         | FleetDecision::CompleteAndStart(start)) = decision
@@ -113,34 +117,48 @@ impl Reconcile<'_> {
         }
         let meta = &self.scope.fleet.meta;
         // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
-        let nameless = &self.scope.memory.nameless;
+        let known = &self.scope.memory.nameless;
         let question = (meta.uid.clone(), start.target.clone());
-        if let Some((asked, sentence)) = nameless.get(&question)
-            && monotonic().duration_since(asked) < ASK_FOR_NAMES
-        {
-            return Err(sentence);
+        let (before, asked) = (known.get(&question), monotonic());
+        let age = |nameless: &Nameless| asked.duration_since(nameless.asked);
+        let wait = |nameless: &Nameless| if is_passing(nameless) { ASK_ONCE_MORE } else { ASK_FOR_NAMES };
+        if let Some(nameless) = before.as_ref().filter(|nameless| age(nameless) < wait(nameless)) {
+            return Err(nameless.clone());
         }
-        let chosen = self.choose_name(facts, start).await;
-        if let Err(sentence) = &chosen {
-            nameless.put(question, (monotonic(), sentence.clone()));
-        }
-        chosen
+        let nameless = match self.taken_names().await {
+            Ok(taken) => {
+                let first_choice = naming::first_choice(&start.target, &facts.build_id);
+                match naming::choose(&meta.name, &first_choice, facts.replicas, &taken) {
+                    Ok(set) => {
+                        known.take(&question);
+                        return Ok(set);
+                    }
+                    Err(sentence) => Nameless { sentence, asked, unanswered_since: None },
+                }
+            }
+            Err(sentence) => {
+                // What was not answered long ago is another matter.
+                let lately = before.filter(|nameless| age(nameless) < ASK_FOR_NAMES * 2);
+                let since = lately.and_then(|nameless| nameless.unanswered_since).unwrap_or(asked);
+                Nameless { sentence, asked, unanswered_since: Some(since) }
+            }
+        };
+        known.put(question, nameless.clone());
+        Err(nameless)
     }
 
-    async fn choose_name(&self, facts: &FleetFacts, start: &Start) -> Result<String, String> {
-        let meta = &self.scope.fleet.meta;
-        let mut exists = Vec::new();
+    async fn taken_names(&self) -> Result<Vec<String>, String> {
+        let mut taken = Vec::new();
         for kind in KINDS_OF_A_SET {
-            let names = self.scope.cluster.names(kind, &meta.namespace).await;
-            exists.extend(names.map_err(|error| {
+            let names = self.scope.cluster.names(kind, &self.scope.fleet.meta.namespace).await;
+            taken.extend(names.map_err(|error| {
                 format!(
                     "a new set of nodes cannot be named now: listing every {} failed: {error}",
                     kind.name()
                 )
             })?);
         }
-        let first_choice = naming::first_choice(&start.target, &facts.build_id);
-        naming::choose(&meta.name, &first_choice, facts.replicas, &exists)
+        Ok(taken)
     }
 
     /// Ends and starts plans, in one write, and does nothing else.
@@ -347,6 +365,11 @@ impl Reconcile<'_> {
         told.push(completed(facts, plan));
         told
     }
+}
+
+/// Whether a set has no name only because it could not be asked for a moment which names are taken.
+pub(super) fn is_passing(nameless: &Nameless) -> bool {
+    nameless.unanswered_since.is_some_and(|since| nameless.asked.duration_since(since) < A_MOMENT)
 }
 
 /// The rollout under way, where a start goes on with the nodes that it made.

@@ -202,7 +202,7 @@ pub struct FleetFacts {
     pub invalid: Option<String>,
     /// What cannot be done although the rest goes on, in a sentence.
     pub beside: Option<String>,
-    /// What a set that should be gone waits for, in a sentence.
+    /// What a set that should be gone, or made, waits for, in a sentence.
     pub waits: Option<String>,
     /// Why it is not known which set serves, in a sentence: then nothing is done.
     pub undecided: Option<String>,

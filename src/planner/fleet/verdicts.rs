@@ -43,6 +43,7 @@ pub(super) fn refresh_conditions(
             || filling
             || !all_ready
             || !status.retiring.is_empty()
+            || facts.waits.is_some()
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
@@ -165,7 +166,8 @@ fn up_to_date(
     if facts.replicas == 0 {
         return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
     }
-    verdict(Truth::Unknown, "Applying", "the nodes are being created")
+    let waits = facts.waits.as_deref().unwrap_or("the nodes are being created");
+    verdict(Truth::Unknown, "Applying", waits)
 }
 
 /// Why a target is rejected, and how it is tried again. `plan`: the one that may have failed for it.

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
-    CLAIM, NODE, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text, with_sidecar,
+    CLAIM, NODE, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text, to_text,
+    with_sidecar,
 };
 
 #[test]
@@ -130,14 +131,15 @@ fn caught_up_is_waited_for_where_there_is_a_sidecar() {
     });
 }
 
-/// Fails every list of volume claims, and counts them.
-struct NoList(Arc<Mutex<usize>>);
+/// Fails the first so many lists of volume claims, and counts them.
+struct NoList(Arc<Mutex<usize>>, usize);
 
 impl FaultPlan for NoList {
     fn before(&mut self, request: &RequestInfo) -> Before {
         if request.verb == "list" && request.resource.starts_with("persistentvolumeclaims") {
-            *self.0.lock().unwrap() += 1;
-            return Before::Fail(Failure::Unavailable);
+            let mut asked = self.0.lock().unwrap();
+            *asked += 1;
+            return if *asked <= self.1 { Before::Fail(Failure::Unavailable) } else { Before::Pass };
         }
         Before::Pass
     }
@@ -148,7 +150,7 @@ fn while_names_cannot_be_listed_that_is_said_and_all_other_care_of_the_fleet_goe
     play(|w| async move {
         w.serve(blue_green(2, json!({}))).await;
         let asked: Arc<Mutex<usize>> = Arc::default();
-        w.cluster.set_faults(Box::new(NoList(asked.clone())));
+        w.cluster.set_faults(Box::new(NoList(asked.clone(), usize::MAX)));
         w.image("db:2").await;
         w.until("it is said", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
         w.change(json!({"replicas": 3})).await;
@@ -264,5 +266,24 @@ fn a_fleet_whose_name_is_too_long_for_its_next_set_says_so_with_what_to_do() {
         change(json!({"replicas": 1})).await;
         let made = until(&|s| stage_is("AwaitingPromotion")(s)).await;
         assert_eq!(made["rollout"]["entrantSet"], format!("{set}-10").as_str());
+    });
+}
+
+#[test]
+fn names_that_could_not_be_listed_for_a_moment_are_asked_for_again_soon_and_are_no_fault_of_the_spec() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({}))).await;
+        w.cluster.set_faults(Box::new(NoList(Arc::default(), 1)));
+        w.image("db:2").await;
+        let status = w.until("it is said", |s| to_text(s).contains("cannot be named now")).await;
+        assert_eq!(condition(&status, "Stalled"), "False/Progressing");
+        assert_eq!(condition(&status, "Reconciling"), "True/Progressing");
+        assert_eq!(condition(&status, "UpToDate"), "Unknown/Applying");
+        let said_at = w.cluster.clock().now();
+        w.until("it begins", |s| s["rollout"].is_object()).await;
+        assert!((w.cluster.clock().now() - said_at).num_seconds() < 10);
+        w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+        assert!(w.events("InvalidSpec").is_empty());
+        w.is_at_rest().await;
     });
 }
