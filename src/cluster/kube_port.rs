@@ -108,12 +108,12 @@ impl Cluster for KubeCluster {
 
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
         self.check_fence(&target.describe())?;
-        let stored = self.send_patch(&target, part, &ops, false).await?;
+        let stored = self.send_patch(&target, part, ops, false).await?;
         Ok(self.took(target.kind, stored))
     }
 
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
-        let answer = self.send_patch(&target, Part::Main, &ops, true).await?;
+        let answer = self.send_patch(&target, Part::Main, ops, true).await?;
         Ok(answer.value)
     }
 
@@ -195,17 +195,15 @@ impl KubeCluster {
         &self,
         target: &Target,
         part: Part,
-        ops: &[PatchOp],
+        ops: Vec<PatchOp>,
         dry_run: bool,
     ) -> Result<RawObject, ClusterError> {
         // Replacing the version, rather than testing it, makes the server compare it: stale is a 409.
         let guard = PatchOp::set("/metadata/resourceVersion", json!(target.resource_version));
-        let list: Vec<Value> = std::iter::once(&guard).chain(ops).map(PatchOp::to_json).collect();
-        let patch: Patch<()> = match serde_json::from_value(Value::Array(list)) {
-            Ok(patch) => Patch::Json(patch),
-            Err(e) => {
-                return Err(ClusterError::Refused { object: target.describe(), message: e.to_string() });
-            }
+        let operations = std::iter::once(guard).chain(ops).map(PatchOp::into_operation).collect();
+        let patch: Patch<()> = match operations {
+            Ok(operations) => Patch::Json(json_patch::Patch(operations)),
+            Err(message) => return Err(ClusterError::Refused { object: target.describe(), message }),
         };
         let params = PatchParams {
             dry_run,

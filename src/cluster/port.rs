@@ -2,6 +2,8 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
 use super::{ClusterError, Kind, observed::Meta};
@@ -87,6 +89,15 @@ impl PatchOp {
             Self::Set { path, value } => json!({"op": "add", "path": path, "value": value}),
             Self::Remove { path } => json!({"op": "remove", "path": path}),
         }
+    }
+
+    /// The same for a client to send, or why its path is no JSON pointer.
+    pub(super) fn into_operation(self) -> Result<PatchOperation, String> {
+        let pointer = |path: String| PointerBuf::parse(path).map_err(|error| error.to_string());
+        Ok(match self {
+            Self::Set { path, value } => PatchOperation::Add(AddOperation { path: pointer(path)?, value }),
+            Self::Remove { path } => PatchOperation::Remove(RemoveOperation { path: pointer(path)? }),
+        })
     }
 }
 

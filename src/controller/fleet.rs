@@ -322,7 +322,7 @@ impl<'a> Reconcile<'a> {
             facts.waits = facts.invalid.take();
         }
         facts.last_completed.clone_from(&status.last_completed_rollout_hash);
-        facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
+        facts.rejected = status.rejected.clone().filter(|r| facts.stays_rejected(r));
         let spec = &self.scope.spec;
         let image = crate::revision::main_image(&spec.template.spec).unwrap_or_default();
         let remark = if spec.update_strategy.type_.is_empty() {

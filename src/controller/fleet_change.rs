@@ -405,13 +405,13 @@ fn ended(
         }
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
-            reject(status, facts, &old.id, Ending::Aborted);
+            reject(status, facts, old, Ending::Aborted);
             let note = format!("the rollout to {from} was aborted; nodes stay at what they run");
             Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
         }
         (Ending::RolledBack, _) => {
             let why = status.rollout.as_ref().map(why_stalled).unwrap_or_default();
-            reject(status, facts, &old.id, Ending::RolledBack);
+            reject(status, facts, old, Ending::RolledBack);
             let to = short(&facts.last_completed);
             let note = format!("the rollout to {from} stalled and is rolled back to {to}: {why}");
             if let Some(rejected) = status.rejected.as_mut() {

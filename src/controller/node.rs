@@ -256,8 +256,9 @@ impl Reconcile<'_> {
         match advance {
             Advance::Waiting { recheck_after } => {
                 self.mark_while_waiting(&plan).await;
-                let urgency = if skipped { Urgency::Now } else { self.urgency(&plan) };
-                let next = self.persist(Some(&plan), &[], None, urgency).await?;
+                let after = self.compute(Some(&plan), &[], None);
+                let urgency = if skipped { Urgency::Now } else { self.urgency(&plan, &after) };
+                let next = self.write(&after, None, urgency).await?;
                 Ok(next.within_some(recheck_after).at(engine::next_deadline(&plan), self.now))
             }
             Advance::Checkpoint => self.persist(Some(&plan), &[], None, Urgency::Now).await,
@@ -325,16 +326,15 @@ impl Reconcile<'_> {
 
     /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants
     /// rest on it.
-    fn urgency<'p>(&self, plan: &'p Plan) -> Urgency<'p> {
-        let next = self.compute(Some(plan), &[], None);
+    fn urgency<'p>(&self, plan: &'p Plan, next: &StatefulNodeStatus) -> Urgency<'p> {
         let before = &self.node.status;
         let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
         let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
         // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
         let at_grant = || self.scope.facts(&self.node).grant() == Some(before.pod_template_hash.as_str());
-        let urgent = failed(&next) != failed(before)
+        let urgent = failed(next) != failed(before)
             || next.observed_generation != before.observed_generation
-            || (runs(before) && !runs(&next) && at_grant());
+            || (runs(before) && !runs(next) && at_grant());
         if urgent {
             return Urgency::Now;
         }
@@ -378,9 +378,17 @@ impl Reconcile<'_> {
         invalid: Option<&str>,
         urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
-        let after = self.compute(plan, entries, invalid);
+        self.write(&self.compute(plan, entries, invalid), invalid, urgency).await
+    }
+
+    async fn write(
+        &self,
+        after: &StatefulNodeStatus,
+        invalid: Option<&str>,
+        urgency: Urgency<'_>,
+    ) -> Result<Next, ReconcileError> {
         let before = &*self.node.status;
-        let next = save(self.cx, Kind::StatefulNode, &self.node.meta, before, &after, urgency).await?;
+        let next = save(self.cx, Kind::StatefulNode, &self.node.meta, before, after, urgency).await?;
         let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sentence) = invalid.or(beside.as_deref()) {
             let cause = format!("{}/{sentence}", self.node.meta.generation);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
@@ -63,7 +64,12 @@ impl Registry {
 
     /// All task types of this program, and the recipes that come with Windlass.
     pub fn builtin_recipes() -> Result<Self, RecipeError> {
-        BUILTIN.iter().try_fold(Self::new(), |registry, yaml| Ok(registry.with_recipe(Recipe::parse(yaml)?)))
+        // They are part of the program, and read once in it.
+        static READ: LazyLock<Result<Registry, RecipeError>> = LazyLock::new(|| {
+            let add = |registry: Registry, yaml: &&str| Ok(registry.with_recipe(Recipe::parse(yaml)?));
+            BUILTIN.iter().try_fold(Registry::new(), add)
+        });
+        READ.clone()
     }
 
     /// This registry and a recipe, which takes the place of one of the same name.

@@ -275,6 +275,18 @@ impl Cluster {
         self.shared.lock().audit.clone()
     }
 
+    /// The requests after the first so many.
+    #[must_use]
+    pub fn audit_after(&self, entries: usize) -> Vec<AuditEntry> {
+        self.shared.lock().audit.get(entries..).map(<[AuditEntry]>::to_vec).unwrap_or_default()
+    }
+
+    /// How many requests there were.
+    #[must_use]
+    pub fn audit_len(&self) -> usize {
+        self.shared.lock().audit.len()
+    }
+
     /// Forgets the requests so far.
     pub fn clear_audit(&self) {
         self.shared.lock().audit.clear();

@@ -16,9 +16,10 @@ mod probe;
 mod status;
 mod steering;
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use kube::Client;
+use tokio::sync::Notify;
 
 pub use claims::Claims;
 pub use probe::Probe;
@@ -46,6 +47,7 @@ pub struct Kubelet {
     storage_class: Option<String>,
     probe: Probe,
     probe_interval: Duration,
+    probe_news: Option<Arc<Notify>>,
     pace: Pace,
 }
 
@@ -68,6 +70,7 @@ impl Kubelet {
             storage_class: None,
             probe: probe::over_http(),
             probe_interval: Duration::from_millis(200),
+            probe_news: None,
             pace: Pace::default(),
         }
     }
@@ -97,6 +100,14 @@ impl Kubelet {
     #[must_use]
     pub fn probe_interval(mut self, interval: Duration) -> Self {
         self.probe_interval = interval;
+        self
+    }
+
+    /// Asks a sidecar again only once all who wait for `news` were told: at the time at which it would have asked next.
+    /// Where answers are known to stay as they are, an hour of asking every second is most of what an hour costs.
+    #[must_use]
+    pub fn probe_news(mut self, news: Arc<Notify>) -> Self {
+        self.probe_news = Some(news);
         self
     }
 

@@ -165,7 +165,7 @@ impl FleetScope {
             on_stall: spec.update_strategy.on_stall,
             deadline_seconds: spec.update_strategy.progress_deadline_seconds,
             terminating: meta.terminating,
-            rejected: status.rejected.clone().filter(|r| r.hash == requested),
+            rejected: status.rejected.clone().filter(|r| r.hash == requested || self.invalid.is_some()),
             force_promote: *promoted == requested && *promoted != status.spent_force_promote,
             requested,
             last_completed: status.last_completed_rollout_hash.clone(),

@@ -190,7 +190,7 @@ impl Run {
             illness.begin(&self.world, node).await;
         }
         let began = monotonic();
-        let (first_version, first_entry) = (self.world.cluster.version(), self.world.cluster.audit().len());
+        let (first_version, first_entry) = (self.world.cluster.version(), self.world.cluster.audit_len());
         self.injector.arm();
         self.change(&scenario).await;
         if let (Some((illness, _)), Some(node)) = (ill, &patient) {
@@ -393,10 +393,10 @@ impl Run {
 
     /// What waits for its node to be mended has said so, and says nothing more.
     async fn wait_in_peace(&mut self) {
-        let entries = self.world.cluster.audit().len();
+        let entries = self.world.cluster.audit_len();
         sleep(WAITING).await;
-        let audit = self.world.cluster.audit();
-        let writes = audit[entries..].iter().filter(|e| e.is_write() && e.user_agent == self.operator.agent);
+        let audit = self.world.cluster.audit_after(entries);
+        let writes = audit.iter().filter(|e| e.is_write() && e.user_agent == self.operator.agent);
         let count = writes.count();
         // Beside each node that serves there may be one that comes.
         let sets = if self.world.scenario.makes_sets() { 2 } else { 1 };
@@ -407,11 +407,11 @@ impl Run {
 
     /// Watches the end for an hour: nobody writes any more, and nobody is busy.
     async fn rest(&mut self) {
-        let (version, entries) = (self.world.version(), self.world.cluster.audit().len());
+        let (version, entries) = (self.world.version(), self.world.cluster.audit_len());
         let before = oracles::reconciles(&self.operator.health);
         sleep(WATCHED).await;
-        let audit = self.world.cluster.audit();
-        for entry in audit[entries..].iter().filter(|e| e.is_write() && !e.resource.starts_with("leases")) {
+        let audit = self.world.cluster.audit_after(entries);
+        for entry in audit.iter().filter(|e| e.is_write() && !e.resource.starts_with("leases")) {
             self.fail(format!("oracle 2: a write at rest: {} {} {}", entry.verb, entry.resource, entry.name));
         }
         if self.world.version() != version {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass::clock::monotonic;
 use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
@@ -59,7 +60,11 @@ impl State {
 
 /// All sidecars.
 #[derive(Clone, Debug, Default)]
-pub struct Sidecars(Arc<Mutex<State>>);
+pub struct Sidecars {
+    state: Arc<Mutex<State>>,
+    /// Told whenever the kubelet may hear another answer than before.
+    news: Arc<Notify>,
+}
 
 fn host(url: &str) -> String {
     let rest = url.strip_prefix("http://").unwrap_or(url);
@@ -68,7 +73,7 @@ fn host(url: &str) -> String {
 
 impl Sidecars {
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// From now on they behave so.
@@ -77,11 +82,12 @@ impl Sidecars {
             state.manner = manner;
             state.claimed.clear();
         });
+        self.news.notify_waiters();
     }
 
     /// Others that know what these know now.
     pub fn copy(&self) -> Self {
-        Self(Arc::new(Mutex::new(self.with(|state| state.clone()))))
+        Self { state: Arc::new(Mutex::new(self.with(|state| state.clone()))), news: Arc::default() }
     }
 
     /// How the kubelet asks them.
@@ -91,6 +97,11 @@ impl Sidecars {
             let ready = this.with(|state| state.manner != Manner::Dead && state.ready.contains(&host(&url)));
             std::future::ready(ready).boxed()
         })
+    }
+
+    /// What the kubelet need not ask before.
+    pub fn news(&self) -> Arc<Notify> {
+        self.news.clone()
     }
 
     async fn manner(&self, url: &str) -> Result<Manner, SidecarError> {
@@ -139,6 +150,7 @@ impl SidecarClient for Sidecars {
             }
             if manner == Manner::Lying { state.claimed.insert(host) } else { state.ready.insert(host) }
         });
+        self.news.notify_waiters();
         if manner == Manner::Mute {
             return Err(SidecarError::Unreachable(format!("the sidecar at {base_url} hung up")));
         }

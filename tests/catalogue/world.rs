@@ -43,6 +43,8 @@ pub struct World {
     operators: u32,
     /// Whether a Lease says who acts.
     pub elected: bool,
+    /// How many requests were looked at, and how many of them wrote the Lease.
+    leased: Mutex<(usize, u64)>,
     /// Whether operators that start are of a version that renders another pod template.
     pub upgraded: bool,
 }
@@ -143,7 +145,8 @@ impl World {
     fn around(scenario: Scenario, cluster: Cluster, clock: Arc<ClusterClock>, sidecars: Sidecars) -> Self {
         let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock())
             .probe(sidecars.probe())
-            .probe_interval(Duration::from_secs(1));
+            .probe_interval(Duration::from_secs(1))
+            .probe_news(sidecars.news());
         let kubelet = tokio::spawn(async move {
             kubelet.run().await;
         });
@@ -158,6 +161,7 @@ impl World {
             kubelet,
             operators: 0,
             elected: false,
+            leased: Mutex::default(),
             upgraded: false,
         }
     }
@@ -218,7 +222,12 @@ impl World {
         }
         let of_lease =
             |e: &&AuditEntry| e.is_write() && e.resource.starts_with("leases") && e.wrote.0 < e.wrote.1;
-        self.cluster.version() - self.cluster.audit().iter().filter(of_lease).count() as u64
+        // It is asked every second, and what was counted before is not counted again.
+        let mut counted = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = self.cluster.audit_after(counted.0);
+        counted.0 += news.len();
+        counted.1 += news.iter().filter(of_lease).count() as u64;
+        self.cluster.version() - counted.1
     }
 
     fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {

@@ -269,11 +269,11 @@ fn change_plan(
     let start = match decision {
         FleetDecision::Start(start) | FleetDecision::Supersede(start) => Some(start),
         FleetDecision::RollBack(start) => {
-            reject(&mut status, facts, "plan", Ending::RolledBack);
+            reject(&mut status, facts, &plan_to(&facts.requested), Ending::RolledBack);
             Some(start)
         }
         FleetDecision::Abort => {
-            reject(&mut status, facts, "plan", Ending::Aborted);
+            reject(&mut status, facts, &plan_to(&facts.requested), Ending::Aborted);
             None
         }
         FleetDecision::ScaledToZero | FleetDecision::Keep => None,

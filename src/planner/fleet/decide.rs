@@ -3,7 +3,7 @@
 use super::facts::{ChildFacts, FleetFacts, Scope};
 use super::sets::{self, Way};
 use crate::api::Stage;
-use crate::engine::Plan;
+use crate::engine::{Plan, PlanState};
 
 /// Why a rollout was started: a reason of the condition RolloutInProgress.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -154,12 +154,12 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
 /// again, as every other plan does. `None` where it is over with that, or there was none.
 fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<FleetDecision> {
     let rejected = facts.rejected.as_ref()?;
-    plan.filter(|plan| plan.id == rejected.plan_id && plan.target_hash != rejected.hash)?;
+    let is_it = |plan: &&Plan| plan.id == rejected.plan_id && plan.target_hash != rejected.hash;
+    plan.filter(is_it).filter(|plan| plan.state != PlanState::Complete)?;
     if facts.restart_request.is_some() {
         return Some(own(facts, Cause::RestartRequested));
     }
-    let is_asked = facts.retry == rejected.plan_id && facts.invalid.is_none();
-    Some(if is_asked { own(facts, Cause::RetryRequested) } else { FleetDecision::Keep })
+    Some(if is_retried(facts) { own(facts, Cause::RetryRequested) } else { FleetDecision::Keep })
 }
 
 /// Whether a person asks for the rejected target to be tried again, and it can be.

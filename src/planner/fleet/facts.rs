@@ -248,6 +248,12 @@ impl FleetFacts {
         (0..self.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
     }
 
+    /// Whether a target that was rejected still is: nothing else is wanted that could be tried.
+    #[must_use]
+    pub fn stays_rejected(&self, rejected: &Rejected) -> bool {
+        rejected.hash == self.requested || self.invalid.is_some()
+    }
+
     /// Whether a revision with this rollout hash is kept.
     #[must_use]
     pub fn is_known(&self, revision: &str) -> bool {

@@ -28,7 +28,7 @@ pub fn fail(
         let requested = plan.target_hash == facts.requested || plan.target_hash.is_empty();
         // What another plan was to be started for was not tried.
         if requested || scope_of(status) == Scope::Own {
-            reject(status, facts, &plan.id, Ending::Failed);
+            reject(status, facts, plan, Ending::Failed);
         }
     }
     status.rollout = None;

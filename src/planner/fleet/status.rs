@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    decide::Start,
+    decide::{Cause, Start},
     facts::{FleetFacts, Scope},
     failed::held,
     progress,
@@ -118,6 +118,10 @@ pub fn begin(
     if start.scope == Scope::Target(facts.requested.clone()) {
         status.rejected = None;
     }
+    // A retry that is heard by a repair is not heard once more by the target, when that is over.
+    if let Some(rejected) = status.rejected.as_mut().filter(|_| own && start.cause == Cause::RetryRequested) {
+        rejected.plan_id.clone_from(&plan.id);
+    }
     note_asked(status, facts);
 }
 
@@ -144,12 +148,24 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
     status.plan = Some(RawPlan::of(plan));
 }
 
-/// Rejects the target of a plan that ended badly.
-pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan_id: &str, ending: Ending) {
+/// Rejects the target of a plan that ended badly: what is wanted, or, while the spec cannot be carried out, what the plan
+/// went to, for that other was never tried.
+pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan, ending: Ending) {
+    let hash = match &facts.rejected {
+        Some(rejected) => &rejected.hash,
+        None if facts.invalid.is_some() && !plan.target_hash.is_empty() => &plan.target_hash,
+        None => &facts.requested,
+    };
+    let build_id = status.rollout.as_ref().map(|r| r.build_id.clone()).unwrap_or_default();
+    let build_id = match facts.rendering(hash, &facts.restarted_at) {
+        _ if *hash == facts.requested => status.build_id.clone(),
+        Some(rendering) if build_id.is_empty() => generated_build_id(&rendering.image, hash),
+        _ => build_id,
+    };
     status.rejected = Some(Rejected {
-        hash: facts.requested.clone(),
-        build_id: status.build_id.clone(),
-        plan_id: plan_id.to_owned(),
+        hash: hash.clone(),
+        build_id,
+        plan_id: plan.id.clone(),
         outcome: ending.as_str().to_owned(),
         message: String::new(),
     });
@@ -233,9 +249,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     }
     input.update_revision.clone_into(&mut status.update_revision);
     input.build_id.clone_into(&mut status.build_id);
-    if status.rejected.as_ref().is_some_and(|r| r.hash != facts.requested) {
-        status.rejected = None;
-    }
+    status.rejected = status.rejected.take().filter(|r| facts.stays_rejected(r));
     if status.active_set.is_empty() && facts.undecided.is_none() {
         let set = if facts.set.is_empty() { FIRST_SET } else { &facts.set };
         set.clone_into(&mut status.active_set);

@@ -1,12 +1,14 @@
 //! CEL rules: `x-kubernetes-validations`. The expressions run on `cel` with Kubernetes' functions from `kube-cel`; the
 //! walk is our own, since it must go in a fixed order, know `type()`, and leave alone what an update does not touch.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube_cel::KubeCelExt;
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map};
-use kube_cel::cel::{self, Context, Program};
+use kube_cel::cel::{self, Context, ExecutionError, FunctionContext, Program};
 use regex::Regex;
 use serde_json::Value;
 
@@ -160,6 +162,7 @@ thread_local! {
     static BASE: Context<'static> = {
         let mut context = Context::default().with_all();
         context.add_function("type", |value: cel::Value| Arc::new(type_name(&value).to_owned()));
+        context.add_function("matches", rule_matches);
         for name in ["int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"] {
             context.add_variable_from_value(name, cel::Value::from(name));
         }
@@ -318,19 +321,60 @@ fn escaped(name: &str) -> String {
         .replace('/', "__slash__")
 }
 
-/// Patterns by their text, compiled once in a process; none where a pattern is broken.
-static PATTERNS: LazyLock<Mutex<BTreeMap<String, Option<Regex>>>> = LazyLock::new(Mutex::default);
+thread_local! {
+    /// Patterns by their text, or what is wrong with them. Compiling one costs more than all else that a rule asks.
+    static PATTERNS: RefCell<HashMap<String, Result<Regex, String>>> = RefCell::default();
+}
 
-/// Whether a text matches a pattern of a schema.
+/// Whether a text matches a pattern; what is wrong with the pattern if it is broken.
+fn pattern_matches(pattern: &str, text: &str) -> Result<bool, String> {
+    PATTERNS.with_borrow_mut(|patterns| {
+        if !patterns.contains_key(pattern) {
+            patterns.insert(pattern.to_owned(), Regex::new(pattern).map_err(|error| error.to_string()));
+        }
+        patterns[pattern].as_ref().map(|regex| regex.is_match(text)).map_err(Clone::clone)
+    })
+}
+
+/// Whether a text matches a pattern of a schema. A broken one matches nothing.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
-    let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
-    let compiled = patterns.entry(pattern.to_owned()).or_insert_with(|| Regex::new(pattern).ok());
-    compiled.as_ref().is_some_and(|regex| regex.is_match(text))
+    pattern_matches(pattern, text).unwrap_or(false)
+}
+
+/// CEL's function of this name, in its words. Its own compiles the pattern at every call.
+#[expect(clippy::needless_pass_by_value, reason = "CEL hands its arguments over")]
+fn rule_matches(
+    context: &FunctionContext<'_, '_>,
+    This(text): This<Arc<String>>,
+    pattern: Arc<String>,
+) -> Result<bool, ExecutionError> {
+    pattern_matches(&pattern, &text)
+        .map_err(|error| context.error(format!("'{pattern}' not a valid regex:\n{error}")))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_rule_s_pattern_says_the_same_whether_it_was_seen_before_and_a_broken_one_is_blamed() {
+        let breaks = |rule: &str, text: &str| {
+            let rules =
+                Rules::compile(&json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]}));
+            rules.check(&json!(text), None).into_iter().map(|cause| format!("{cause:?}")).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            assert!(breaks("self.matches('^[a-z]+$')", "abc").is_empty());
+            assert_eq!(breaks("self.matches('^[a-z]+$')", "ab1").len(), 1);
+            let broken = breaks("self.matches('(a')", "a");
+            assert!(
+                broken[0].contains("Error executing function 'matches': '(a' not a valid regex:"),
+                "{broken:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_rule_is_shown_the_fields_that_it_names_and_all_where_that_cannot_be_told() {

@@ -9,17 +9,18 @@ use std::{
 
 use futures::{
     StreamExt,
-    future::{BoxFuture, FutureExt},
+    future::{Aborted, BoxFuture, FutureExt},
     stream::FuturesUnordered,
 };
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{ResourceExt, runtime::watcher::Event};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Kubelet, LOOPBACK, POD_IP, claims,
     events::{Seen, all},
     pod::{Outcome, TrackedPod, Write, version},
+    probe::until_other,
     status::{Life, Now, is_native_sidecar},
     steering::Steering,
 };
@@ -55,10 +56,10 @@ struct Written {
     result: Result<Outcome, kube::Error>,
 }
 
+/// A sidecar's readiness is another one.
 struct Probed {
     key: Key,
     uid: String,
-    url: String,
     ready: bool,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Player {
     queue: VecDeque<Key>,
     timers: BTreeSet<(Instant, Key)>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
-    probes: FuturesUnordered<BoxFuture<'static, Probed>>,
+    probes: FuturesUnordered<BoxFuture<'static, Option<Probed>>>,
     /// What a list has not named yet; what is left at its end is gone.
     unlisted: BTreeSet<Key>,
     addresses: u32,
@@ -292,7 +293,9 @@ impl Player {
             self.timers.insert((again, key.clone()));
         }
         if let Some(url) = step.ask {
-            self.probes.push(probe(&self.kubelet, key.clone(), uid.clone(), url, Duration::ZERO));
+            let (probing, answer) = until_other(&self.kubelet, url, tracked.life.probed, Duration::ZERO);
+            tracked.probing = Some(probing);
+            self.probes.push(about(key.clone(), uid.clone(), answer));
         }
         step.write.map(|write| (uid, write))
     }
@@ -343,37 +346,29 @@ impl Player {
         }
     }
 
-    fn probed(&mut self, probed: Probed) {
-        let Probed { key, uid, url, ready } = probed;
+    fn probed(&mut self, probed: Option<Probed>) {
+        let Some(Probed { key, uid, ready }) = probed else { return };
         let Some(tracked) = self.pods.get_mut(&key) else { return };
-        // A pod made anew, or an annotation that changed, has a probe of its own.
-        if tracked.pod.uid().as_deref() != Some(&uid) || tracked.probing.as_ref() != Some(&url) {
+        // A pod made anew has a probe of its own.
+        if tracked.pod.uid().as_deref() != Some(&uid) {
             return;
         }
-        let changed = tracked.life.probed != ready;
+        let Some(url) = tracked.probing.as_ref().map(|probing| probing.url.clone()) else { return };
         tracked.life.probed = ready;
-        let probe = probe(&self.kubelet, key.clone(), uid, url, self.kubelet.probe_interval);
-        self.probes.push(probe);
-        if changed {
-            self.touch(key);
-        }
+        let (probing, answer) = until_other(&self.kubelet, url, ready, self.kubelet.probe_interval);
+        tracked.probing = Some(probing);
+        self.probes.push(about(key.clone(), uid, answer));
+        self.touch(key);
     }
 }
 
-fn probe(
-    kubelet: &Kubelet,
+/// An answer, and which pod it is about; none if nobody waits for it any more.
+fn about(
     key: Key,
     uid: String,
-    url: String,
-    after: Duration,
-) -> BoxFuture<'static, Probed> {
-    let probe = kubelet.probe.clone();
-    async move {
-        sleep(after).await;
-        let ready = probe(url.clone()).await;
-        Probed { key, uid, url, ready }
-    }
-    .boxed()
+    answer: BoxFuture<'static, Result<bool, Aborted>>,
+) -> BoxFuture<'static, Option<Probed>> {
+    answer.map(|ready| Some(Probed { key, uid, ready: ready.ok()? })).boxed()
 }
 
 fn pod_key(pod: &Pod) -> Key {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    probe::sidecar_url,
+    probe::{Probing, sidecar_url},
     status::{Life, Now},
     steering::Orders,
 };
@@ -41,8 +41,8 @@ pub(super) struct TrackedPod {
     pub(super) written: Option<Value>,
     /// It was deleted for good, and only finalizers can still hold it.
     pub(super) let_go: bool,
-    /// The URL that is being asked for its sidecar's readiness.
-    pub(super) probing: Option<String>,
+    /// Who is being asked for its sidecar's readiness.
+    pub(super) probing: Option<Probing>,
 }
 
 impl TrackedPod {
@@ -77,8 +77,8 @@ impl TrackedPod {
         let Some(outlook) = self.life.outlook(pod, orders, now) else { return Step::default() };
         let mut step = Step { again: outlook.again, ..Step::default() };
         let url = sidecar_url(pod, &self.life.ip);
-        if self.probing != url {
-            self.probing.clone_from(&url);
+        if self.probing.as_ref().map(|probing| &probing.url) != url.as_ref() {
+            self.probing = None;
             step.ask = url;
         }
         if self.written.as_ref() != Some(&outlook.status) {

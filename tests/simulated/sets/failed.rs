@@ -365,6 +365,17 @@ fn a_repair_that_fails_for_good_while_a_target_is_rejected_waits_for_a_retry() {
             "what is rejected is not begun: {:?}",
             w.images()
         );
+        for node in w.names(NODE) {
+            w.steer(&format!("{node}-0"), "ready").await;
+        }
+        w.until("it is over", |s| outcomes(s).len() == 3 && s["rollout"].is_null()).await;
+        w.rest(120).await;
+        assert_eq!(
+            outcomes(&w.status()),
+            ["Aborted", "Failed", "Complete"],
+            "the target is not begun after it"
+        );
+        assert!(w.status()["rollout"].is_null(), "{:#}", w.status());
         assert!(!w.images().iter().any(|i| i.ends_with("db:edited")), "{:?}", w.images());
     });
 }

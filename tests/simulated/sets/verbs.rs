@@ -359,3 +359,33 @@ fn the_nodes_of_a_plan_that_cannot_be_read_any_more_stay_until_somebody_asks_for
         assert_eq!(w.names(NODE).len(), 2);
     });
 }
+
+#[test]
+fn an_abort_while_the_spec_is_refused_rejects_what_ran_and_not_what_was_never_tried() {
+    play(|w| async move {
+        let target = ready_to_promote(&w).await;
+        let plan = text(&w.status()["plan"], "id").to_owned();
+        let containers = |policy: &str| {
+            let container = json!({"name": "db", "image": "db:3", policy: "Always"});
+            json!({"template": {"spec": {"image": "", "podTemplate": {"spec": {"containers": [container]}}}}})
+        };
+        w.change(containers("imagePullPolice")).await;
+        w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        w.annotate("windlass.dev/abort", &plan).await;
+        let aborted = w.until("it is aborted", |s| s["plan"]["state"] == "Aborted").await;
+        assert_eq!(text(&aborted["rejected"], "hash"), target, "{aborted:#}");
+        assert_eq!(text(&aborted["rejected"], "buildID"), format!("2-{}", set_of(&target)));
+        w.until("the entrants go", |_| w.names(NODE).len() == 2).await;
+        // Set back, it is still what was aborted.
+        w.change(json!({"template": {"spec": {"image": "db:2", "podTemplate": {"spec": {
+            "containers": [{"name": "main", "image": "db:0"}]}}}}}))
+            .await;
+        w.until("that is said", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        w.rest(60).await;
+        assert_eq!(w.names(NODE).len(), 2);
+        // What was never tried is.
+        w.change(containers("imagePullPolicy")).await;
+        let begun = w.until("it begins", |s| s["rollout"].is_object()).await;
+        assert!(begun["rejected"].is_null(), "{begun:#}");
+    });
+}

@@ -225,7 +225,8 @@ fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_comp
 #[test]
 fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is_started_again() {
     let mut status = at_rest(&five());
-    reject(&mut status, &five(), "plan-1", Ending::Aborted);
+    let plan = Plan { id: "plan-1".to_owned(), ..plan_to("v2") };
+    reject(&mut status, &five(), &plan, Ending::Aborted);
     let rejected = status.rejected.clone().unwrap();
     assert_eq!(
         (rejected.hash.as_str(), rejected.plan_id.as_str(), rejected.outcome.as_str()),
