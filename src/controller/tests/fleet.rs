@@ -37,7 +37,7 @@ impl Stage {
             && node["status"]["spentGrantID"] == node["spec"]["grantID"];
         let since =
             if known { node["status"]["conditions"][0]["lastTransitionTime"].clone() } else { json!(now) };
-        let status = json!({
+        let mut status = json!({
             "observedGeneration": node["metadata"]["generation"],
             "phase": "Running",
             "currentImage": node["spec"]["image"],
@@ -48,6 +48,11 @@ impl Stage {
             "problem": null,
             "conditions": [{"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": since}],
         });
+        if node["spec"]["sidecar"].is_object() {
+            let height = node["spec"]["haltHeight"].as_i64().unwrap_or_default();
+            status["sidecar"] = json!({"podUID": format!("pod of {name}"), "caughtUp": true, "height": height,
+                "halted": height > 0, "haltTaskID": node["spec"]["haltTaskID"]});
+        }
         let mut after = node.clone();
         json_patch::merge(&mut after, &json!({"status": status}));
         if after != node {
@@ -765,4 +770,46 @@ async fn a_sidecars_address_and_token_apply_at_once() {
     stage.calls();
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nodes_labels_and_owner_that_a_hand_took_away_come_back() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let before = stage.get(Kind::StatefulNode, "db-1")["metadata"].clone();
+    let labels =
+        json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "me", "windlass.dev/set": null}}});
+    stage.change(Kind::StatefulNode, "db-1", &labels);
+    stage.settle().await;
+    assert_eq!(stage.get(Kind::StatefulNode, "db-1")["metadata"]["labels"], before["labels"]);
+    // The API server keeps no empty list of owners.
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Retain"}}));
+    stage.settle().await;
+    stage.change(Kind::StatefulNode, "db-1", &json!({"metadata": {"ownerReferences": null}}));
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Delete"}}));
+    stage.settle().await;
+    assert_eq!(
+        stage.get(Kind::StatefulNode, "db-1")["metadata"]["ownerReferences"],
+        before["ownerReferences"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_cannot_be_given_for_another_reason_than_a_change_is_an_error() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.fail("patch StatefulNode db-1", busy());
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"progressDeadlineSeconds": 60}}}}));
+    assert!(stage.look_at_fleet().await.is_err_and(|e| !e.is_conflict()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_is_being_deleted_gets_no_service_and_no_nodes() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    stage.remove(Kind::StatefulNode, "db-1");
+    stage.change_fleet(&json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"},
+        "spec": {"service": {"ports": [{"port": 80}]}}}));
+    stage.settle().await;
+    assert_eq!(
+        (stage.names(Kind::Service), stage.names(Kind::StatefulNode)),
+        (vec![], vec!["db-0".to_owned()])
+    );
 }

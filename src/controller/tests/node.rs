@@ -632,3 +632,52 @@ async fn a_node_that_ran_on_its_claim_gets_its_lost_stateful_set_back_whatever_t
         assert_eq!(stage.node()["status"]["plan"]["recipe"], "NodeUpdate", "{meta}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_a_node_cannot_run_what_it_was_granted_is_written_at_once_and_that_it_can_again_too() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.change_node(&to_v2());
+    stage.node_settles_until_pod("db:v2").await;
+    stage.calls();
+    let writes = || stage.calls().iter().filter(|c| c.ends_with("StatefulNode db-0 /status")).count();
+    let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
+    stage.pod_is(&json!({"ready": false, "imageID": "", "state": waiting}), "False");
+    stage.look_at_node().await.unwrap();
+    assert_eq!((writes(), stage.node()["status"]["phase"].as_str()), (1, Some("Failed")));
+    stage.pod_is(&json!({"ready": false, "imageID": "sha256:2", "state": {"running": {}}}), "False");
+    stage.look_at_node().await.unwrap();
+    assert_eq!(writes(), 1);
+    assert_ne!(stage.node()["status"]["phase"], "Failed");
+    // Nor does the answer to a new spec wait, where the plan goes on.
+    stage.change_node(&json!({"spec": {"progressDeadlineSeconds": 700}}));
+    stage.look_at_node().await.unwrap();
+    assert_eq!(writes(), 1);
+    assert_eq!(stage.node()["status"]["observedGeneration"], stage.node()["metadata"]["generation"]);
+}
+
+impl Stage {
+    /// Looks at the node until a pod of this image is there, and not yet looked at.
+    async fn node_settles_until_pod(&self, image: &str) {
+        for _ in 0..20 {
+            self.look_at_node().await.unwrap();
+            self.pass(2).await;
+            self.play();
+            if self.get(Kind::Pod, "db-0-0")["spec"]["containers"][0]["image"] == image {
+                return;
+            }
+        }
+        panic!("there is no pod of {image}");
+    }
+
+    /// The kubelet says something else of the pod.
+    fn pod_is(&self, container: &Value, ready: &str) {
+        let mut pod = self.get(Kind::Pod, "db-0-0");
+        let mut status = pod["status"]["containerStatuses"][0].clone();
+        status["state"] = json!({});
+        json_patch::merge(&mut status, container);
+        pod["status"]["containerStatuses"] = json!([status]);
+        pod["status"]["conditions"] =
+            json!([{"type": "Ready", "status": ready, "lastTransitionTime": self.clock.now()}]);
+        self.port.store(Kind::Pod, pod);
+    }
+}
