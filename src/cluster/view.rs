@@ -147,6 +147,14 @@ impl View {
         }
     }
 
+    /// Takes in that an object is gone that no watch shows any more, and tells it as news.
+    pub fn vanished(&self, kind: Kind, meta: &Meta) {
+        self.deleted(kind, &meta.key(), &meta.uid);
+        if let Some(news) = self.news.get() {
+            let _ = news.send((kind, meta.clone()));
+        }
+    }
+
     /// A view that can be shared.
     #[must_use]
     pub fn shared() -> Arc<Self> {

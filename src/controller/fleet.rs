@@ -23,7 +23,7 @@ use crate::tasks::fleet_nodes::Told;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// How soon it is looked again where the API server did not answer for a moment.
+/// How soon it is looked again where the API server did not answer for a moment, and for what no watch shows.
 const LOOK_SOON: Duration = Duration::from_secs(5);
 
 /// One look at a fleet: what is, what should be, what is done about it.
@@ -83,6 +83,8 @@ pub(super) struct Reconcile<'a> {
     waits: Option<String>,
     /// Whether `scope.invalid` says no more than what the API server did not answer for a moment.
     passing: bool,
+    /// Whether something is left of a set that goes which no watch shows.
+    unmarked: bool,
     /// What failed beside the plan: it is tried again.
     trouble: Option<ReconcileError>,
 }
@@ -91,9 +93,9 @@ impl<'a> Reconcile<'a> {
     fn new(cx: &'a Context, fleet: &Arc<ObservedFleet>, scope: FleetScope, now: DateTime<Utc>) -> Self {
         let revision = String::new();
         let stored = fleet.clone();
-        let (skipped, passing) = (false, false);
+        let (skipped, passing, unmarked) = (false, false, false);
         let (beside, waits, trouble) = (None, None, None);
-        Self { cx, stored, scope, now, revision, skipped, beside, waits, passing, trouble }
+        Self { cx, stored, scope, now, revision, skipped, beside, waits, passing, unmarked, trouble }
     }
 
     async fn run(mut self) -> Result<Next, ReconcileError> {
@@ -151,6 +153,10 @@ impl<'a> Reconcile<'a> {
         }
         match fleet_children::remove(&self.scope, &self.scope.facts(), active).await {
             Ok(waits) => self.waits = waits,
+            Err(error) => self.note(error),
+        }
+        match fleet_children::forget_unmarked(&self.scope, &self.scope.facts()).await {
+            Ok(left) => self.unmarked = left,
             Err(error) => self.note(error),
         }
         let facts = self.scope.facts();
@@ -398,7 +404,7 @@ impl<'a> Reconcile<'a> {
         let removal = removals.filter(|at| *at > self.now).min();
         let next = next.at(deadline, self.now).at(available, self.now).at(overdue, self.now);
         let next = next.at(removal, self.now);
-        let next = if self.passing { next.within(LOOK_SOON) } else { next };
+        let next = if self.passing || self.unmarked { next.within(LOOK_SOON) } else { next };
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let in_doubt = self.scope.children().iter().any(in_doubt);
         // Nodes that should be gone wait for their claims to be let go of, which not every watch shows.

@@ -7,7 +7,7 @@ use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
 use super::ReconcileError;
-use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
+use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, place_of};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
@@ -62,6 +62,30 @@ pub async fn remove(
         waits = waits.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }
     Ok(waits)
+}
+
+/// Looks for StatefulSets of sets that go which are known here although no watch shows them: one whose mark a hand took
+/// off was asked for by name. Answers whether any outlives its node, and is to be looked for again.
+pub async fn forget_unmarked(fleet: &FleetScope, facts: &FleetFacts) -> Result<bool, ReconcileError> {
+    if facts.sets.is_empty() && !facts.active_set_goes() {
+        return Ok(false);
+    }
+    let meta = &fleet.fleet.meta;
+    let unmarked = fleet.view.sets.list(&meta.namespace, |set| {
+        set.meta.label(LABEL_MANAGED_BY).is_none()
+            && set.meta.label(LABEL_DEPLOYMENT) == Some(&meta.name)
+            && fleet.view.nodes.get(&set.meta.key()).is_none()
+    });
+    let mut left = false;
+    for set in unmarked {
+        let found = fleet.cluster.get(Kind::StatefulSet, &meta.namespace, &set.meta.name).await;
+        if found.map_err(ReconcileError::Children)?.is_some() {
+            left = true;
+        } else {
+            fleet.view.vanished(Kind::StatefulSet, &set.meta);
+        }
+    }
+    Ok(left)
 }
 
 /// Creates the nodes of the active set that are wanted and do not exist, each at the revision that the wave allows.

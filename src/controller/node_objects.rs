@@ -135,7 +135,13 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
         let whose = match meta {
             Some(meta) => Some(belongs(&meta, &node.meta, kind.name())),
             None if is_free(scope, node, kind) => None,
-            None => scope.whose(kind, node).await.map_err(ReconcileError::Observe)?,
+            None => {
+                let whose = scope.whose(kind, node).await.map_err(ReconcileError::Observe)?;
+                if whose.is_none() {
+                    scope.memory.free.put((node.meta.uid.clone(), kind), monotonic());
+                }
+                whose
+            }
         };
         if let Some(Belongs::Elsewhere(sentence)) = whose {
             return Ok(Some(sentence));

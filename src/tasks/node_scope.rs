@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
-use crate::clock::monotonic;
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
@@ -242,11 +241,8 @@ impl NodeScope {
     /// Finds out to whom a name belongs that no watch has shown.
     pub async fn whose(&self, kind: Kind, node: &ObservedNode) -> Result<Option<Belongs>, ClusterError> {
         let found = self.cluster.get(kind, &self.key.namespace, &self.key.name).await?;
-        let question = (node.meta.uid.clone(), kind);
         if found.is_some() {
-            self.memory.free.take(&question);
-        } else {
-            self.memory.free.put(question, monotonic());
+            self.memory.free.take(&(node.meta.uid.clone(), kind));
         }
         Ok(found.map(|object| {
             let owner = belongs(&Meta::read(&object), &node.meta, kind.name());

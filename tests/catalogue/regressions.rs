@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 17] = [
+const KEPT: [(&str, &str); 18] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -63,6 +63,10 @@ const KEPT: [(&str, &str); 17] = [
     (
         "blue-green/template/7 F6-503-minute 25 seed=1",
         "each try of creating a StatefulSet asked for three names first: 12 requests a second for seven nodes",
+    ),
+    (
+        "immediately/image/1 F11-disown-set 3 seed=1",
+        "a StatefulSet whose mark was taken off as its node went was waited for after it had gone",
     ),
 ];
 
