@@ -205,6 +205,7 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
         update_revision: "",
         build_id: "",
         plan: None,
+        superseded: false,
         remark: "",
         now: now(),
     };
