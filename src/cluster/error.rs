@@ -74,7 +74,7 @@ impl ClusterError {
             .map(Duration::from_secs);
         match status.code {
             403 => Self::Forbidden { object, message },
-            404 => Self::NotFound { object },
+            404 if names_an_object(&status) => Self::NotFound { object },
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { object },
             409 => Self::Conflict { object, message },
             // A JSON patch whose test failed was decided on something that is no longer so.
@@ -103,6 +103,11 @@ impl ClusterError {
             _ => None,
         }
     }
+}
+
+/// Whether a 404 is about an object, and not about a path that is not served just now.
+fn names_an_object(status: &kube::core::Status) -> bool {
+    status.reason == "NotFound" && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
 impl From<ClusterError> for TaskError {

@@ -227,14 +227,12 @@ impl KubeCluster {
         answer
     }
 
-    /// Looks at what a patch was refused for. A child that lost the label by which it is watched is known only
-    /// from our own requests: no watch will ever show that it is another one by now, or gone.
+    /// Looks at what a patch was refused for. What the server says is gone is gone, however late its watch is. A child
+    /// that lost the label by which it is watched is known only from our own requests: no watch will ever show that it
+    /// is another one by now.
     async fn look_again(&self, target: &Target, error: &ClusterError) {
-        if !matches!(target.kind, Kind::StatefulSet | Kind::Service) {
-            return;
-        }
         match error {
-            ClusterError::Conflict { .. } => {
+            ClusterError::Conflict { .. } if matches!(target.kind, Kind::StatefulSet | Kind::Service) => {
                 if let Ok(Some(found)) = self.get(target.kind, &target.namespace, &target.name).await {
                     self.view.observe(target.kind, &found);
                 }

@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 18] = [
+const KEPT: [(&str, &str); 20] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -67,6 +67,14 @@ const KEPT: [(&str, &str); 18] = [
     (
         "immediately/image/1 F11-disown-set 3 seed=1",
         "a StatefulSet whose mark was taken off as its node went was waited for after it had gone",
+    ),
+    (
+        "in-place/image/3 F11-delete-child 10 F4-coalesced 17 seed=4",
+        "a node that was deleted, and whose watch was silent, had its StatefulSet made 140 times a second",
+    ),
+    (
+        "hard-fork/up/7 F9-back 1 F10-unready 0 seed=1",
+        "a node that was ill when the clock was set back by an hour was not named for an hour",
     ),
 ];
 

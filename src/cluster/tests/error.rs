@@ -16,6 +16,20 @@ fn answered(code: u16, reason: &str, message: &str, retry_after_seconds: u32) ->
     ClusterError::from_kube("Pod shop/db-0-0".to_owned(), kube::Error::Api(status))
 }
 
+#[test]
+fn only_an_answer_that_names_the_object_says_that_it_is_gone() {
+    let answered = |reason: &str, details: serde_json::Value| {
+        let status = json!({"code": 404, "reason": reason, "message": "not found", "details": details});
+        let status = serde_json::from_value(status).unwrap();
+        ClusterError::from_kube("Pod shop/db-0-0".to_owned(), kube::Error::Api(status))
+    };
+    assert_eq!(kind(&answered("NotFound", json!({"name": "db-0-0", "kind": "pods"}))), "gone");
+    // A definition that is not served just now, or a proxy that knows no such path.
+    assert_eq!(kind(&answered("NotFound", json!({}))), "transient");
+    assert_eq!(kind(&answered("NotFound", json!(null))), "transient");
+    assert_eq!(kind(&answered("", json!({"name": "db-0-0"}))), "transient");
+}
+
 /// What is made of an error: a word, and what a task makes of it.
 fn kind(error: &ClusterError) -> &'static str {
     match error {
@@ -35,7 +49,7 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
         (400, "BadRequest", "unknown field spec.tempalte", "refused"),
         (401, "Unauthorized", "no", "transient"),
         (403, "Forbidden", "exceeded quota", "forbidden"),
-        (404, "NotFound", "no such pod", "gone"),
+        (404, "", "404 page not found", "transient"),
         (409, "AlreadyExists", "it is there", "exists"),
         (409, "Conflict", "the object has been modified", "conflict"),
         (413, "RequestEntityTooLarge", "too large", "refused"),

@@ -3,4 +3,5 @@
 mod cache;
 mod doubt;
 mod error;
+mod gone;
 mod observed;

@@ -51,7 +51,7 @@ struct Named<'a> {
 impl Named<'_> {
     fn add(&mut self, rank: u8, name: &str, reason: &str, message: &str) {
         let known = self.before.iter().find(|u| u.name == name && u.reason == reason);
-        let since = known.map_or(self.now, |u| u.since);
+        let since = known.map_or(self.now, |u| u.since.min(self.now));
         let message = cut(message, MAX_PROBLEM_BYTES);
         let node = Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since };
         self.found.push((rank, node));
@@ -141,7 +141,8 @@ pub fn missing(
         let name = name(ordinal);
         let known = before.iter().find(|u| u.name == name && u.reason == "Missing");
         let message = "the node does not exist yet".to_owned();
-        Unconverged { reason: "Missing".to_owned(), message, since: known.map_or(now, |u| u.since), name }
+        let since = known.map_or(now, |u| u.since.min(now));
+        Unconverged { reason: "Missing".to_owned(), message, since, name }
     };
     facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()
 }

@@ -39,8 +39,9 @@ pub fn pod_facts(
         main_image,
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
         problem: found.map(|(reason, message, _)| {
-            // Whichever pod it began with: one that never ran is not yet the one that the status names.
-            let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since);
+            // Whichever pod it began with: one that never ran is not yet the one that the status names. A time in the
+            // future was written by a clock that has since been set back.
+            let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since.min(now));
             Problem { reason, message: cut(&message, MAX_PROBLEM_BYTES), since }
         }),
         cannot_run,

@@ -113,7 +113,11 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     let named = |reason: &str, message: String| {
         let before = input.previous.problem.as_ref().filter(|p| p.reason == reason);
         let message = cut(&message, MAX_PROBLEM_BYTES);
-        Problem { reason: reason.to_owned(), message, since: before.map_or(input.now, |p| p.since) }
+        Problem {
+            reason: reason.to_owned(),
+            message,
+            since: before.map_or(input.now, |p| p.since.min(input.now)),
+        }
     };
     if let Some(invalid) = input.invalid {
         return Some(named("InvalidSpec", invalid.to_owned()));
@@ -125,7 +129,7 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     // A sidecar is not asked at every look; what it last said holds until it is.
     let unreachable = input.previous.problem.as_ref().filter(|p| p.reason == "SidecarUnreachable");
     if let (SidecarAnswer::NotAsked, true, Some(problem)) = (input.sidecar, asks, unreachable) {
-        return Some(problem.clone());
+        return Some(Problem { since: problem.since.min(input.now), ..problem.clone() });
     }
     if ready {
         return None;

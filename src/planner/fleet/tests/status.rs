@@ -121,6 +121,10 @@ fn an_unconverged_node_keeps_its_time_while_its_reason_stays() {
     let third = look(second, &other, 90);
     let since = |name: &str| rollout(&third).unconverged.iter().find(|u| u.name == name).unwrap().since;
     assert_eq!((since("db-0"), since("db-4")), (later(90), now()));
+    let set_back = look(third.clone(), &other, -3600);
+    for node in &rollout(&set_back).unconverged {
+        assert_eq!(node.since, later(-3600), "{}: no later than the clock that was set back", node.name);
+    }
 }
 
 #[test]

@@ -138,6 +138,9 @@ fn a_problem_keeps_its_time_while_its_reason_stays() {
         pod_facts(&observed(&status), "db", None, Some(&before), "pod-1", now()).problem.unwrap().since,
         now()
     );
+    let set_back = Problem { reason: "ErrImagePull".to_owned(), since: later(3600), ..before };
+    let found = pod_facts(&observed(&status), "db", None, Some(&set_back), "pod-1", now()).problem.unwrap();
+    assert_eq!(found.since, now(), "the clock that wrote it was set back: nobody waits for that time");
 }
 
 #[test]

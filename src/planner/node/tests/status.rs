@@ -9,6 +9,7 @@ use crate::api::conditions::find;
 use crate::api::{HistoryEntry, RawPlan, StatefulNodeStatus, StatefulSetRef};
 
 /// What a status is computed from beside the facts.
+#[derive(Clone)]
 struct Look {
     facts: NodeFacts,
     previous: StatefulNodeStatus,
@@ -352,8 +353,16 @@ fn a_problem_names_why_the_node_does_not_serve_and_since_when() {
     for (what, look, expected) in table {
         let found = look.status().problem;
         assert_eq!(found.as_ref().map(|p| p.reason.as_str()), expected, "{what}");
-        let again = look.again().after(60).status().problem;
+        let again = look.clone().again().after(60).status().problem;
         assert_eq!(found.map(|p| p.since), again.map(|p| p.since), "{what}: since");
+        let mut set_back = look.again();
+        if let Some(problem) = &mut set_back.previous.problem {
+            problem.since = later(3600);
+        }
+        for look in [set_back.clone(), Look { sidecar: SidecarAnswer::NotAsked, ..set_back }] {
+            let since = look.status().problem.map(|p| p.since);
+            assert!(since.is_none_or(|since| since <= now()), "{what}: a clock was set back: {since:?}");
+        }
     }
 }
 
