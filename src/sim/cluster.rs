@@ -216,7 +216,9 @@ impl Cluster {
         kube::Client::new(self.service(user_agent), namespace)
     }
 
-    pub(super) fn service(&self, user_agent: &str) -> ApiService {
+    /// What such a client is built on, for those that put something of their own between.
+    #[must_use]
+    pub fn service(&self, user_agent: &str) -> ApiService {
         ApiService {
             shared: self.shared.clone(),
             user_agent: user_agent.into(),

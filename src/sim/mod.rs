@@ -32,4 +32,4 @@ pub use cluster::{Cluster, ClusterClock, Image, Options, Step};
 pub use faults::{After, Before, EventInfo, Failure, FaultPlan, NoFaults, RequestInfo, WatchFate};
 pub use random::Random;
 pub use refusal::Refusal;
-pub use service::{Disconnected, Latency};
+pub use service::{ApiService, Disconnected, Latency, SimBody};

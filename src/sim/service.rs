@@ -40,12 +40,12 @@ pub(crate) struct Counters {
 
 /// One caller's way to the cluster.
 #[derive(Clone)]
-pub(crate) struct ApiService {
-    pub shared: Arc<Shared>,
-    pub user_agent: Arc<str>,
-    pub counters: Arc<Mutex<Counters>>,
-    pub latency: Option<Latency>,
-    pub random: Arc<Mutex<Random>>,
+pub struct ApiService {
+    pub(super) shared: Arc<Shared>,
+    pub(super) user_agent: Arc<str>,
+    pub(super) counters: Arc<Mutex<Counters>>,
+    pub(super) latency: Option<Latency>,
+    pub(super) random: Arc<Mutex<Random>>,
 }
 
 impl tower::Service<Request<Body>> for ApiService {
@@ -233,7 +233,7 @@ fn response(reply: Reply) -> Response<SimBody> {
 }
 
 /// The body of an answer: one piece, or the lines of a watch as they come.
-pub(crate) struct SimBody(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
+pub struct SimBody(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
 impl http_body::Body for SimBody {
     type Data = Bytes;

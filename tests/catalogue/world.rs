@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use windlass::operator::lease::Election;
 use windlass::operator::{Health, Operator, OperatorError};
 use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
-use windlass::sim::{AuditEntry, Cluster, ClusterClock, Image, Options};
+use windlass::sim::{ApiService, AuditEntry, Cluster, ClusterClock, Image, Options, SimBody};
 
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;
@@ -60,7 +60,7 @@ pub struct Standing {
 /// from the past.
 #[derive(Clone)]
 struct Network {
-    client: kube::Client,
+    service: ApiService,
     stale: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -75,9 +75,9 @@ fn may_be_stale(request: &Request<Body>) -> bool {
 }
 
 impl tower::Service<Request<Body>> for Network {
-    type Response = Response<Body>;
+    type Response = Response<SimBody>;
     type Error = tower::BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, tower::BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<SimBody>, tower::BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), tower::BoxError>> {
         Poll::Ready(Ok(()))
@@ -87,8 +87,7 @@ impl tower::Service<Request<Body>> for Network {
         if may_be_stale(&request) {
             self.stale.lock().unwrap_or_else(PoisonError::into_inner).insert(request.uri().to_string());
         }
-        let client = self.client.clone();
-        let sent = tokio::spawn(async move { client.send(request).await });
+        let sent = tokio::spawn(self.service.call(request));
         Box::pin(async move { Ok(sent.await??) })
     }
 }
@@ -206,7 +205,7 @@ impl World {
     }
 
     fn operator_of(&self, agent: &str) -> (Operator, String) {
-        let network = Network { client: self.cluster.client(agent, NAMESPACE), stale: self.stale.clone() };
+        let network = Network { service: self.cluster.service(agent), stale: self.stale.clone() };
         let operator = Operator::new(kube::Client::new(network, NAMESPACE))
             .clock(self.clock.clone())
             .sidecars(Arc::new(self.sidecars.clone()));

@@ -2,8 +2,9 @@
 //! walk is our own, since it must go in a fixed order, know `type()`, and leave alone what an update does not touch.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::extractors::This;
@@ -30,56 +31,117 @@ struct Node {
     /// What its rules look at: a rule over an object's name need not be shown the whole object.
     shown: Shown,
     shown_old: Shown,
+    /// Where it is among all of this process, for what is remembered of it.
+    number: u64,
 }
 
 /// The part of a value that rules look at.
 #[derive(Debug)]
 enum Shown {
     Whole,
-    /// These fields and no others.
-    Fields(BTreeSet<String>),
+    /// These fields and no others, and of each of them so much.
+    Fields(BTreeMap<String, Shown>),
 }
 
 impl Default for Shown {
     fn default() -> Self {
-        Self::Fields(BTreeSet::new())
+        Self::Fields(BTreeMap::new())
     }
 }
 
 impl Shown {
-    /// What a variable's mentions in an expression ask for. Whatever is not plainly a field asks for all of it.
+    /// What a variable's mentions in an expression ask for.
     fn of<'a>(variable: &str, expressions: impl Iterator<Item = &'a str>) -> Self {
-        let mut fields = BTreeSet::new();
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut shown = Self::default();
         for text in expressions {
             for (at, _) in text.match_indices(variable) {
                 let rest = &text[at + variable.len()..];
                 if text[..at].ends_with(is_word) || rest.starts_with(is_word) {
                     continue;
                 }
-                let after = rest.strip_prefix('.').unwrap_or_default();
-                let field = after.split(|c| !is_word(c)).next().unwrap_or_default();
-                let is_call = after[field.len()..].starts_with('(');
-                if is_call && field == "hasValue" {
-                    continue;
+                if let Some(path) = fields_after(rest) {
+                    shown.add(&path);
                 }
-                if field.is_empty() || is_call {
-                    return Self::Whole;
-                }
-                fields.insert(field.to_owned());
             }
         }
-        Self::Fields(fields)
+        shown
+    }
+
+    fn add(&mut self, path: &[&str]) {
+        match (path, &mut *self) {
+            (_, Self::Whole) => {}
+            ([], _) => *self = Self::Whole,
+            ([field, below @ ..], Self::Fields(fields)) => {
+                fields.entry((*field).to_owned()).or_default().add(below);
+            }
+        }
+    }
+
+    /// A value without what is not shown of it.
+    fn cut(&self, value: &Value) -> Value {
+        match (self, value) {
+            (Self::Fields(fields), Value::Object(map)) => {
+                let shown = fields.iter().filter_map(|(name, below)| Some((below, find(map, name)?)));
+                shown.map(|(below, (name, value))| (name.clone(), below.cut(value))).collect()
+            }
+            _ => value.clone(),
+        }
+    }
+
+    /// Whether two values are the same in what is shown of them.
+    fn is_same(&self, left: &Value, right: &Value) -> bool {
+        match (self, left, right) {
+            (Self::Fields(fields), Value::Object(left), Value::Object(right)) => {
+                fields.iter().all(|(name, below)| match (find(left, name), find(right, name)) {
+                    (None, None) => true,
+                    (Some((_, left)), Some((_, right))) => below.is_same(left, right),
+                    _ => false,
+                })
+            }
+            _ => left == right,
+        }
     }
 
     fn to_cel(&self, value: &Value) -> cel::Value {
         match (self, value) {
             (Self::Fields(fields), Value::Object(map)) => {
-                map_to_cel(map.iter().filter(|(name, _)| fields.contains(&escaped(name))))
+                let shown = fields.iter().filter_map(|(name, below)| Some((name, below, find(map, name)?.1)));
+                cel_map(shown.map(|(name, below, value)| (name.clone(), below.to_cel(value))))
             }
             _ => to_cel(value),
         }
     }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// The fields that an expression goes down from a variable: none where it asks for all of it. Nothing if it only asks
+/// whether there is a value.
+fn fields_after(mut rest: &str) -> Option<Vec<&str>> {
+    let mut path = Vec::new();
+    while let Some(after) = rest.strip_prefix('.') {
+        let field = after.split(|c| !is_word(c)).next().unwrap_or_default();
+        rest = &after[field.len()..];
+        if rest.starts_with('(') {
+            // A method is called on all that the path leads to.
+            return (!path.is_empty() || field != "hasValue").then_some(path);
+        }
+        if field.is_empty() {
+            break;
+        }
+        path.push(field);
+    }
+    Some(path)
+}
+
+/// The field that a rule calls so.
+fn find<'a>(map: &'a serde_json::Map<String, Value>, name: &str) -> Option<(&'a String, &'a Value)> {
+    if name.contains("__") {
+        return map.iter().find(|(field, _)| escaped(field) == name);
+    }
+    map.get_key_value(name)
 }
 
 #[derive(Debug)]
@@ -116,6 +178,42 @@ impl Rules {
     }
 }
 
+/// What kept all rules of a node: as much as they are shown of a value, and of what it was.
+type Kept = VecDeque<(Value, Option<Value>)>;
+
+/// How many are remembered for a node.
+const KEPT: usize = 32;
+
+static NODES: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// By node. Most writes are of a status, and the rules of a spec or a name say of them what they said before.
+    static KNOWN: RefCell<HashMap<u64, Kept>> = RefCell::default();
+}
+
+impl Node {
+    fn was_kept(&self, value: &Value, old: Option<&Value>) -> bool {
+        let is_same = |(kept, kept_old): &(Value, Option<Value>)| {
+            self.shown.is_same(kept, value)
+                && match (kept_old, old) {
+                    (None, None) => true,
+                    (Some(kept), Some(old)) => self.shown_old.is_same(kept, old),
+                    _ => false,
+                }
+        };
+        KNOWN.with_borrow(|known| known.get(&self.number).is_some_and(|kept| kept.iter().any(is_same)))
+    }
+
+    fn remember(&self, value: &Value, old: Option<&Value>) {
+        let shown = (self.shown.cut(value), old.map(|old| self.shown_old.cut(old)));
+        KNOWN.with_borrow_mut(|known| {
+            let kept = known.entry(self.number).or_default();
+            kept.truncate(KEPT - 1);
+            kept.push_front(shown);
+        });
+    }
+}
+
 fn compile(schema: &Value) -> Option<Node> {
     if !schema.is_object() {
         return None;
@@ -136,7 +234,7 @@ fn compile(schema: &Value) -> Option<Node> {
     };
     let expressions = || node.rules.iter().flat_map(Rule::expressions);
     let (shown, shown_old) = (Shown::of("self", expressions()), Shown::of("oldSelf", expressions()));
-    let node = Node { shown, shown_old, ..node };
+    let node = Node { shown, shown_old, number: NODES.fetch_add(1, Ordering::Relaxed), ..node };
     let empty =
         node.rules.is_empty() && node.fields.is_empty() && node.items.is_none() && node.more.is_none();
     (!empty).then_some(node)
@@ -196,14 +294,18 @@ fn check(
     if old == Some(value) {
         return;
     }
-    if !node.rules.is_empty() {
+    if !node.rules.is_empty() && !node.was_kept(value, old) {
         let mut context = base.new_inner_scope();
         context.add_variable_from_value("self", node.shown.to_cel(value));
         if let Some(old) = old {
             context.add_variable_from_value("oldSelf", node.shown_old.to_cel(old));
         }
         let due = node.rules.iter().filter(|rule| old.is_some() || !rule.uses_old);
+        let before = causes.len();
         causes.extend(due.filter_map(|rule| broken(rule, &context, value, path)));
+        if causes.len() == before {
+            node.remember(value, old);
+        }
     }
     match value {
         Value::Object(map) => {
@@ -274,13 +376,13 @@ fn to_cel(value: &Value) -> cel::Value {
         },
         Value::String(text) => cel::Value::String(Arc::new(text.clone())),
         Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
-        Value::Object(map) => map_to_cel(map.iter()),
+        Value::Object(map) => cel_map(map.iter().map(|(name, value)| (escaped(name), to_cel(value)))),
     }
 }
 
-fn map_to_cel<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>) -> cel::Value {
-    let entry = |(name, value): (&String, &Value)| (Key::String(Arc::new(escaped(name))), to_cel(value));
-    let map: HashMap<Key, cel::Value> = fields.map(entry).collect();
+fn cel_map(fields: impl Iterator<Item = (String, cel::Value)>) -> cel::Value {
+    let map: HashMap<Key, cel::Value> =
+        fields.map(|(name, value)| (Key::String(Arc::new(name)), value)).collect();
     cel::Value::Map(Map { map: Arc::new(map) })
 }
 
@@ -378,19 +480,58 @@ mod tests {
 
     #[test]
     fn a_rule_is_shown_the_fields_that_it_names_and_all_where_that_cannot_be_told() {
-        let fields = |variable: &str, text: &str| match Shown::of(variable, std::iter::once(text)) {
-            Shown::Whole => None,
-            Shown::Fields(fields) => Some(fields.into_iter().collect::<Vec<_>>().join(" ")),
-        };
-        let name = "oldSelf.hasValue() || size(self.metadata.name) <= 39";
-        assert_eq!(fields("self", name).as_deref(), Some("metadata"));
-        assert_eq!(fields("oldSelf", name).as_deref(), Some(""));
-        assert_eq!(fields("self", "!has(self.a) || self.b == self.c.d").as_deref(), Some("a b c"));
-        assert_eq!(fields("oldSelf", "has(oldSelf.value().a)"), None);
-        for whole in
-            ["self == ''", "self.all(p, p > 0)", "type(self) == int", "self[0] == 1", "size(self) > 0"]
-        {
-            assert_eq!(fields("self", whole), None, "{whole}");
+        fn written(shown: &Shown) -> String {
+            let Shown::Fields(fields) = shown else { return "*".to_owned() };
+            let field = |(name, below): (&String, &Shown)| match written(below).as_str() {
+                "*" => name.clone(),
+                below => format!("{name}({below})"),
+            };
+            fields.iter().map(field).collect::<Vec<_>>().join(" ")
         }
+        let fields = |variable: &str, text: &str| written(&Shown::of(variable, std::iter::once(text)));
+        let name = "oldSelf.hasValue() || size(self.metadata.name) <= 39";
+        assert_eq!(fields("self", name), "metadata(name)");
+        assert_eq!(fields("oldSelf", name), "");
+        assert_eq!(fields("self", "!has(self.a) || self.b == self.c.d"), "a b c(d)");
+        assert_eq!(fields("self", "has(self.a.b) && has(self.a) && self.a.c > 0"), "a");
+        assert_eq!(
+            fields("self", "self.a.b.matches('x') && self.c[0].d == 1 && self.e.?f.hasValue()"),
+            "a(b) c e"
+        );
+        assert_eq!(fields("oldSelf", "has(oldSelf.value().a)"), "*");
+        for whole in [
+            "self == ''",
+            "self.all(p, p > 0)",
+            "type(self) == int",
+            "self[0] == 1",
+            "size(self) > 0",
+            "self.?a",
+        ] {
+            assert_eq!(fields("self", whole), "*", "{whole}");
+        }
+    }
+
+    #[test]
+    fn what_kept_the_rules_once_keeps_them_again_and_nothing_else_does() {
+        let rule = |text: &str| json!({"rule": text});
+        let rules = Rules::compile(&json!({"type": "object", "x-kubernetes-validations": [
+            rule("self.name.size() <= 3"), rule("!has(self.of__dash__b) || self.of__dash__b > 0"),
+            rule("!has(oldSelf.mode) || self.mode == oldSelf.mode"),
+        ]}));
+        let broken = |object: &Value, old: Option<&Value>| rules.check(object, old).len();
+        let object = |name: &str, b: i64, mode: &str, beside: i64| json!({"name": name, "of-b": b, "mode": mode, "beside": beside});
+        let good = object("abc", 1, "x", 0);
+        for beside in 0..3 {
+            assert_eq!(broken(&object("abc", 1, "x", beside), None), 0);
+            assert_eq!(broken(&object("abcd", 1, "x", beside), None), 1, "another name");
+            assert_eq!(broken(&object("abc", 0, "x", beside), None), 1, "another number");
+            assert_eq!(broken(&object("abc", 1, "x", beside + 1), Some(&good)), 0);
+            assert_eq!(broken(&object("abc", 1, "y", beside + 1), None), 0, "nothing was there before");
+            assert_eq!(broken(&object("abc", 1, "y", beside + 1), Some(&good)), 1, "it was another mode");
+        }
+        let another = Rules::compile(
+            &json!({"type": "object", "x-kubernetes-validations": [rule("self.name == 'x'")]}),
+        );
+        assert_eq!(another.check(&good, None).len(), 1, "other rules remember nothing of these");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use json_patch::{AddOperation, PatchOperation};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -86,9 +87,7 @@ pub(crate) fn patched(
 ) -> Result<Value, Refusal> {
     match how {
         PatchKind::Json => {
-            let operations = json_patch::Patch::deserialize(patch)
-                .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
-            for operation in operations.0 {
+            for operation in operations(patch)? {
                 let operation = as_go_takes_it(operation, &object);
                 // What is refused is thrown away, so nothing of it has to be taken back.
                 json_patch::patch_unsafe(&mut object, &[operation]).map_err(|_| {
@@ -105,6 +104,27 @@ pub(crate) fn patched(
         PatchKind::Merge | PatchKind::Apply => merge(&mut object, patch),
     }
     Ok(object)
+}
+
+/// The operations of a JSON patch. Those that Windlass sends are read here: the crate reads each of them twice.
+fn operations(patch: &Value) -> Result<Vec<PatchOperation>, Refusal> {
+    let plain = |operation: &Value| {
+        let field = |name: &str| operation.get(name);
+        let path = || PointerBuf::parse(field("path")?.as_str()?).ok();
+        match field("op")?.as_str()? {
+            "add" => {
+                Some(PatchOperation::Add(AddOperation { path: path()?, value: field("value")?.clone() }))
+            }
+            "remove" => Some(PatchOperation::Remove(RemoveOperation { path: path()? })),
+            _ => None,
+        }
+    };
+    if let Some(operations) = patch.as_array().and_then(|list| list.iter().map(plain).collect()) {
+        return Ok(operations);
+    }
+    let patch = json_patch::Patch::deserialize(patch)
+        .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
+    Ok(patch.0)
 }
 
 /// Go's library takes a `replace` of what is not there for an `add`, against RFC 6902.
