@@ -9,14 +9,21 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use super::memory::Remembered;
+use super::observed::Meta;
 use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told, raw::RawObject};
 use crate::api::names::MANAGER;
+use crate::clock::monotonic;
 
 /// How many entries of a list are asked for at a time.
 const PAGE: u32 = 1_000;
 /// How many pages a list may have.
 const MAX_PAGES: usize = 1_000;
+
+/// How soon after an object was made it is not made again without a look at its owner. A watch is rarely later.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// How long a request may take before it counts as lost.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,6 +32,8 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct KubeCluster {
     client: Client,
     view: Arc<View>,
+    /// What was made for an owner, and when.
+    made: Remembered<(Kind, Key), Instant>,
     may_write: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -32,7 +41,7 @@ impl KubeCluster {
     /// A port that writes through this client and tells this view.
     #[must_use]
     pub fn new(client: Client, view: Arc<View>) -> Self {
-        Self { client, view, may_write: Box::new(|| true) }
+        Self { client, view, made: Remembered::default(), may_write: Box::new(|| true) }
     }
 
     /// Refuses writes, before they are sent, while this answers no: the replica does not lead.
@@ -80,6 +89,7 @@ impl Cluster for KubeCluster {
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         let (api, described) = self.place(kind, &manifest);
         self.check_fence(&described)?;
+        self.check_owner(kind, &manifest).await?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         // Strictly: a field that the server does not know would be dropped without a word.
         let created = strict(&api, &params, &manifest, &self.client);
@@ -182,6 +192,36 @@ impl Cluster for KubeCluster {
 }
 
 impl KubeCluster {
+    /// What was made and is gone a moment later was collected with its owner, of whose end the watch may be late to
+    /// tell: before it is made once more, the owner is looked at itself.
+    async fn check_owner(&self, kind: Kind, manifest: &Value) -> Result<(), ClusterError> {
+        let meta = Meta::read(manifest);
+        let Some(owner) = meta.controller() else { return Ok(()) };
+        let Some(of) =
+            [Kind::NodeDeployment, Kind::StatefulNode].into_iter().find(|k| k.name() == owner.kind)
+        else {
+            return Ok(());
+        };
+        let (owner_key, uid) = (Key::new(&meta.namespace, &owner.name), owner.uid.as_str());
+        let (place, now) = ((kind, meta.key()), monotonic());
+        let is_again = self.made.get(&place).is_some_and(|then| now.duration_since(then) < AGAIN);
+        if is_again {
+            let found = self.get(of, &owner_key.namespace, &owner_key.name).await?;
+            if found.as_ref().is_none_or(|found| found["metadata"]["uid"] != uid) {
+                self.view.deleted(of, &owner_key, uid);
+                if let Some(found) = found {
+                    self.view.observe(of, &found);
+                }
+                return Err(ClusterError::Conflict {
+                    object: format!("{} {owner_key}", of.name()),
+                    message: "it was deleted meanwhile, and what it owned is not made again".to_owned(),
+                });
+            }
+        }
+        self.made.put(place, now);
+        Ok(())
+    }
+
     /// Where a manifest goes, and what it is called in sentences.
     fn place(&self, kind: Kind, manifest: &Value) -> (Api<RawObject>, String) {
         let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or_default();

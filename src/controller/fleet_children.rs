@@ -1,9 +1,6 @@
 //! A fleet's nodes beside its plan: creating, removing, and what applies to them at once.
 
-use std::sync::{Mutex, PoisonError};
-
 use chrono::TimeDelta;
-use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
 use super::ReconcileError;
@@ -15,7 +12,7 @@ use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::{ABORT, FleetFacts, Scope, pins};
 use crate::render;
 use crate::tasks::FleetScope;
-use crate::tasks::fleet_nodes::AT_ONCE;
+use crate::tasks::fleet_nodes::each;
 use crate::tasks::fleet_scope::owner_reference;
 use crate::tasks::node_scope::{metadata_change, metadata_ops};
 
@@ -31,14 +28,12 @@ pub async fn remove(
 ) -> Result<Option<String>, ReconcileError> {
     let others = facts.sets.values().flat_map(|set| set.children.iter().rev());
     let surplus = facts.children.iter().rev().chain(others).filter(|c| c.surplus && !c.terminating);
-    let surplus = surplus.filter(|c| !fleet.keeps_claims(&c.name));
+    let surplus: Vec<String> =
+        surplus.filter(|c| !fleet.keeps_claims(&c.name)).map(|c| c.name.clone()).collect();
     let why = format!("replicas is {}", facts.replicas);
     let why = why.as_str();
-    stream::iter(surplus.map(Ok::<_, ReconcileError>))
-        .try_for_each_concurrent(AT_ONCE, |child| async move {
-            fleet.delete_node(&child.name, why).await.map_err(ReconcileError::Children)
-        })
-        .await?;
+    let removed = each(surplus, |name| async move { fleet.delete_node(&name, why).await }).await;
+    removed.map_err(ReconcileError::Children)?;
     let mut waits = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
@@ -138,22 +133,13 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
         .map(|node| (Target::of(Kind::StatefulNode, &node.meta), at_once_ops(fleet, node)))
         .filter(|(_, ops)| !ops.is_empty())
         .collect();
-    // One that conflicts holds up no other. No plan comes back to it, so that it is looked at again is said here.
-    let conflict = Mutex::new(None);
-    stream::iter(changes.into_iter().map(Ok::<_, ReconcileError>))
-        .try_for_each_concurrent(AT_ONCE, |(target, ops)| async {
-            match fleet.cluster.patch(target, Part::Main, ops).await {
-                Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
-                Err(error) if error.is_conflict() => {
-                    conflict.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    Ok(())
-                }
-                Err(error) => Err(ReconcileError::Children(error)),
-            }
-        })
-        .await?;
-    let conflict = conflict.into_inner().unwrap_or_else(PoisonError::into_inner);
-    conflict.map_or(Ok(()), |error| Err(ReconcileError::Children(error)))
+    let change = |(target, ops)| async move {
+        match fleet.cluster.patch(target, Part::Main, ops).await {
+            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    each(changes, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {

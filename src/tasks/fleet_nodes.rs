@@ -22,6 +22,30 @@ use crate::render;
 /// How many nodes are created, changed or removed at the same time.
 pub const AT_ONCE: usize = 16;
 
+/// Does something to each of many objects, some at the same time, and answers what came of each. One that changed in the
+/// meantime holds up no other; that one did is the answer in the end, so that it is looked at again: what was refused
+/// as a conflict need not announce itself.
+pub async fn each<T, R, F>(
+    items: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> F,
+) -> Result<Vec<R>, ClusterError>
+where
+    F: Future<Output = Result<R, ClusterError>>,
+{
+    let (mut answers, mut conflict) = (Vec::new(), None);
+    let mut running = std::pin::pin!(stream::iter(items).map(act).buffered(AT_ONCE));
+    while let Some(answer) = running.next().await {
+        match answer {
+            Ok(answer) => answers.push(answer),
+            Err(error) if error.is_conflict() => {
+                conflict.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    conflict.map_or(Ok(answers), Err)
+}
+
 /// Something that was done, to be told of in an event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Told {
@@ -161,12 +185,7 @@ impl FleetScope {
         let Some(node) = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name)) else {
             return Ok(());
         };
-        match self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await {
-            Ok(()) => {}
-            // Another has its name by now.
-            Err(ClusterError::Conflict { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        }
+        self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await?;
         self.tell("NodeDeleted", &node.meta.uid, format!("deleted node {name}: {why}"));
         Ok(())
     }
@@ -176,8 +195,7 @@ impl FleetScope {
     pub async fn remove_set(&self, set: &str, why: &str) -> Result<Option<String>, ClusterError> {
         let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
         nodes.retain(|node| !node.meta.terminating);
-        let removals = stream::iter(nodes).map(|node| self.remove_unless_kept(node, why));
-        let kept: Vec<Option<String>> = removals.buffered(AT_ONCE).try_collect().await?;
+        let kept = each(nodes, |node| self.remove_unless_kept(node, why)).await?;
         Ok(kept.into_iter().flatten().next())
     }
 

@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 20] = [
+const KEPT: [(&str, &str); 22] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -75,6 +75,14 @@ const KEPT: [(&str, &str); 20] = [
     (
         "hard-fork/up/7 F9-back 1 F10-unready 0 seed=1",
         "a node that was ill when the clock was set back by an hour was not named for an hour",
+    ),
+    (
+        "in-place/down/1 F10-lagging 0 F5-minute 1 seed=2",
+        "a node that was to go, and whose deletion conflicted, was looked at again ten minutes later",
+    ),
+    (
+        "in-place/down/1 F4-coalesced 4 F11-delete-fleet 1 seed=1",
+        "a fleet that was deleted, and whose watch was silent, had its ControllerRevision made 150 times a second",
     ),
 ];
 

@@ -1,6 +1,10 @@
 //! A write that the API server answers with "there is no such object" tells as much as a watch: what is known of the
 //! object is forgotten, however late its watch is.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
@@ -48,4 +52,56 @@ async fn an_object_that_a_write_finds_gone_is_not_known_any_more() {
             assert_eq!(known_after(kind, part, &no_path).await, 1, "{kind:?} {part:?}");
         }
     }
+}
+
+/// Makes a StatefulSet twice for a node, of which the server then answers this; how often it was made, and how many
+/// nodes are known then.
+async fn made_for(answer: Option<&str>, pause: Duration) -> (u32, usize) {
+    let made = Arc::new(AtomicU32::new(0));
+    let (count, answer) = (made.clone(), answer.map(str::to_owned));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (code, body) = if request.method() == http::Method::POST {
+            count.fetch_add(1, Ordering::SeqCst);
+            (201, object(Kind::StatefulSet))
+        } else {
+            match &answer {
+                Some(uid) => {
+                    let mut node = object(Kind::StatefulNode);
+                    node["metadata"]["uid"] = json!(uid);
+                    node["metadata"]["resourceVersion"] = json!("9");
+                    (200, node)
+                }
+                None => (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                    "message": "not found", "details": {"name": "db-0"}}),
+                ),
+            }
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        async move { Response::builder().status(code).body(body).map_err(|error| error.to_string()) }
+    });
+    let view = View::shared();
+    view.observe(Kind::StatefulNode, &object(Kind::StatefulNode));
+    let port = KubeCluster::new(Client::new(service, "shop"), view.clone());
+    let mut manifest = object(Kind::StatefulSet);
+    manifest["metadata"]["ownerReferences"] =
+        json!([{"kind": "StatefulNode", "name": "db-0", "uid": "u", "controller": true}]);
+    port.create(Kind::StatefulSet, manifest.clone()).await.unwrap();
+    tokio::time::sleep(pause).await;
+    let again = port.create(Kind::StatefulSet, manifest).await;
+    let count = made.load(Ordering::SeqCst);
+    assert_eq!(again.is_ok(), count == 2);
+    assert!(again.err().is_none_or(|error| error.is_conflict()));
+    let known = view.nodes.list("shop", |node| node.meta.uid == "u");
+    (count, known.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_a_moment_after_it_was_made_is_made_again_only_if_its_owner_is_there() {
+    let soon = Duration::from_secs(1);
+    assert_eq!(made_for(Some("u"), soon).await, (2, 1));
+    assert_eq!(made_for(None, soon).await, (1, 0), "the owner is gone");
+    assert_eq!(made_for(Some("another"), soon).await, (1, 0), "another has its name");
+    assert_eq!(made_for(None, Duration::from_mins(5)).await, (2, 1), "later it is not asked about");
 }

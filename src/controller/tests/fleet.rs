@@ -466,6 +466,19 @@ async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_mean
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_to_go_and_changed_meanwhile_holds_up_no_other_and_is_looked_at_again() {
+    let stage = Stage::serving(fleet_spec(4, "v1")).await;
+    stage.change_fleet(&json!({"spec": {"replicas": 1}}));
+    stage.fail("delete StatefulNode db-2", conflict());
+    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "no event need tell of it");
+    let is_there = |name: &str| stage.cx.view.nodes.get(&Key::new("shop", name)).is_some();
+    assert_eq!(["db-0", "db-1", "db-2", "db-3"].map(is_there), [true, false, true, false]);
+    stage.mend();
+    stage.settle().await;
+    assert!(!is_there("db-2"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_deletion_policy_says_whose_the_nodes_and_the_service_are() {
     let mut spec = fleet_spec(2, "v1");
     spec["service"] = json!({"ports": [{"port": 80}]});
