@@ -141,17 +141,27 @@ pub struct RetiringSet {
     /// Since when; its nodes are removed after `retireDelaySeconds`, or at once where it never served.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
-    /// Whether it never served: its nodes are removed at once, and its volume claims stay whatever
-    /// `volumeClaimRetention` says.
+    /// Whether it was given up before its promotion: its nodes are removed at once, unless it served before, and its volume
+    /// claims stay whatever `volumeClaimRetention` says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpromoted: bool,
+    /// Whether it served all the same, before it was wanted again and that was given up: it has its delay, counted from
+    /// when it left service.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
     /// The height that its nodes halted at (HardFork); they do not serve again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub halt_height: i64,
 }
 
 impl RetiringSet {
-    /// Whether its volume claims stay whatever the policy says: it never served, or nobody knows whether it did.
+    /// Whether it has carried traffic.
+    #[must_use]
+    pub fn has_served(&self) -> bool {
+        !self.unpromoted || self.served
+    }
+
+    /// Whether its volume claims stay whatever the policy says: it was given up, or nobody knows what it was for.
     #[must_use]
     pub fn keeps_claims(&self) -> bool {
         self.unpromoted || self.hash.is_empty()
@@ -204,6 +214,10 @@ pub struct Rollout {
     /// The set that is to serve (BlueGreen, HardFork).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entrant_set: String,
+    /// When the set that is to serve last left service, where it did: one that lived on and is wanted again.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entrant_left_service_at: Option<DateTime<Utc>>,
     /// The `unsafeCustomBuildID` of the target (BlueGreen, HardFork).
     #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
@@ -252,6 +266,7 @@ impl Rollout {
             stage: Stage::default(),
             incumbent_set: String::new(),
             entrant_set: String::new(),
+            entrant_left_service_at: None,
             build_id: String::new(),
             from_hash: String::new(),
             forced: false,

@@ -52,7 +52,8 @@ pub async fn remove(
         if facts.paused && (active || !retiring.unpromoted) {
             continue;
         }
-        let why = if retiring.unpromoted { "its set is not promoted" } else { "another set has taken over" };
+        let why =
+            if retiring.has_served() { "another set has taken over" } else { "its set is not promoted" };
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
         waits = waits.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }

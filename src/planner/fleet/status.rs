@@ -94,6 +94,8 @@ pub fn begin(
     let before = status.rollout.take().filter(same);
     // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
     // was done: its nodes count from nothing.
+    let entrant = before.as_ref().map(|r| (r.entrant_set.clone(), r.entrant_left_service_at));
+    let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
     let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
         if facts.restart_request.is_some() {
             (r.started_at, now, 0)
@@ -111,6 +113,8 @@ pub fn begin(
         started_at,
         last_progress_at,
         best,
+        entrant_set,
+        entrant_left_service_at,
         ..Rollout::begun(now)
     });
     status.plan = Some(RawPlan::of(plan));

@@ -221,6 +221,58 @@ fn while_retiring_a_target_whose_set_still_lives_goes_back_to_that_set_without_c
     });
 }
 
+/// Promotes what waits for a person; answers when traffic has moved.
+async fn promote(w: &World) -> Value {
+    let ready = w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
+    w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
+    w.until("traffic moved", stage_is("Retiring")).await
+}
+
+#[test]
+fn a_set_that_served_is_wanted_again_and_is_given_up_lives_for_the_rest_of_its_delay() {
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 300}))).await;
+        w.image("db:2").await;
+        let moved = promote(&w).await;
+        let left = moved["retiring"][0]["since"].clone();
+        for _ in 0..2 {
+            w.image("db:1").await;
+            let back = w.until("it is asked back", stage_is("AwaitingPromotion")).await;
+            assert_eq!(back["rollout"]["entrantSet"], "first");
+            w.image("db:2").await;
+            w.until("it is given up", is_up_to_date).await;
+            w.rest(60).await;
+            let retiring = &w.status()["retiring"][0];
+            assert_eq!((&retiring["set"], &retiring["since"]), (&json!("first"), &left));
+            assert_eq!(w.names(NODE).len(), 4, "it is the quick way back until then");
+        }
+        assert_eq!(w.events("NodeCreated").len(), 4, "and no node was made");
+        w.rest(300).await;
+        assert_eq!(w.names(NODE).len(), 2);
+        assert!(w.status()["retiring"].is_null());
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_living_set_of_an_earlier_id_is_entered_by_another_template_of_that_id() {
+    play(|w| async move {
+        let mut fleet = blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 300}));
+        fleet["spec"]["unsafeCustomBuildID"] = json!("v1");
+        w.serve(fleet).await;
+        w.change(json!({"unsafeCustomBuildID": "v2"})).await;
+        promote(&w).await;
+        let made = w.events("NodeCreated").len();
+        w.change(json!({"unsafeCustomBuildID": "v1"})).await;
+        w.until("it is asked back", |s| s["rollout"]["entrantSet"] == "first").await;
+        w.image("db:3").await;
+        promote(&w).await;
+        assert_eq!(w.status()["activeSet"], "first");
+        assert_eq!(w.events("NodeCreated").len(), made, "no node was made");
+        assert!(w.images().iter().any(|image| image == "db-0-0 db:3"), "{:?}", w.images());
+    });
+}
+
 #[test]
 fn a_set_that_is_being_removed_is_never_joined() {
     play(|w| async move {

@@ -104,6 +104,8 @@ pub struct SetRollout {
     pub entrant: String,
     /// The height that the incumbents halt at (HardFork).
     pub halt_height: i64,
+    /// When the set that is to serve last left service, where it did.
+    pub left_service_at: Option<DateTime<Utc>>,
 }
 
 impl SetRollout {
@@ -127,7 +129,22 @@ impl SetRollout {
             incumbent: rollout.incumbent_set.clone(),
             entrant: rollout.entrant_set.clone(),
             halt_height: rollout.halt_height,
+            left_service_at: rollout.entrant_left_service_at,
         })
+    }
+
+    /// What its entrants become if it is given up now: those that served before have the rest of their delay.
+    #[must_use]
+    pub fn given_up(&self, now: DateTime<Utc>) -> RetiringSet {
+        RetiringSet {
+            set: self.entrant.clone(),
+            hash: self.target.clone(),
+            build_id: self.build_id.clone(),
+            since: self.left_service_at.unwrap_or(now),
+            unpromoted: true,
+            served: self.left_service_at.is_some(),
+            halt_height: 0,
+        }
     }
 
     /// Whether its old nodes are to halt by now.
@@ -254,15 +271,18 @@ impl FleetFacts {
     /// When a set that neither serves nor enters is removed.
     #[must_use]
     pub fn removal_of(&self, set: &RetiringSet) -> DateTime<Utc> {
-        let delay = if set.unpromoted { 0 } else { self.retire_delay_seconds };
+        let delay = if set.has_served() { self.retire_delay_seconds } else { 0 };
         set.since + TimeDelta::seconds(delay)
     }
 
     /// The set that takes in what is wanted although it had left service: it still lives there, whole.
     #[must_use]
     pub fn living_set(&self, now: DateTime<Utc>) -> Option<&str> {
-        let lives = |facts: &SetFacts| {
-            let Some(set) = &facts.retiring else { return false };
+        // One that enters again for a target that is given up lives there as well.
+        let enters = self.set_rollout.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
+        let lives = |name: &str, facts: &SetFacts| {
+            let enters = enters.as_ref().filter(|entrant| entrant.set == name);
+            let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
             let is_it = if self.build_id.is_empty() {
                 set.build_id.is_empty() && set.hash == self.requested
             } else {
@@ -271,9 +291,9 @@ impl FleetFacts {
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
             // What has halted at a height does not take up again.
             let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
-            is_it && whole && !halted && !set.unpromoted && self.removal_of(set) > now
+            is_it && whole && !halted && set.has_served() && self.removal_of(set) > now
         };
-        self.sets.iter().find(|(_, facts)| lives(facts)).map(|(name, _)| name.as_str())
+        self.sets.iter().find(|(name, facts)| lives(name, facts)).map(|(name, _)| name.as_str())
     }
 
     /// Whether a person is waited for before traffic moves. Once that is recorded they were heard, and what they said is

@@ -55,6 +55,7 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
         incumbent: traces.incumbent.clone(),
         entrant: entrant.clone(),
         halt_height: if way == Way::HardFork { asked } else { 0 },
+        left_service_at: None,
     })
 }
 

@@ -12,12 +12,16 @@ use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
 pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, entrant: &str) {
     let from = status.last_completed_rollout_hash.clone();
     let active = facts.set.clone();
-    // A set that lived on and is wanted again is not removed.
+    // A set that lived on and is wanted again is not removed; when it left service counts if it is given up.
+    let left_service =
+        status.retiring.iter().find(|set| set.set == entrant && set.has_served()).map(|set| set.since);
     status.retiring.retain(|set| set.set != entrant);
     let Some(rollout) = status.rollout.as_mut() else { return };
     // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts.
     rollout.stage = if facts.paused { Stage::CreatingEntrants } else { way.first_stage() };
     rollout.incumbent_set = active;
+    let known = rollout.entrant_left_service_at.filter(|_| rollout.entrant_set == entrant);
+    rollout.entrant_left_service_at = left_service.or(known);
     entrant.clone_into(&mut rollout.entrant_set);
     rollout.build_id.clone_from(&facts.build_id);
     rollout.from_hash = from;
@@ -70,6 +74,7 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
             build_id: facts.active_build_id.clone(),
             since: now,
             unpromoted: false,
+            served: false,
             halt_height,
         },
     );
@@ -80,13 +85,12 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
     status.scaled_to_zero = false;
 }
 
-/// The rollout is given up before its promotion: its entrants go, and keep their claims.
+/// The rollout is given up before its promotion: its entrants go, and keep their claims. Those that served before have
+/// the rest of their delay.
 pub fn give_up(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     let Some(rollout) = SetRollout::of(status).filter(SetRollout::is_revocable) else { return };
     if rollout.entrant != facts.set {
-        let SetRollout { entrant, target, build_id, .. } = rollout;
-        let (set, hash) = (entrant, target);
-        retire(status, RetiringSet { set, hash, build_id, since: now, unpromoted: true, halt_height: 0 });
+        retire(status, rollout.given_up(now));
     }
 }
 
@@ -127,6 +131,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
             build_id: String::new(),
             since: now,
             unpromoted: false,
+            served: false,
             halt_height: 0,
         };
         status.retiring.push(set);

@@ -127,6 +127,7 @@ fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
         build_id: String::new(),
         since: now(),
         unpromoted,
+        served: false,
         halt_height: 0,
     };
     let with = |ready: bool, selected: &str| {

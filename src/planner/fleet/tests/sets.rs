@@ -53,6 +53,7 @@ fn rollout_to_v2(way: Way, stage: Stage) -> SetRollout {
         incumbent: "first".to_owned(),
         entrant: "v2".to_owned(),
         halt_height: 0,
+        left_service_at: None,
     }
 }
 
@@ -305,6 +306,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
         build_id: String::new(),
         since: later(since),
         unpromoted,
+        served: false,
         halt_height: 0,
     };
     let with = |retiring: RetiringSet, wanted: &str| {
@@ -318,6 +320,10 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
     assert_eq!(lives(&with(known(-10, false), "v3")), None, "of another target");
     assert_eq!(lives(&with(known(-30, false), "v1")), None, "it is being removed");
     assert_eq!(lives(&with(known(-10, true), "v1")), None, "it was given up");
+    let again = |since: i64| RetiringSet { served: true, ..known(since, true) };
+    assert_eq!(lives(&with(again(-10), "v1")).as_deref(), Some("first"), "it served before");
+    assert_eq!(lives(&with(again(-30), "v1")), None, "and left service a while ago");
+    assert!(again(0).keeps_claims() && !known(0, false).keeps_claims());
     let mut torn = with(known(-10, false), "v1");
     torn.sets.get_mut("first").unwrap().children[0].terminating = true;
     assert_eq!(lives(&torn), None, "a node of it is leaving");
@@ -613,6 +619,7 @@ fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that
             build_id: String::new(),
             since: now(),
             unpromoted: false,
+            served: false,
             halt_height: 0,
         };
         facts.sets.get_mut("first").unwrap().retiring = Some(old.clone());

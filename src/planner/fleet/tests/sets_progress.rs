@@ -310,6 +310,7 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
         build_id: String::new(),
         since,
         unpromoted: false,
+        served: false,
         halt_height: 0,
     };
     status.retiring = vec![goes("older", later(90)), goes("first", now())];
@@ -374,6 +375,7 @@ fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_g
         build_id: String::new(),
         since: now(),
         unpromoted: false,
+        served: false,
         halt_height: 0,
     };
     status.retiring = vec![goes("v2"), goes("other")];
@@ -501,6 +503,7 @@ fn what_enters_or_serves_is_not_listed_as_going() {
         build_id: String::new(),
         since: now(),
         unpromoted: false,
+        served: false,
         halt_height: 0,
     };
     status.retiring = vec![goes("v2"), goes("first"), goes("gone")];
