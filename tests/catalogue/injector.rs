@@ -25,8 +25,8 @@ const DEAF: Duration = Duration::from_mins(1);
 pub enum Signal {
     /// Drop the operator of this name and start another.
     Restart(String),
-    /// Start another operator; the old one is kept, mute, until its late write has landed.
-    TakeOver(Duration),
+    /// Start another operator in the place of the one of this name, which is kept, mute, until its late write has landed.
+    TakeOver(String, Duration),
     Jump(i64),
     Still(u64),
     Deed(Deed, u32),
@@ -150,8 +150,8 @@ impl State {
             }
             Fault::Late(time) => Before::Delay(time),
             Fault::OldLeader(time) => {
-                self.mute.insert(agent);
-                drop(self.signals.send(Signal::TakeOver(time)));
+                self.mute.insert(agent.clone());
+                drop(self.signals.send(Signal::TakeOver(agent, time)));
                 Before::Delay(time)
             }
             Fault::LostLease(time) => {

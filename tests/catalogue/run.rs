@@ -344,15 +344,9 @@ impl Run {
 
     async fn follow(&mut self, signal: Signal) {
         match signal {
-            Signal::Restart(agent) => {
-                let next = self.start_next();
-                let stands_by = self.other.as_mut().filter(|other| other.agent == agent);
-                let dead = std::mem::replace(stands_by.unwrap_or(&mut self.operator), next);
-                dead.task.abort();
-            }
-            Signal::TakeOver(time) => {
-                let next = self.start_next();
-                let old = std::mem::replace(&mut self.operator, next);
+            Signal::Restart(agent) => self.replace(&agent).task.abort(),
+            Signal::TakeOver(agent, time) => {
+                let old = self.replace(&agent);
                 self.old.push((old, monotonic() + time + GLANCE));
             }
             Signal::Jump(seconds) => self.world.clock.jump(chrono::Duration::seconds(seconds)),
@@ -364,9 +358,12 @@ impl Run {
         }
     }
 
-    /// The one that takes a dead or an overtaken operator's place.
-    fn start_next(&mut self) -> Running {
-        if self.world.elected { self.world.start_replica() } else { self.world.start_operator() }
+    /// Starts an operator in the place of a dead or an overtaken one; answers with that.
+    fn replace(&mut self, agent: &str) -> Running {
+        let elected = self.world.elected;
+        let next = if elected { self.world.start_replica() } else { self.world.start_operator() };
+        let stands_by = self.other.as_mut().filter(|other| other.agent == agent);
+        std::mem::replace(stands_by.unwrap_or(&mut self.operator), next)
     }
 
     async fn perform(&mut self, deed: Deed, at: u32) {

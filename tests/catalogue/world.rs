@@ -182,19 +182,21 @@ impl World {
         let (first, agent) = self.operator();
         let health = first.health();
         let (again, _) = self.operator_of(&agent);
+        let (once_more, _) = self.operator_of(&agent);
         let election = Election {
             namespace: NAMESPACE.to_owned(),
             name: "windlass".to_owned(),
             identity: agent.clone(),
         };
         let task = tokio::spawn(async move {
-            for operator in [first, again] {
+            // Each of two faults may cost it the Lease.
+            for operator in [first, again, once_more] {
                 match operator.elect(election.clone()).run(std::future::pending()).await {
                     Err(OperatorError::LostLease(_)) => {}
                     ended => panic!("the operator ended by itself: {ended:?}"),
                 }
             }
-            panic!("the operator lost its lease twice");
+            panic!("the operator lost its lease three times");
         });
         Running { agent, health, task }
     }

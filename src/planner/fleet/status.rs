@@ -121,9 +121,13 @@ pub fn begin(
     if start.scope == Scope::Target(facts.requested.clone()) {
         status.rejected = None;
     }
-    // A retry that is heard by a repair is not heard once more by the target, when that is over.
-    if let Some(rejected) = status.rejected.as_mut().filter(|_| own && start.cause == Cause::RetryRequested) {
-        rejected.plan_id.clone_from(&plan.id);
+    // A retry that is heard by a repair is not heard once more by the target, when that is over. Where that completed
+    // before, there is nothing but the repair to be tried.
+    if own && start.cause == Cause::RetryRequested {
+        status.rejected = status.rejected.take().filter(|r| r.hash != status.last_completed_rollout_hash);
+        if let Some(rejected) = &mut status.rejected {
+            rejected.plan_id.clone_from(&plan.id);
+        }
     }
     note_asked(status, facts);
 }
@@ -354,10 +358,8 @@ fn refresh_rollout(
         _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
         // An old set that goes waits for no node that serves.
-        _ if rollout.nodes.failed > 0 && rollout.stage != Stage::Retiring => {
-            rollout.unconverged.first().map_or_else(String::new, |node| {
-                format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
-            })
+        _ if let Some(node) = stands_in_the_way(rollout) => {
+            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
         }
         Some(task) => task.message.clone(),
         None => String::new(),
@@ -369,6 +371,12 @@ fn refresh_rollout(
         }
         _ => message,
     };
+}
+
+/// The node that keeps a rollout from going on until somebody puts it right.
+fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
+    let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
+    (rollout.nodes.failed > 0 || worst.reason == "InvalidSpec").then_some(worst)
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {

@@ -362,7 +362,8 @@ impl Watcher {
 
     fn check_replacement(&mut self, name: &str, pod: &str) {
         let Some(before) = self.stored.pods.get(pod).cloned() else { return };
-        let node = self.stored.nodes.get(name).cloned().unwrap_or_default();
+        // One that was scaled away in the middle is in no wave any more.
+        let Some(node) = self.stored.nodes.get(name).cloned() else { return };
         let set = self.stored.sets.get(name).cloned().unwrap_or_default();
         let at_grant = set.observed && set.stamp == node.granted && before.revision == set.update_revision;
         if at_grant && before.ready && !self.disturbed.contains_key(name) {

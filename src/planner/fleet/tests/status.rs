@@ -128,6 +128,35 @@ fn an_unconverged_node_keeps_its_time_while_its_reason_stays() {
 }
 
 #[test]
+fn what_has_to_be_put_right_is_what_a_rollout_waits_for() {
+    let message = |facts: &FleetFacts| {
+        let mut status = rolling_out(facts, &to_v2());
+        let mut plan = plan_to("v2");
+        plan.tasks[0].message = "waiting for db-3 to run the target".to_owned();
+        status.plan = Some(crate::api::RawPlan::of(&plan));
+        rollout(&look(status, facts, 0)).message.clone()
+    };
+    assert_eq!(message(&five()), "waiting for db-3 to run the target");
+    let refused = |c: ChildFacts| c.down().with_problem("InvalidSpec", "StatefulSet db-1 is not ours");
+    assert_eq!(
+        message(&five().but(1, refused)),
+        "waiting for db-1: InvalidSpec: StatefulSet db-1 is not ours"
+    );
+    let failed = |c: ChildFacts| c.failed().with_problem("ErrImagePull", "no such image");
+    assert_eq!(message(&five().but(1, failed)), "waiting for db-1: ErrImagePull: no such image");
+}
+
+#[test]
+fn a_retry_of_a_repair_leaves_nothing_rejected_but_a_target_that_is_still_to_be_tried() {
+    for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id))] {
+        let mut facts = fleet(2);
+        facts.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
+        let status = rolling_out(&facts, &start(Scope::Own, "v1", Cause::RetryRequested));
+        assert_eq!(status.rejected.map(|r| r.plan_id), expected, "{hash}");
+    }
+}
+
+#[test]
 fn one_more_node_updated_or_ready_is_progress_and_a_flapping_one_is_not() {
     let began = look(rolling_out(&five(), &to_v2()), &five(), 0);
     let progress = |status: &NodeDeploymentStatus| rollout(status).last_progress_at;
