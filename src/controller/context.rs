@@ -13,6 +13,7 @@ use crate::planner::fleet::status::scope_of;
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
+use crate::tasks::node_scope::decided_on;
 use crate::tasks::{FleetScope, NodeScope};
 
 /// What every reconcile works with.
@@ -46,7 +47,7 @@ impl Context {
         let answer = if has_sidecar { SidecarAnswer::NotAsked } else { SidecarAnswer::NotConfigured };
         NodeScope {
             key: key.clone(),
-            decided_on: (node.meta.uid.clone(), node.meta.generation),
+            decided_on: decided_on(node),
             view: self.view.clone(),
             cluster: self.cluster.clone(),
             memory: self.memory.clone(),

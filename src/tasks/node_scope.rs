@@ -24,8 +24,8 @@ use crate::sidecar::SidecarClient;
 pub struct NodeScope {
     /// The node.
     pub key: Key,
-    /// The UID and generation of the node that this reconcile decided on: its tasks act on no other.
-    pub decided_on: (String, i64),
+    /// The node that this reconcile decided on, as [`decided_on`] names it: its tasks act on no other.
+    pub decided_on: (String, i64, String),
     /// What is known of the cluster.
     pub view: Arc<View>,
     /// The port to change it.
@@ -77,13 +77,13 @@ impl NodeScope {
     pub fn require(&self) -> Result<Arc<ObservedNode>, TaskError> {
         let gone = || TaskError::transient(format!("StatefulNode {} is gone", self.key));
         let node = self.node().ok_or_else(gone)?;
-        let (uid, generation) = &self.decided_on;
-        if node.meta.uid != *uid {
+        let now = decided_on(&node);
+        if now.0 != self.decided_on.0 {
             return Err(gone());
         }
-        if node.meta.generation != *generation {
+        if now != self.decided_on {
             return Err(TaskError::transient(format!(
-                "the spec of StatefulNode {} has just changed",
+                "what is wanted of StatefulNode {} has just changed",
                 self.key
             )));
         }
@@ -268,6 +268,12 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
     let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
     let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
     names.map(|name| claim_name(name, &node.meta.name)).collect()
+}
+
+/// What a node is and what is wanted of it: its UID, the generation of its spec, and the restart that it is to obey.
+#[must_use]
+pub fn decided_on(node: &ObservedNode) -> (String, i64, String) {
+    (node.meta.uid.clone(), node.meta.generation, effective_restart(node))
 }
 
 /// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.

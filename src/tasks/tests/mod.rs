@@ -17,6 +17,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::NodeScope;
+use super::node_scope::decided_on;
 use crate::api::StatefulNodeSpec;
 use crate::cluster::port::MockCluster;
 use crate::cluster::{ClusterError, Key, Kind, Memory, View};
@@ -222,7 +223,7 @@ impl Bench {
         let key = Key::new("shop", "db-0");
         let known = self.view.nodes.get(&key);
         let scope = NodeScope {
-            decided_on: known.map(|node| (node.meta.uid.clone(), node.meta.generation)).unwrap_or_default(),
+            decided_on: known.map(|node| decided_on(&node)).unwrap_or_default(),
             key,
             view: self.view,
             cluster: Arc::new(self.cluster),
