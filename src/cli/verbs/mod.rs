@@ -52,7 +52,8 @@ pub struct SkipArgs {
 pub struct PromoteArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// Promote only if this is what is wanted: the hash of what you looked at, or its first digits
+    /// Promote only if this is what is wanted: the hash of what you looked at, or its first digits,
+    /// at least 4
     #[arg(long, value_name = "HASH")]
     hash: Option<String>,
 }

@@ -97,7 +97,8 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (skip(Some("p1-1")), json!({}), annotation("windlass.dev/skip", "p1-1")),
         (skip(None), annotations(("windlass.dev/skip", "p1-1")), nothing()),
         (promote(None), json!({}), field("/spec/forcePromote", json!(HASH))),
-        (promote(Some("01234")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("0123")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("v1:0123")), json!({}), field("/spec/forcePromote", json!(HASH))),
         (promote(Some(HASH)), json!({"spec": {"forcePromote": HASH}}), nothing()),
         (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
         (
@@ -154,7 +155,9 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
-        (Kind::Fleet, promote("0123"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("v2:01234"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("012"), fleet(json!({})), "at least 4 of its digits"),
+        (Kind::Fleet, promote("v1:012"), fleet(json!({})), "at least 4 of its digits"),
         (
             Kind::Fleet,
             Verb::Promote { hash: None },
