@@ -52,17 +52,19 @@ pub struct Change {
     pub write: Option<Write>,
     /// What was done, or is so already.
     pub said: String,
+    /// The revision, by name, that the template is set back to.
+    pub back_to: Option<String>,
 }
 
 impl Change {
     /// Something to write.
     pub fn done(verb: &'static str, write: Write, said: impl Into<String>) -> Self {
-        Self { verb, write: Some(write), said: said.into() }
+        Self { verb, write: Some(write), said: said.into(), back_to: None }
     }
 
     /// Nothing to write.
     pub fn already(verb: &'static str, said: impl Into<String>) -> Self {
-        Self { verb, write: None, said: format!("unchanged: {}", said.into()) }
+        Self { verb, write: None, said: format!("unchanged: {}", said.into()), back_to: None }
     }
 
     /// The event's reason.
