@@ -25,5 +25,5 @@ pub use stateful_node::{
 };
 pub use status::{
     Asked, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, RetiringSet, Rollout, Stage,
-    Unconverged,
+    Unconverged, WayBack,
 };

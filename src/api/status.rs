@@ -93,6 +93,23 @@ pub struct Asked {
     pub why: String,
     /// When.
     pub at: DateTime<Utc>,
+    /// The way back that was asked for last, by this verb or before it.
+    #[serde(default, rename = "wayBack", skip_serializing_if = "Option::is_none")]
+    pub way_back: Option<WayBack>,
+}
+
+/// Who set a template back to a revision with the command line.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct WayBack {
+    /// The revision's name.
+    pub to: String,
+    /// The user, as the API server knows them.
+    pub by: String,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// The plan that the fleet had then; empty where it had none.
+    #[serde(default, rename = "planID")]
+    pub plan_id: String,
 }
 
 impl Asked {

@@ -114,6 +114,12 @@ fn print(text: &str) -> Result<(), String> {
     }
 }
 
+/// Whether somebody sees colours there, and wants them.
+fn is_coloured(stream: &impl std::io::IsTerminal) -> bool {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !no_colour
+}
+
 /// What the command line calls itself to the API server.
 const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 

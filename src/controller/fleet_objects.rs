@@ -63,8 +63,7 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String
     if let Err(sentence) = would_be_taken(fleet).await? {
         return Ok(Err(sentence));
     }
-    let newest = own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default();
-    store(fleet, name, newest + 1, &RevisionData::of(&fleet.spec.template.spec)).await
+    store(fleet, name, next_number(fleet), &RevisionData::of(&fleet.spec.template.spec)).await
 }
 
 async fn store(
@@ -150,14 +149,30 @@ pub async fn restore_revisions(fleet: &FleetScope) -> Result<Option<String>, Rec
             continue;
         }
         let Some(data) = fleet.held_content(hash) else { continue };
-        // It was there before every other that is kept.
-        let oldest = own_revisions(fleet).iter().map(|r| r.revision).min();
-        let number = oldest.map_or(1, |oldest| (oldest - 1).max(0));
+        let number = number_again(fleet, hash);
         if let Err(sentence) = store(fleet, name.clone(), number, &data).await? {
             refused.get_or_insert(sentence);
         }
     }
     Ok(refused)
+}
+
+fn next_number(fleet: &FleetScope) -> i64 {
+    own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default() + 1
+}
+
+/// The number of a revision that is made again. What is wanted is the newest; any other came before it, where a number
+/// is free, and after it where none is: then what is wanted is older, and wanted again.
+fn number_again(fleet: &FleetScope, hash: &str) -> i64 {
+    let (kept, wanted) = (own_revisions(fleet), fleet.requested());
+    let meta = &fleet.fleet.meta;
+    let wanted = Some(wanted).filter(|wanted| wanted != hash);
+    let wanted = wanted.map(|wanted| revision_name(&meta.name, &meta.uid, &wanted));
+    let wanted = kept.iter().find(|r| wanted.as_ref() == Some(&r.name));
+    let is_free = |number: &i64| kept.iter().all(|r| r.revision != *number);
+    // As many numbers as are taken may have to be passed over.
+    let before = |wanted: i64| (1..wanted).rev().take(kept.len() + 1).find(is_free);
+    wanted.and_then(|wanted| before(wanted.revision)).unwrap_or_else(|| next_number(fleet))
 }
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, ReconcileError> {

@@ -100,13 +100,13 @@ impl Candidate {
     pub async fn lead(&self) {
         let mut seen: Option<Seen> = None;
         loop {
-            match within(self.attempt(&mut seen)).await {
+            match self.within(self.attempt(&mut seen)).await {
                 Ok(Some(predecessor)) => {
                     info!(lease = %self.election.name, identity = %self.election.identity, "this replica leads");
                     if predecessor {
                         tokio::time::sleep(REQUEST_TIMEOUT).await;
                         // The wait is part of the lease: it must not have run out meanwhile.
-                        match within(self.renew()).await {
+                        match self.within(self.renew()).await {
                             Ok(true) => {}
                             Ok(false) => {
                                 self.fence.close();
@@ -131,7 +131,7 @@ impl Candidate {
     pub async fn hold(&self) {
         while self.fence.is_open() {
             tokio::time::sleep(PERIOD).await;
-            match within(self.renew()).await {
+            match self.within(self.renew()).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => warn!(%error, "the lease could not be renewed; tried again"),
@@ -143,7 +143,7 @@ impl Candidate {
     /// Gives the lease up, so that another replica need not wait for it to run out.
     pub async fn release(&self) {
         self.fence.close();
-        let released = within(async {
+        let released = self.within(async {
             let Some(lease) = self.leases.get_opt(&self.election.name).await? else { return Ok(()) };
             if holder(&lease) != self.election.identity {
                 return Ok(());
@@ -232,6 +232,13 @@ impl Candidate {
         self.leases.patch(&self.election.name, &params, &Patch::<()>::Json(patch)).await
     }
 
+    async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+        match tokio::time::timeout(PERIOD, call).await {
+            Ok(answer) => answer.map_err(|error| sentence(error, &self.election.namespace)),
+            Err(_) => Err(format!("no answer within {} s", PERIOD.as_secs())),
+        }
+    }
+
     fn now(&self) -> String {
         self.clock.now().format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
     }
@@ -241,18 +248,14 @@ fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()).unwrap_or_default()
 }
 
-async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(PERIOD, call).await {
-        Ok(answer) => answer.map_err(sentence),
-        Err(_) => Err(format!("no answer within {} s", PERIOD.as_secs())),
-    }
-}
-
 /// What the API server says, in one line; its own words for an error are the whole object that it sent.
-fn sentence(error: kube::Error) -> String {
+fn sentence(error: kube::Error, namespace: &str) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
-            format!("{}: apply deploy/rbac/leader-election.yaml, which allows it", status.message)
+            format!(
+                "{}: apply deploy/rbac/leader-election.yaml, which allows it, for namespace {namespace}",
+                status.message
+            )
         }
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
@@ -269,11 +272,11 @@ mod tests {
     fn a_lease_that_may_not_be_touched_is_said_in_one_sentence_with_what_to_do() {
         let refused = |code| {
             let said = "leases \"windlass\" is forbidden";
-            sentence(kube::Error::Api(Box::new(Status::failure(said, "").with_code(code))))
+            sentence(kube::Error::Api(Box::new(Status::failure(said, "").with_code(code))), "shop")
         };
         assert_eq!(
             refused(403),
-            "leases \"windlass\" is forbidden: apply deploy/rbac/leader-election.yaml, which allows it"
+            "leases \"windlass\" is forbidden: apply deploy/rbac/leader-election.yaml, which allows it, for namespace shop"
         );
         assert_eq!(refused(500), "leases \"windlass\" is forbidden");
     }

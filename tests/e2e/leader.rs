@@ -7,7 +7,13 @@ use serde_json::json;
 
 use crate::kit::{World, fleet};
 
-const RBAC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/leader-election.yaml");
+const RBAC: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/leader-election.yaml"));
+
+/// The rights, in the namespace of the account.
+async fn may_elect(world: &World) {
+    let rbac = RBAC.replace("windlass-system", &world.ns);
+    world.cp.kubectl_with(&["apply", "-f", "-"], &rbac).await.ok();
+}
 
 async fn holder(world: &World) -> String {
     let leases = world.list(&world.api("coordination.k8s.io/v1", "Lease")).await;
@@ -39,7 +45,7 @@ fn signal(pid: u32, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_stands_by_takes_over_and_one_that_wakes_up_late_stops() {
     let mut world = World::without_operator("leader").await;
-    world.cp.kubectl(&["-n", &world.ns, "apply", "-f", RBAC]).await.ok();
+    may_elect(&world).await;
     world.start_electing_operator().await;
     let first = until_holder(&world, 30, "the first replica leads", |h| !h.is_empty()).await;
     world.fleet(fleet(2, "db:1")).await;
@@ -66,7 +72,7 @@ async fn a_replica_that_stands_by_takes_over_and_one_that_wakes_up_late_stops() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_stopped_hands_the_lease_on_at_once() {
     let mut world = World::without_operator("handover").await;
-    world.cp.kubectl(&["-n", &world.ns, "apply", "-f", RBAC]).await.ok();
+    may_elect(&world).await;
     world.start_electing_operator().await;
     let first = until_holder(&world, 30, "the first replica leads", |h| !h.is_empty()).await;
     let mut leader = world.take_operator();

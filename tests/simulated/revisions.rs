@@ -44,6 +44,35 @@ fn the_current_revision_is_made_again_from_what_nodes_still_hold() {
 }
 
 #[test]
+fn a_revision_that_is_made_again_takes_its_place_among_the_others() {
+    play(|w| async move {
+        let held = held_by_partition(&w, 3).await;
+        let (current, wanted) = (text(&held, "currentRevision"), text(&held, "updateRevision"));
+        let number = |name: &str| w.get(REVISION, name)["revision"].as_i64();
+        assert_eq!((number(current), number(wanted)), (Some(1), Some(2)));
+        for deleted in [&[wanted][..], &[current], &[current, wanted]] {
+            w.kill_operator();
+            for name in deleted {
+                w.delete(REVISION, name).await;
+            }
+            w.start_operator();
+            w.rest(10).await;
+            assert_eq!((number(current), number(wanted)), (Some(1), Some(2)), "{deleted:?}");
+        }
+        // On the way back what last completed is the newer of the two.
+        w.change(json!({"updateStrategy": {"inPlace": {"partition": 0}}})).await;
+        w.until("it is over", is_up_to_date).await;
+        w.change(json!({"updateStrategy": {"inPlace": {"partition": 2}}})).await;
+        w.image("db:1").await;
+        let back = w.until("it is held", |s| condition(s, "UpToDate") == "Unknown/PartitionHeld").await;
+        assert_eq!((text(&back, "updateRevision"), text(&back, "currentRevision")), (current, wanted));
+        w.delete(REVISION, wanted).await;
+        w.rest(10).await;
+        assert_eq!((number(current), number(wanted)), (Some(1), Some(2)));
+    });
+}
+
+#[test]
 fn a_current_revision_that_nobody_knows_any_more_is_said_to_be_gone() {
     play(|w| async move {
         let held = held_by_partition(&w, 3).await;

@@ -3,6 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use super::super::is_coloured;
 use super::text::{Line, Style, paint, wrapped};
 
 /// How wide a line is where nobody says so.
@@ -30,12 +31,11 @@ impl Screen {
     pub fn of_stdout() -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let terminal = io::stdout().is_terminal() && !dumb;
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             out: Box::new(io::stdout()),
             terminal,
             size: of_stdout,
-            colours: terminal && !no_colour,
+            colours: terminal && is_coloured(&io::stdout()),
             drawn: Vec::new(),
             last: String::new(),
             error: None,

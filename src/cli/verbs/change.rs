@@ -52,17 +52,19 @@ pub struct Change {
     pub write: Option<Write>,
     /// What was done, or is so already.
     pub said: String,
+    /// The revision, by name, that the template is set back to.
+    pub back_to: Option<String>,
 }
 
 impl Change {
     /// Something to write.
     pub fn done(verb: &'static str, write: Write, said: impl Into<String>) -> Self {
-        Self { verb, write: Some(write), said: said.into() }
+        Self { verb, write: Some(write), said: said.into(), back_to: None }
     }
 
     /// Nothing to write.
     pub fn already(verb: &'static str, said: impl Into<String>) -> Self {
-        Self { verb, write: None, said: format!("unchanged: {}", said.into()) }
+        Self { verb, write: None, said: format!("unchanged: {}", said.into()), back_to: None }
     }
 
     /// The event's reason.
@@ -75,6 +77,9 @@ impl Change {
 
 /// The tasks that may be skipped.
 const SKIPPABLE: [&str; 3] = ["mark-ready", "await-caught-up", "await-nodes-at-height"];
+
+/// How many digits of a hash say which is meant.
+const MIN_DIGITS: usize = 4;
 
 /// What a verb changes in an object.
 pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
@@ -249,8 +254,10 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     let wanted = status["requestedRolloutHash"].as_str().unwrap_or_default();
     if let Some(hash) = looked_at {
         let digits = |text: &str| text.split_once(':').map_or(text, |(_, digits)| digits).to_owned();
-        let matches = digits(hash).len() >= 5 && digits(wanted).starts_with(&digits(hash));
-        if !matches {
+        if digits(hash).len() < MIN_DIGITS {
+            return Err(format!("--hash {hash} names too little: give at least {MIN_DIGITS} of its digits"));
+        }
+        if !wanted.starts_with(hash) && !digits(wanted).starts_with(hash) {
             return Err(format!("--hash {hash} is not what is wanted now, {wanted}; look again"));
         }
     }

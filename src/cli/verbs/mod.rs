@@ -52,7 +52,8 @@ pub struct SkipArgs {
 pub struct PromoteArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// Promote only if this is what is wanted: the hash of what you looked at, or its first digits
+    /// Promote only if this is what is wanted: the hash of what you looked at, or its first digits,
+    /// at least 4
     #[arg(long, value_name = "HASH")]
     hash: Option<String>,
 }
@@ -63,7 +64,7 @@ pub struct RollbackArgs {
     #[command(flatten)]
     verb: VerbArgs,
     /// The revision, by its number or name in `windlass history` [default: the last completed one, or, where that is
-    /// wanted already, the one before it]
+    /// wanted already, the one before it; asked again, the same]
     #[arg(long, value_name = "REVISION")]
     to: Option<String>,
 }
@@ -134,7 +135,7 @@ async fn carry_out(
             return super::print(&format!("{target} {}{suffix}\n", change.said));
         };
         let by = record::who(&client).await;
-        let ops = record::ops(&object, change.verb, write, &by, arguments.reason.as_deref(), super::now());
+        let ops = record::ops(&object, &change, write, &by, arguments.reason.as_deref(), super::now());
         let patch = serde_json::from_value(Value::Array(ops)).map_err(|e| format!("{target}: {e}"))?;
         let params = PatchParams {
             dry_run: arguments.dry_run,

@@ -6,8 +6,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 
 use super::change::{Change, Write};
-use crate::api::Asked;
 use crate::api::names::ANNOTATION_ASKED;
+use crate::api::{Asked, WayBack};
 use crate::cluster::port::pointer_key;
 
 /// Who asks: the name under which the API server knows them, or, where it does not say, their name on this machine.
@@ -21,11 +21,16 @@ pub async fn who(client: &Client) -> String {
     known.filter(|name| !name.is_empty()).or_else(local).unwrap_or_else(|| "somebody".to_owned())
 }
 
+/// What the command line recorded last.
+pub fn asked(object: &Value) -> Option<Asked> {
+    serde_json::from_str(object["metadata"]["annotations"][ANNOTATION_ASKED].as_str()?).ok()
+}
+
 /// The operations of a JSON patch that write a change, guarded by the version that it was decided on, and record who
 /// asked for it.
 pub fn ops(
     object: &Value,
-    verb: &str,
+    change: &Change,
     write: Write,
     by: &str,
     why: Option<&str>,
@@ -44,8 +49,20 @@ pub fn ops(
         Write::Fields(fields) => ops.extend(fields.map(|(path, value)| add(path, value))),
         Write::Annotation(key, value) => ops.push(annotate(key, value)),
     }
-    let asked =
-        Asked { verb: verb.to_owned(), by: by.to_owned(), why: why.unwrap_or_default().to_owned(), at: now };
+    let way_back = change.back_to.as_ref().map(|to| WayBack {
+        to: to.clone(),
+        by: by.to_owned(),
+        at: now,
+        plan_id: text(&object["status"]["plan"]["id"]).to_owned(),
+    });
+    let asked = Asked {
+        verb: change.verb.to_owned(),
+        by: by.to_owned(),
+        why: why.unwrap_or_default().to_owned(),
+        at: now,
+        // A pause, say, does not take it back.
+        way_back: way_back.or_else(|| asked(object)?.way_back),
+    };
     ops.push(annotate(ANNOTATION_ASKED, json!(asked).to_string()));
     ops
 }

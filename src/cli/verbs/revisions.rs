@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Map, Value, json};
 
 use super::change::{Change, Write, is_promoting};
-use super::record::sentence;
-use crate::api::StatefulNodeSpec;
+use super::record::{asked, sentence};
 use crate::api::names::{ANNOTATION_BUILD_ID, LABEL_DEPLOYMENT};
+use crate::api::{StatefulNodeSpec, WayBack};
 use crate::revision::{RevisionData, drift, revision_name};
 
 /// Where a fleet's template is.
@@ -181,6 +181,16 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
     let is_same_id =
         |revision: &Kept| in_place || revision.build_id.as_deref().is_none_or(|id| id == build_id);
     let is_wanted = |revision: &Kept| is_same_id(revision) && wanted.diff(&revision.data).is_empty();
+    if to.is_none()
+        && let Some((revision, back)) = way_back(fleet, kept).filter(|(revision, _)| is_wanted(revision))
+    {
+        let at = back.at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let said = format!(
+            "it was already rolled back to revision {} (asked by {} at {at}); --to REVISION goes to another",
+            revision.number, back.by
+        );
+        return Ok(Change::already("rollback", said));
+    }
     let chosen = match to {
         Some(name) => kept
             .iter()
@@ -215,10 +225,35 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
         }
         _ => Write::Field(template.0, template.1),
     };
-    if is_promoting(fleet) {
+    if is_promoting(fleet) && fleet["status"]["rollout"]["recipe"] == "BlueGreenImmediate" {
+        said.push_str(
+            "; this begins only when the new nodes run and traffic has moved: under promotion: Immediately a rollout cannot be \
+             taken back, and an image that cannot run has to be put right first",
+        );
+    } else if is_promoting(fleet) {
         said.push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
     }
-    Ok(Change::done("rollback", write, said))
+    Ok(Change { back_to: Some(chosen.name.clone()), ..Change::done("rollback", write, said) })
+}
+
+/// The way back that was asked for last, unless it was given up, or something else was wanted since. Who asks twice
+/// because nothing seems to happen must not end where they came from.
+fn way_back<'a>(fleet: &Value, kept: &'a [Kept]) -> Option<(&'a Kept, WayBack)> {
+    let back = asked(fleet)?.way_back?;
+    let revision = kept.iter().find(|r| r.name == back.to)?;
+    let (status, hash) = (&fleet["status"], hash_of(fleet, revision));
+    let given_up = status["rejected"]["hash"] == hash && status["currentRevision"] != revision.name.as_str();
+    let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
+    // By the plans, not by the time: it was asked for by another clock.
+    let since =
+        history.iter().rposition(|entry| entry["planID"] == back.plan_id).map_or(0, |index| index + 1);
+    let is_other = |entry: &Value| entry["targetHash"].as_str().is_some_and(|h| !h.is_empty() && h != hash);
+    (!given_up && !history[since..].iter().any(is_other)).then_some((revision, back))
+}
+
+fn hash_of(fleet: &Value, revision: &Kept) -> String {
+    let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
+    revision.data.rollout_hash(revision.build_id.as_deref().unwrap_or(build_id))
 }
 
 fn default_revision<'a>(
@@ -246,12 +281,11 @@ fn default_revision<'a>(
 /// The one that completed last before this one: what was superseded or aborted never ran on every node. What a plan that
 /// completed began from had completed, too: the first of all has no plan.
 fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Option<&'a Kept> {
-    let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
     let history = fleet["status"]["history"].as_array()?;
     let ended = history.iter().rev().filter(|entry| entry["outcome"] == "Complete");
     let hashes = ended.flat_map(|entry| [entry["targetHash"].as_str(), entry["fromHash"].as_str()]);
     hashes.flatten().find_map(|hash| {
-        let is_it = |r: &&Kept| r.data.rollout_hash(r.build_id.as_deref().unwrap_or(build_id)) == hash;
+        let is_it = |r: &&Kept| hash_of(fleet, r) == hash;
         kept.iter().rev().filter(|r| r.name != current.name).find(is_it)
     })
 }

@@ -97,7 +97,8 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (skip(Some("p1-1")), json!({}), annotation("windlass.dev/skip", "p1-1")),
         (skip(None), annotations(("windlass.dev/skip", "p1-1")), nothing()),
         (promote(None), json!({}), field("/spec/forcePromote", json!(HASH))),
-        (promote(Some("01234")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("0123")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("v1:0123")), json!({}), field("/spec/forcePromote", json!(HASH))),
         (promote(Some(HASH)), json!({"spec": {"forcePromote": HASH}}), nothing()),
         (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
         (
@@ -154,7 +155,9 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
         (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
-        (Kind::Fleet, promote("0123"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("v2:01234"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("012"), fleet(json!({})), "at least 4 of its digits"),
+        (Kind::Fleet, promote("v1:012"), fleet(json!({})), "at least 4 of its digits"),
         (
             Kind::Fleet,
             Verb::Promote { hash: None },
@@ -219,15 +222,25 @@ fn a_task_that_is_complete_is_not_said_to_be_skipped() {
     );
 }
 
+fn patch(object: &mut Value, ops: Vec<Value>) {
+    let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
+    json_patch::patch(object, &patch).unwrap();
+}
+
+/// Writes a change as alice.
+fn written(object: &mut Value, change: &Change) {
+    let ops = ops(object, change, change.write.clone().unwrap(), "alice", None, now());
+    patch(object, ops);
+}
+
 #[test]
 fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
-    let write = || Write::Annotation("windlass.dev/abort", "p1".to_owned());
+    let abort = Change::done("abort", Write::Annotation("windlass.dev/abort", "p1".to_owned()), "");
     for (annotations, expected) in [(Value::Null, 1), (json!({"a": "b"}), 2)] {
         let mut object = fleet(&json!({"metadata": {"annotations": annotations}}));
-        let ops = ops(&object, "abort", write(), "alice", Some("disk full"), now());
+        let ops = ops(&object, &abort, abort.write.clone().unwrap(), "alice", Some("disk full"), now());
         assert_eq!(ops[0], json!({"op": "add", "path": "/metadata/resourceVersion", "value": "7"}));
-        let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
-        json_patch::patch(&mut object, &patch).unwrap();
+        patch(&mut object, ops);
         let written = object["metadata"]["annotations"].as_object().unwrap();
         assert_eq!(written.len(), expected + 1, "{written:?}");
         assert_eq!(written["windlass.dev/abort"], "p1");
@@ -352,6 +365,78 @@ fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is
 }
 
 #[test]
+fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() {
+    let of = |number: i64| three().remove(usize::try_from(number).unwrap() - 1);
+    let hash = |number: i64| of(number).data.rollout_hash("");
+    let ended = |id: &str, from: i64, to: i64, outcome: &str| json!({"planID": id, "fromHash": hash(from), "targetHash": hash(to), "outcome": outcome});
+    let mut object =
+        fleet(&json!({"status": {"rollout": null, "currentRevision": "db-3", "plan": {"id": "p2"},
+        "history": [ended("p1", 1, 2, "Complete"), ended("p2", 2, 3, "Complete")]}}));
+    let first = rollback(&object, &three(), None).unwrap();
+    assert_eq!(image_set(&first), "db:1");
+    written(&mut object, &first);
+    let again = |object: &Value| rollback(object, &three(), None).unwrap();
+    let is_again = |object: &Value| {
+        let again = again(object);
+        let words =
+            ["was already rolled back to revision 2 (asked by alice at 2030-01-01T12:00:00Z)", "--to"];
+        assert!(words.iter().all(|word| again.said.contains(word)), "{}", again.said);
+        assert_eq!(again.write, None);
+    };
+    is_again(&object);
+    object["status"]["plan"]["id"] = json!("p3");
+    object["status"]["rollout"] = json!({"cause": "TemplateChanged", "stage": "Updating"});
+    is_again(&object);
+    // A pause and what comes after it are no other wish, nor is a restart that was aborted.
+    for paused in [Verb::Pause, Verb::Resume] {
+        let change = change(&paused, Kind::Fleet, &object, now()).unwrap();
+        written(&mut object, &change);
+        is_again(&object);
+    }
+    object["status"]["rollout"] = Value::Null;
+    object["status"]["currentRevision"] = json!("db-2");
+    object["status"]["history"].as_array_mut().unwrap().push(ended("p3", 3, 2, "Complete"));
+    is_again(&object);
+    object["status"]["rejected"] = json!({"hash": hash(2), "planID": "p4"});
+    object["status"]["history"].as_array_mut().unwrap().push(ended("p4", 2, 2, "Aborted"));
+    is_again(&object);
+    assert_eq!(image_set(&rollback(&object, &three(), Some("1")).unwrap()), "db:0", "another by its name");
+
+    // The way back was given up.
+    let mut rejected = object.clone();
+    rejected["status"]["currentRevision"] = json!("db-3");
+    assert_eq!(image_set(&again(&rejected)), "db:2");
+    // Somebody else changed the template.
+    let mut applied = object.clone();
+    applied["spec"]["template"]["spec"]["image"] = json!("db:2");
+    assert_eq!(image_set(&again(&applied)), "db:1");
+    // And back.
+    let mut returned = object.clone();
+    let entries = [ended("p5", 2, 3, "Complete"), ended("p6", 3, 2, "Complete")];
+    returned["status"]["history"].as_array_mut().unwrap().extend(entries);
+    assert_eq!(image_set(&again(&returned)), "db:2");
+    // What an older Windlass recorded does not say where to.
+    let asked = json!({"verb": "rollback", "by": "alice", "at": "2030-01-01T12:00:00Z"}).to_string();
+    object["metadata"]["annotations"]["windlass.dev/asked"] = json!(asked);
+    assert_eq!(image_set(&again(&object)), "db:2");
+}
+
+#[test]
+fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
+    let amid = |recipe: &str| {
+        let rollout = json!({"cause": "TemplateChanged", "stage": "Promoting", "recipe": recipe});
+        fleet(&json!({"status": {"rollout": rollout, "currentRevision": "db-2"}}))
+    };
+    let said = |recipe: &str| rollback(&amid(recipe), &three(), None).unwrap().said;
+    let immediately = said("BlueGreenImmediate");
+    assert!(
+        immediately.contains("the new nodes run") && immediately.contains("cannot be taken back"),
+        "{immediately}"
+    );
+    assert!(!said("BlueGreen").contains("the new nodes run"));
+}
+
+#[test]
 fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
     let of = |id: Option<&str>, kept: Kept| Kept { build_id: id.map(str::to_owned), ..kept };
     let hash = |number: i64, image: &str, id: &str| kept(number, image).data.rollout_hash(id);
@@ -367,9 +452,7 @@ fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_templ
         let change = rollback(&released, &[of(id, kept(1, image)), two.clone()], Some("1")).unwrap();
         assert!(change.said.contains(said), "{}", change.said);
         let mut object = released.clone();
-        let ops = ops(&object, "rollback", change.write.unwrap(), "alice", None, now());
-        let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
-        json_patch::patch(&mut object, &patch).unwrap();
+        written(&mut object, &change);
         assert_eq!(object["spec"]["unsafeCustomBuildID"], id.unwrap());
         assert_eq!(object["spec"]["template"]["spec"]["image"], image);
     }
