@@ -80,6 +80,7 @@ async fn each_verb_does_what_its_annotation_or_field_does_once_and_tells_who_ask
     does(&world, &["rollback", db, "--to", "1"], "unchanged").await;
     world.until_applied().await;
     assert_eq!(world.images().await, ["db:1", "db:1"]);
+    does(&world, &["rollback", db], "unchanged: it was already rolled back to revision 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
