@@ -94,6 +94,10 @@ impl Cluster for KubeCluster {
         // Strictly: a field that the server does not know would be dropped without a word.
         let created = strict(&api, &params, &manifest, &self.client);
         let stored = within(&described, created).await?;
+        let meta = Meta::read(&manifest);
+        if meta.controller().is_some() {
+            self.made.put((kind, meta.key()), monotonic());
+        }
         Ok(self.took(kind, stored))
     }
 
@@ -203,8 +207,8 @@ impl KubeCluster {
             return Ok(());
         };
         let (owner_key, uid) = (Key::new(&meta.namespace, &owner.name), owner.uid.as_str());
-        let (place, now) = ((kind, meta.key()), monotonic());
-        let is_again = self.made.get(&place).is_some_and(|then| now.duration_since(then) < AGAIN);
+        let made = self.made.get(&(kind, meta.key()));
+        let is_again = made.is_some_and(|then| monotonic().duration_since(then) < AGAIN);
         if is_again {
             let found = self.get(of, &owner_key.namespace, &owner_key.name).await?;
             if found.as_ref().is_none_or(|found| found["metadata"]["uid"] != uid) {
@@ -218,7 +222,6 @@ impl KubeCluster {
                 });
             }
         }
-        self.made.put(place, now);
         Ok(())
     }
 

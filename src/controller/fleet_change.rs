@@ -54,7 +54,12 @@ impl Reconcile<'_> {
         let has_promoted =
             |plan: &Plan| stage::has_switched(plan) && plan.target_hash == status.last_completed_rollout_hash;
         match raw.parse() {
-            Ok(plan) if plan.is_active() && status.rollout.is_none() && has_promoted(&plan) => {
+            Ok(plan)
+                if plan.is_active()
+                    && status.rollout.is_none()
+                    && has_promoted(&plan)
+                    && engine::check_shape(&plan).is_ok() =>
+            {
                 Err(Box::new(self.done(plan)))
             }
             Ok(plan) if plan.is_active() && status.rollout.is_none() => {

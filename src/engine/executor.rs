@@ -161,7 +161,7 @@ pub fn next_deadline(plan: &Plan) -> Option<DateTime<Utc>> {
 
 /// A plan is only carried out if it is one that this engine could have written: what it finds elsewhere
 /// (cut short, put together by hand) would let it act out of order or succeed over nothing.
-fn check_shape(plan: &Plan) -> Result<(), String> {
+pub fn check_shape(plan: &Plan) -> Result<(), String> {
     if plan.tasks.is_empty() {
         return Err(format!("plan {} has no tasks: there is nothing that it could have done", plan.id));
     }

@@ -15,7 +15,7 @@ mod laws;
 
 pub use control::{SkipRefused, abort, retry_seed, skip, supersede};
 pub use env::Env;
-pub use executor::{Advance, advance, backoff, next_deadline, stalled};
+pub use executor::{Advance, advance, backoff, check_shape, next_deadline, stalled};
 pub use plan::{Plan, PlanState, TaskRecord, TaskState};
 pub use recipe::{PlanSeed, Recipe, RecipeError, Step};
 pub use registry::{Registry, ResolveError};

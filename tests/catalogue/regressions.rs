@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 23] = [
+const KEPT: [(&str, &str); 24] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -75,6 +75,10 @@ const KEPT: [(&str, &str); 23] = [
     (
         "hard-fork/up/7 F9-back 1 F10-unready 0 seed=1",
         "a node that was ill when the clock was set back by an hour was not named for an hour",
+    ),
+    (
+        "manual/template/3 F12-truncated 47 seed=1",
+        "a plan that was cut short by hand after its promotion was over, and status.rollout with it, was called complete",
     ),
     (
         "alone/create/1 F11-restart 1 seed=1",
