@@ -210,7 +210,7 @@ impl KubeCluster {
         let made = self.made.get(&(kind, meta.key()));
         let is_again = made.is_some_and(|then| monotonic().duration_since(then) < AGAIN);
         if is_again {
-            let found = self.get(of, &owner_key.namespace, &owner_key.name).await?;
+            let found = self.owner(of, &owner_key).await?;
             if found.as_ref().is_none_or(|found| found["metadata"]["uid"] != uid) {
                 self.view.deleted(of, &owner_key, uid);
                 if let Some(found) = found {
@@ -223,6 +223,14 @@ impl KubeCluster {
             }
         }
         Ok(())
+    }
+
+    /// A fleet or a node, as the API server has it now. Its rights let the operator list these, not get them.
+    async fn owner(&self, kind: Kind, key: &Key) -> Result<Option<Value>, ClusterError> {
+        let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
+        let described = format!("{} {key}", kind.name());
+        let found = within(&described, self.api(kind, &key.namespace).list(&named)).await?;
+        Ok(found.items.into_iter().next().map(|object| object.value))
     }
 
     /// Where a manifest goes, and what it is called in sentences.

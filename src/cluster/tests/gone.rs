@@ -64,19 +64,20 @@ async fn made_for(answer: Option<&str>, pause: Duration) -> (u32, usize) {
             count.fetch_add(1, Ordering::SeqCst);
             (201, object(Kind::StatefulSet))
         } else {
-            match &answer {
-                Some(uid) => {
-                    let mut node = object(Kind::StatefulNode);
-                    node["metadata"]["uid"] = json!(uid);
-                    node["metadata"]["resourceVersion"] = json!("9");
-                    (200, node)
-                }
-                None => (
-                    404,
-                    json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
-                    "message": "not found", "details": {"name": "db-0"}}),
-                ),
-            }
+            // Listed, and not got: the operator has no right to get one.
+            assert_eq!(request.uri().path(), "/apis/windlass.dev/v1alpha1/namespaces/shop/statefulnodes");
+            assert!(
+                request.uri().query().is_some_and(|query| query.contains("metadata.name%3Ddb-0")),
+                "{request:?}"
+            );
+            let node = answer.as_ref().map(|uid| {
+                let mut node = object(Kind::StatefulNode);
+                node["metadata"]["uid"] = json!(uid);
+                node["metadata"]["resourceVersion"] = json!("9");
+                node
+            });
+            let items: Vec<Value> = node.into_iter().collect();
+            (200, json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items}))
         };
         let body = Body::from(body.to_string().into_bytes());
         async move { Response::builder().status(code).body(body).map_err(|error| error.to_string()) }
