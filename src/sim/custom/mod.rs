@@ -1,6 +1,7 @@
 //! A CRD's own schema: what it prunes, defaults and refuses. CEL rules are `kube-cel`'s work.
 
 mod rules;
+mod shown;
 mod structure;
 
 use std::collections::BTreeMap;

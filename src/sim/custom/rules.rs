@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{self, Context, ExecutionError, FunctionContext, Program};
 use regex::Regex;
 use serde_json::Value;
 
 use super::super::refusal::Cause;
+use super::shown::Shown;
 
 /// The rules of one schema: nothing where there are none.
 #[derive(Debug)]
@@ -33,115 +33,6 @@ struct Node {
     shown_old: Shown,
     /// Where it is among all of this process, for what is remembered of it.
     number: u64,
-}
-
-/// The part of a value that rules look at.
-#[derive(Debug)]
-enum Shown {
-    Whole,
-    /// These fields and no others, and of each of them so much.
-    Fields(BTreeMap<String, Shown>),
-}
-
-impl Default for Shown {
-    fn default() -> Self {
-        Self::Fields(BTreeMap::new())
-    }
-}
-
-impl Shown {
-    /// What a variable's mentions in an expression ask for.
-    fn of<'a>(variable: &str, expressions: impl Iterator<Item = &'a str>) -> Self {
-        let mut shown = Self::default();
-        for text in expressions {
-            for (at, _) in text.match_indices(variable) {
-                let rest = &text[at + variable.len()..];
-                if text[..at].ends_with(is_word) || rest.starts_with(is_word) {
-                    continue;
-                }
-                if let Some(path) = fields_after(rest) {
-                    shown.add(&path);
-                }
-            }
-        }
-        shown
-    }
-
-    fn add(&mut self, path: &[&str]) {
-        match (path, &mut *self) {
-            (_, Self::Whole) => {}
-            ([], _) => *self = Self::Whole,
-            ([field, below @ ..], Self::Fields(fields)) => {
-                fields.entry((*field).to_owned()).or_default().add(below);
-            }
-        }
-    }
-
-    /// A value without what is not shown of it.
-    fn cut(&self, value: &Value) -> Value {
-        match (self, value) {
-            (Self::Fields(fields), Value::Object(map)) => {
-                let shown = fields.iter().filter_map(|(name, below)| Some((below, find(map, name)?)));
-                shown.map(|(below, (name, value))| (name.clone(), below.cut(value))).collect()
-            }
-            _ => value.clone(),
-        }
-    }
-
-    /// Whether two values are the same in what is shown of them.
-    fn is_same(&self, left: &Value, right: &Value) -> bool {
-        match (self, left, right) {
-            (Self::Fields(fields), Value::Object(left), Value::Object(right)) => {
-                fields.iter().all(|(name, below)| match (find(left, name), find(right, name)) {
-                    (None, None) => true,
-                    (Some((_, left)), Some((_, right))) => below.is_same(left, right),
-                    _ => false,
-                })
-            }
-            _ => left == right,
-        }
-    }
-
-    fn to_cel(&self, value: &Value) -> cel::Value {
-        match (self, value) {
-            (Self::Fields(fields), Value::Object(map)) => {
-                let shown = fields.iter().filter_map(|(name, below)| Some((name, below, find(map, name)?.1)));
-                cel_map(shown.map(|(name, below, value)| (name.clone(), below.to_cel(value))))
-            }
-            _ => to_cel(value),
-        }
-    }
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
-}
-
-/// The fields that an expression goes down from a variable: none where it asks for all of it. Nothing if it only asks
-/// whether there is a value.
-fn fields_after(mut rest: &str) -> Option<Vec<&str>> {
-    let mut path = Vec::new();
-    while let Some(after) = rest.strip_prefix('.') {
-        let field = after.split(|c| !is_word(c)).next().unwrap_or_default();
-        rest = &after[field.len()..];
-        if rest.starts_with('(') {
-            // A method is called on all that the path leads to.
-            return (!path.is_empty() || field != "hasValue").then_some(path);
-        }
-        if field.is_empty() {
-            break;
-        }
-        path.push(field);
-    }
-    Some(path)
-}
-
-/// The field that a rule calls so.
-fn find<'a>(map: &'a serde_json::Map<String, Value>, name: &str) -> Option<(&'a String, &'a Value)> {
-    if name.contains("__") {
-        return map.iter().find(|(field, _)| escaped(field) == name);
-    }
-    map.get_key_value(name)
 }
 
 #[derive(Debug)]
@@ -366,63 +257,6 @@ fn sentence(rule: &Rule, context: &Context<'_>) -> String {
     rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", rule.text))
 }
 
-fn to_cel(value: &Value) -> cel::Value {
-    match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(flag) => cel::Value::Bool(*flag),
-        Value::Number(number) => match number.as_i64() {
-            Some(n) => cel::Value::Int(n),
-            None => cel::Value::Float(number.as_f64().unwrap_or_default()),
-        },
-        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
-        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
-        Value::Object(map) => cel_map(map.iter().map(|(name, value)| (escaped(name), to_cel(value)))),
-    }
-}
-
-fn cel_map(fields: impl Iterator<Item = (String, cel::Value)>) -> cel::Value {
-    let map: HashMap<Key, cel::Value> =
-        fields.map(|(name, value)| (Key::String(Arc::new(name)), value)).collect();
-    cel::Value::Map(Map { map: Arc::new(map) })
-}
-
-const KEYWORDS: [&str; 20] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-];
-
-/// A field's name as rules write it.
-fn escaped(name: &str) -> String {
-    if KEYWORDS.contains(&name) || name == "while" {
-        return format!("__{name}__");
-    }
-    if !name.contains(['-', '.', '/']) && !name.contains("__") {
-        return name.to_owned();
-    }
-    name.replace("__", "__underscores__")
-        .replace('-', "__dash__")
-        .replace('.', "__dot__")
-        .replace('/', "__slash__")
-}
-
 thread_local! {
     /// Patterns by their text, or what is wrong with them. Compiling one costs more than all else that a rule asks.
     static PATTERNS: RefCell<HashMap<String, Result<Regex, String>>> = RefCell::default();
@@ -475,39 +309,6 @@ mod tests {
                 broken[0].contains("Error executing function 'matches': '(a' not a valid regex:"),
                 "{broken:?}"
             );
-        }
-    }
-
-    #[test]
-    fn a_rule_is_shown_the_fields_that_it_names_and_all_where_that_cannot_be_told() {
-        fn written(shown: &Shown) -> String {
-            let Shown::Fields(fields) = shown else { return "*".to_owned() };
-            let field = |(name, below): (&String, &Shown)| match written(below).as_str() {
-                "*" => name.clone(),
-                below => format!("{name}({below})"),
-            };
-            fields.iter().map(field).collect::<Vec<_>>().join(" ")
-        }
-        let fields = |variable: &str, text: &str| written(&Shown::of(variable, std::iter::once(text)));
-        let name = "oldSelf.hasValue() || size(self.metadata.name) <= 39";
-        assert_eq!(fields("self", name), "metadata(name)");
-        assert_eq!(fields("oldSelf", name), "");
-        assert_eq!(fields("self", "!has(self.a) || self.b == self.c.d"), "a b c(d)");
-        assert_eq!(fields("self", "has(self.a.b) && has(self.a) && self.a.c > 0"), "a");
-        assert_eq!(
-            fields("self", "self.a.b.matches('x') && self.c[0].d == 1 && self.e.?f.hasValue()"),
-            "a(b) c e"
-        );
-        assert_eq!(fields("oldSelf", "has(oldSelf.value().a)"), "*");
-        for whole in [
-            "self == ''",
-            "self.all(p, p > 0)",
-            "type(self) == int",
-            "self[0] == 1",
-            "size(self) > 0",
-            "self.?a",
-        ] {
-            assert_eq!(fields("self", whole), "*", "{whole}");
         }
     }
 
