@@ -89,12 +89,12 @@ impl Cluster for KubeCluster {
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         let (api, described) = self.place(kind, &manifest);
         self.check_fence(&described)?;
-        self.check_owner(kind, &manifest).await?;
+        let meta = Meta::read(&manifest);
+        self.check_owner(kind, &meta).await?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         // Strictly: a field that the server does not know would be dropped without a word.
         let created = strict(&api, &params, &manifest, &self.client);
         let stored = within(&described, created).await?;
-        let meta = Meta::read(&manifest);
         if meta.controller().is_some() {
             self.made.put((kind, meta.key()), monotonic());
         }
@@ -198,8 +198,7 @@ impl Cluster for KubeCluster {
 impl KubeCluster {
     /// What was made and is gone a moment later was collected with its owner, of whose end the watch may be late to
     /// tell: before it is made once more, the owner is looked at itself.
-    async fn check_owner(&self, kind: Kind, manifest: &Value) -> Result<(), ClusterError> {
-        let meta = Meta::read(manifest);
+    async fn check_owner(&self, kind: Kind, meta: &Meta) -> Result<(), ClusterError> {
         let Some(owner) = meta.controller() else { return Ok(()) };
         let Some(of) =
             [Kind::NodeDeployment, Kind::StatefulNode].into_iter().find(|k| k.name() == owner.kind)

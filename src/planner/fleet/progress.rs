@@ -42,7 +42,6 @@ pub fn is_held_by_partition(facts: &FleetFacts, scope: &Scope) -> bool {
 
 /// Nodes that are named, each with how bad it is: the lowest is the worst.
 struct Named<'a> {
-    /// What was named before keeps its time.
     before: &'a [Unconverged],
     now: DateTime<Utc>,
     found: Vec<(u8, Unconverged)>,
@@ -50,8 +49,7 @@ struct Named<'a> {
 
 impl Named<'_> {
     fn add(&mut self, rank: u8, name: &str, reason: &str, message: &str) {
-        let known = self.before.iter().find(|u| u.name == name && u.reason == reason);
-        let since = known.map_or(self.now, |u| u.since.min(self.now));
+        let since = since(self.before, name, reason, self.now);
         let message = cut(message, MAX_PROBLEM_BYTES);
         let node = Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since };
         self.found.push((rank, node));
@@ -63,6 +61,13 @@ impl Named<'_> {
         });
         self.found.into_iter().take(UNCONVERGED_LIMIT).map(|(_, u)| u).collect()
     }
+}
+
+/// Since when a node is named for this reason: what was named before keeps its time. One in the future was written by a
+/// clock that has since been set back.
+fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -> DateTime<Utc> {
+    let known = before.iter().find(|u| u.name == name && u.reason == reason);
+    known.map_or(now, |u| u.since.min(now))
 }
 
 /// The nodes that have not converged, the worst first, at most 20. `halting`: the fleet and its rollout while old nodes
@@ -139,9 +144,8 @@ pub fn missing(
     let name = |ordinal| crate::api::names::node_name(deployment, &facts.set, ordinal);
     let entry = |ordinal| {
         let name = name(ordinal);
-        let known = before.iter().find(|u| u.name == name && u.reason == "Missing");
         let message = "the node does not exist yet".to_owned();
-        let since = known.map_or(now, |u| u.since.min(now));
+        let since = since(before, &name, "Missing", now);
         Unconverged { reason: "Missing".to_owned(), message, since, name }
     };
     facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()

@@ -39,13 +39,18 @@ pub fn pod_facts(
         main_image,
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
         problem: found.map(|(reason, message, _)| {
-            // Whichever pod it began with: one that never ran is not yet the one that the status names. A time in the
-            // future was written by a clock that has since been set back.
-            let since = before.filter(|p| p.reason == reason).map_or(now, |p| p.since.min(now));
+            // Whichever pod it began with: one that never ran is not yet the one that the status names.
+            let since = since(before, &reason, now);
             Problem { reason, message: cut(&message, MAX_PROBLEM_BYTES), since }
         }),
         cannot_run,
     }
+}
+
+/// Since when a node has a problem of this reason; `before` is the one that its status holds. A time in the future was
+/// written by a clock that has since been set back.
+pub(super) fn since(before: Option<&Problem>, reason: &str, now: DateTime<Utc>) -> DateTime<Utc> {
+    before.filter(|p| p.reason == reason).map_or(now, |p| p.since.min(now))
 }
 
 /// The reason, the sentence, and whether it cannot pass by itself soon.

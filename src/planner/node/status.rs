@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     decide::is_rolling,
     facts::{NodeFacts, SetFact, Template},
+    problem::since,
 };
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
@@ -110,14 +111,11 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     if facts.suspended || (ready && !marks(input)) {
         return None;
     }
-    let named = |reason: &str, message: String| {
-        let before = input.previous.problem.as_ref().filter(|p| p.reason == reason);
-        let message = cut(&message, MAX_PROBLEM_BYTES);
-        Problem {
-            reason: reason.to_owned(),
-            message,
-            since: before.map_or(input.now, |p| p.since.min(input.now)),
-        }
+    let before = input.previous.problem.as_ref();
+    let named = |reason: &str, message: String| Problem {
+        reason: reason.to_owned(),
+        message: cut(&message, MAX_PROBLEM_BYTES),
+        since: since(before, reason, input.now),
     };
     if let Some(invalid) = input.invalid {
         return Some(named("InvalidSpec", invalid.to_owned()));
@@ -127,9 +125,9 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
         return Some(named("SidecarUnreachable", why.clone()));
     }
     // A sidecar is not asked at every look; what it last said holds until it is.
-    let unreachable = input.previous.problem.as_ref().filter(|p| p.reason == "SidecarUnreachable");
+    let unreachable = before.filter(|p| p.reason == "SidecarUnreachable");
     if let (SidecarAnswer::NotAsked, true, Some(problem)) = (input.sidecar, asks, unreachable) {
-        return Some(Problem { since: problem.since.min(input.now), ..problem.clone() });
+        return Some(named(&problem.reason, problem.message.clone()));
     }
     if ready {
         return None;
