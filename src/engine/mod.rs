@@ -7,6 +7,7 @@ pub mod id;
 pub mod plan;
 pub mod recipe;
 pub mod registry;
+mod required;
 pub mod sentence;
 pub mod task;
 

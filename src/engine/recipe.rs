@@ -77,6 +77,46 @@ pub enum RecipeError {
         /// What is wrong with the step.
         source: ResolveError,
     },
+    /// It takes the place of one that comes with Windlass, and lacks one of that one's steps.
+    #[error(
+        "recipe {name} has no task {task}, which every plan of that name needs: add it{place}; tasks of your own may \
+         stand anywhere"
+    )]
+    Lacks {
+        /// The recipe.
+        name: String,
+        /// The type of the task that it has to have.
+        task: String,
+        /// Where it belongs: ` after …`, ` before …`, or nothing where it is the only one.
+        place: String,
+    },
+    /// It has a step of the one whose place it takes, out of its turn.
+    #[error(
+        "recipe {name} has the task {task} out of its turn, at index {index}: its required tasks are {}, in this order, \
+         each once; tasks of your own may stand anywhere", required.join(", ")
+    )]
+    OutOfTurn {
+        /// The recipe.
+        name: String,
+        /// The type of the task.
+        task: String,
+        /// Where it stands.
+        index: usize,
+        /// All that it has to have, in order.
+        required: Vec<String>,
+    },
+    /// It has a step of the one whose place it takes, with other params.
+    #[error(
+        "recipe {name}: task {task} has to have the params {params}, as in the recipe that comes with Windlass"
+    )]
+    OtherParams {
+        /// The recipe.
+        name: String,
+        /// The type of the task.
+        task: String,
+        /// The params that it has to have, as JSON.
+        params: String,
+    },
     /// There is no recipe of this name.
     #[error("there is no recipe {name}; there are: {}", known.join(", "))]
     Unknown {
@@ -96,7 +136,8 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Whether a plan of it could be run: it has tasks, and each is of a known type with readable params.
+    /// Whether a plan of it could be run: it has tasks, and each is of a known type with readable params. What it has to
+    /// have because of its name is [`Registry::check_all`]'s business.
     pub fn check(&self, registry: &Registry) -> Result<(), RecipeError> {
         self.check_shape()?;
         for (index, step) in self.tasks.iter().enumerate() {

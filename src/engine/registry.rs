@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::plan::TaskRecord;
 use super::recipe::{Recipe, RecipeError};
+use super::required;
 use super::task::Task;
 
 const BUILTIN: [&str; 7] = [
@@ -28,6 +29,8 @@ const BUILTIN: [&str; 7] = [
 pub struct Registry {
     types: BTreeSet<&'static str>,
     recipes: BTreeMap<String, Recipe>,
+    /// The recipes that come with Windlass, as they come: what one that takes the place of such a one has to have.
+    originals: BTreeMap<String, Recipe>,
 }
 
 /// Why a task's record cannot be turned into a task.
@@ -59,7 +62,7 @@ impl Registry {
     /// All task types of this program, and no recipes.
     #[must_use]
     pub fn new() -> Self {
-        Self { types: known_types(), recipes: BTreeMap::new() }
+        Self { types: known_types(), recipes: BTreeMap::new(), originals: BTreeMap::new() }
     }
 
     /// All task types of this program, and the recipes that come with Windlass.
@@ -67,7 +70,8 @@ impl Registry {
         // They are part of the program, and read once in it.
         static READ: LazyLock<Result<Registry, RecipeError>> = LazyLock::new(|| {
             let add = |registry: Registry, yaml: &&str| Ok(registry.with_recipe(Recipe::parse(yaml)?));
-            BUILTIN.iter().try_fold(Registry::new(), add)
+            let registry = BUILTIN.iter().try_fold(Registry::new(), add)?;
+            Ok(Registry { originals: registry.recipes.clone(), ..registry })
         });
         READ.clone()
     }
@@ -97,9 +101,19 @@ impl Registry {
         self.types.iter().copied()
     }
 
-    /// Whether plans of all recipes could be run. Ask before the first of them starts.
+    /// Whether plans of all recipes could be run, and each that takes the place of one that comes with Windlass has all
+    /// steps of that one, in order. Ask before the first of them starts.
     pub fn check_all(&self) -> Result<(), RecipeError> {
-        self.recipes.values().try_for_each(|recipe| recipe.check(self))
+        self.recipes.values().try_for_each(|recipe| {
+            recipe.check(self)?;
+            self.originals.get(&recipe.name).map_or(Ok(()), |original| required::check(recipe, original))
+        })
+    }
+
+    /// Whether a type is that of a step of a recipe that comes with Windlass.
+    #[must_use]
+    pub fn is_builtin(&self, type_: &str) -> bool {
+        self.originals.values().any(|recipe| recipe.tasks.iter().any(|step| step.type_ == type_))
     }
 
     /// The code of a task, with the params of its record.

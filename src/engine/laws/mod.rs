@@ -6,4 +6,5 @@ mod env;
 mod executor;
 mod foreign;
 mod registry;
+mod required;
 mod tasks;

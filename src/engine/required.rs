@@ -1,0 +1,60 @@
+//! What a recipe has to have that takes the place of one that comes with Windlass: all of that one's steps, in its
+//! order, each once, with its params. Each of them is there for the next, and the last says what is so: without one a plan
+//! would be complete over what nobody did or saw. A plan that is persisted is not asked: it may be another version's.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::recipe::{Recipe, RecipeError, Step};
+
+/// Whether `recipe` has what `original`, whose place it takes, has. Other tasks may stand anywhere.
+pub(super) fn check(recipe: &Recipe, original: &Recipe) -> Result<(), RecipeError> {
+    let present: BTreeSet<&str> = recipe.tasks.iter().map(|step| step.type_.as_str()).collect();
+    let absent = |step: &Step| !present.contains(step.type_.as_str());
+    if let Some(at) = original.tasks.iter().position(absent) {
+        return Err(RecipeError::Lacks {
+            name: recipe.name.clone(),
+            task: original.tasks[at].type_.clone(),
+            place: place(original, at),
+        });
+    }
+    let required: Vec<String> = original.tasks.iter().map(|step| step.type_.clone()).collect();
+    let mut next = original.tasks.iter();
+    for (index, step) in recipe.tasks.iter().enumerate().filter(|(_, step)| required.contains(&step.type_)) {
+        match next.next().filter(|wanted| wanted.type_ == step.type_) {
+            Some(wanted) if has(&step.params, &wanted.params) => {}
+            Some(wanted) => {
+                return Err(RecipeError::OtherParams {
+                    name: recipe.name.clone(),
+                    task: step.type_.clone(),
+                    params: Value::Object(wanted.params.clone()).to_string(),
+                });
+            }
+            None => {
+                return Err(RecipeError::OutOfTurn {
+                    name: recipe.name.clone(),
+                    task: step.type_.clone(),
+                    index,
+                    required,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn has(params: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
+    wanted.iter().all(|(key, value)| params.get(key) == Some(value))
+}
+
+/// Where a step belongs, in words that follow "add it".
+fn place(original: &Recipe, at: usize) -> String {
+    let type_ = |at: usize| original.tasks.get(at).map(|step| step.type_.as_str());
+    match (at.checked_sub(1).and_then(type_), type_(at + 1)) {
+        (Some(before), Some(after)) => format!(" between {before} and {after}"),
+        (Some(before), None) => format!(" after {before}"),
+        (None, Some(after)) => format!(" before {after}"),
+        (None, None) => String::new(),
+    }
+}
