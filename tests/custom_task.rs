@@ -9,6 +9,8 @@ mod controlplane;
 #[allow(dead_code, reason = "its own main is not run")]
 #[path = "../examples/drain_broker/main.rs"]
 mod drain_broker;
+#[path = "custom_task/fleets.rs"]
+mod fleets;
 #[allow(dead_code, unused_imports, reason = "written for other tests too")]
 #[path = "e2e/kit.rs"]
 mod kit;

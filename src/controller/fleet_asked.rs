@@ -5,12 +5,12 @@ use super::fleet::Reconcile;
 use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
-use crate::engine::{self, Plan, TaskState};
+use crate::engine::{self, Plan, SkipRefused, TaskState};
 use crate::planner::fleet::FleetFacts;
 use crate::tasks::node_scope::parse_time;
 
-/// The tasks of a fleet that a person may skip.
-const SKIPPABLE: [&str; 2] = ["await-caught-up", "await-nodes-at-height"];
+/// A task that may be skipped on a node, where one pod is concerned; of a fleet it says that every node serves.
+const OF_NODES_ONLY: &str = "mark-ready";
 
 impl Reconcile<'_> {
     /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
@@ -23,18 +23,16 @@ impl Reconcile<'_> {
         if named.is_some_and(|t| t.state == TaskState::Skipped) {
             return false;
         }
-        let what = named.map_or("no task of its plan", |t| t.type_.as_str());
-        let note = if SKIPPABLE.contains(&what) {
-            match engine::skip(plan, task_id, &self.cx.registry, self.now) {
-                Ok(()) => return true,
-                Err(refused) => refused.to_string(),
-            }
-        } else {
-            format!(
-                "{task_id} ({what}) is not skipped: of a fleet's tasks only {} may be; a node's mark-ready may, named \
-                 on the node",
-                SKIPPABLE.join(" and ")
-            )
+        let what = named.map_or_else(|| "no task of its plan".to_owned(), |t| t.type_.clone());
+        let skipped = (what != OF_NODES_ONLY && named.is_some())
+            .then(|| engine::skip(plan, task_id, &self.cx.registry, self.now));
+        let note = match skipped {
+            Some(Ok(())) => return true,
+            None | Some(Err(SkipRefused::NotSkippable { .. })) => format!(
+                "{task_id} ({what}) is not skipped: of a fleet's tasks only await-caught-up and await-nodes-at-height may \
+                 be, and those of your own that say so; a node's mark-ready may, named on the node"
+            ),
+            Some(Err(refused)) => refused.to_string(),
         };
         self.tell(Tone::Warning, "SkipRefused", task_id, &note);
         false

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::target::Kind;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::engine::Registry;
 use crate::planner::fleet::sets::how_to_promote;
 
 /// What a person asks for.
@@ -75,7 +76,8 @@ impl Change {
     }
 }
 
-/// The tasks that may be skipped.
+/// The tasks that may be skipped of those that come with Windlass. Of others only the operator knows, which is the program
+/// that they are part of.
 const SKIPPABLE: [&str; 3] = ["mark-ready", "await-caught-up", "await-nodes-at-height"];
 
 /// How many digits of a hash say which is meant.
@@ -232,8 +234,9 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
         let plan = plan["id"].as_str().unwrap_or_default();
         return Err(format!("plan {plan} is over: there is nothing to skip"));
     }
+    let is_own = Registry::builtin_recipes().is_ok_and(|registry| !registry.is_builtin(type_));
     let of_node = type_ == "mark-ready";
-    if !SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node) {
+    if !is_own && (!SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node)) {
         return Err(format!(
             "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
              await-nodes-at-height can"
@@ -242,11 +245,9 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     if annotation(object, ANNOTATION_SKIP) == Some(&id) {
         return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
     }
-    Ok(Change::done(
-        "skip",
-        Write::Annotation(ANNOTATION_SKIP, id.clone()),
-        format!("asked to skip task {id} ({type_})"),
-    ))
+    let unless = if is_own { "; an event SkipRefused says if its type does not allow that" } else { "" };
+    let said = format!("asked to skip task {id} ({type_}){unless}");
+    Ok(Change::done("skip", Write::Annotation(ANNOTATION_SKIP, id), said))
 }
 
 fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {

@@ -188,6 +188,25 @@ fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
 }
 
 #[test]
+fn whether_a_task_of_somebodys_own_may_be_skipped_is_for_the_operator_to_say() {
+    let plan = |type_: &str| {
+        json!({"status": {"plan": {"id": "p", "state": "Active", "tasks": [
+            {"id": "p-0", "type": type_, "state": "Running"}]}}})
+    };
+    for (kind, task) in [(Kind::Fleet, None), (Kind::Fleet, Some("p-0".to_owned())), (Kind::Node, None)] {
+        let change = change(&Verb::Skip { task }, kind, &plan("await-backup"), now()).unwrap();
+        assert_eq!(change.write, Some(Write::Annotation("windlass.dev/skip", "p-0".to_owned())));
+        assert!(change.said.contains("an event SkipRefused says if"), "{}", change.said);
+    }
+    for type_ in ["update-node-specs", "replace-pod"] {
+        for kind in [Kind::Fleet, Kind::Node] {
+            let error = change(&Verb::Skip { task: None }, kind, &plan(type_), now()).unwrap_err();
+            assert!(error.contains("cannot be skipped"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_retry_that_waits_for_another_plan_says_so() {
     let rejected = |plan: Value| {
         let mut fleet = fleet(&json!({"status": {"rejected": {"planID": "p0"}}}));
