@@ -24,6 +24,6 @@ pub use stateful_node::{
     StatefulSetRef,
 };
 pub use status::{
-    Asked, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, RetiringSet, Rollout, Stage,
-    Unconverged, WayBack,
+    Asked, Filling, HistoryEntry, NodeCounts, NodeDeploymentStatus, Problem, Rejected, RetiringSet, Rollout,
+    Stage, Unconverged, WayBack,
 };

@@ -61,6 +61,9 @@ pub struct NodeDeploymentStatus {
     /// Set while a fleet that was scaled to 0 fills again: its nodes are created at what is wanted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_to_zero: bool,
+    /// While a fleet is filled, for the first time or again from nothing: how far it is. That is no rollout, and stalls as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filling: Option<Filling>,
     /// The `unsafeCustomBuildID` under which the active set was made; absent where it was generated.
     #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]
     pub active_build_id: String,
@@ -79,6 +82,24 @@ pub struct NodeDeploymentStatus {
     /// The conditions `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// How far a fleet is that is filled without a rollout.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Filling {
+    /// When a node last was updated or became ready, or the first was to be made.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub last_progress_at: DateTime<Utc>,
+    /// The most nodes updated, and ready at what is wanted, that were seen at once; progress is more than this.
+    #[serde(default)]
+    pub best: i32,
+    /// How many nodes were wanted then.
+    #[serde(default)]
+    pub total: i32,
+    /// Whether its clock stands, since the fleet is paused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clock_stopped: bool,
 }
 
 /// Who asked for what with the command line, and why.
@@ -341,22 +362,28 @@ pub struct Unconverged {
     /// A sentence.
     #[serde(default)]
     pub message: String,
-    /// Since when.
+    /// Since when it does not serve; of one that serves, since when it waits for its turn.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
 }
 
 /// Why a node does not serve.
-#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Problem {
-    /// The kubelet's or scheduler's reason.
+    /// The kubelet's or scheduler's reason; of those that a kubelet alternates between, one that stays.
     pub reason: String,
     /// Their sentence.
     #[serde(default)]
     pub message: String,
-    /// Since when.
+    /// Since when the node does not serve, whatever the reason was at first.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
+    /// The container that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub container: String,
+    /// The UID of that container's pod.
+    #[serde(default, rename = "podUID", skip_serializing_if = "String::is_empty")]
+    pub pod_uid: String,
 }
 
 /// A plan that ended.

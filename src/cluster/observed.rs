@@ -213,6 +213,8 @@ pub struct ContainerState {
     pub image_id: String,
     /// Whether it runs.
     pub running: bool,
+    /// Whether it has ended, well or badly, and waits for nothing yet.
+    pub ended: bool,
     /// Whether it is ready.
     pub ready: bool,
     /// Why it waits: reason and message.
@@ -388,6 +390,7 @@ fn container_state(status: &Value, init: bool) -> ContainerState {
         init,
         image_id: text(&status["imageID"]),
         running: status["state"]["running"].is_object(),
+        ended: status["state"]["terminated"].is_object(),
         ready: status["ready"].as_bool().unwrap_or_default(),
         waiting: waiting.is_object().then(|| (text(&waiting["reason"]), text(&waiting["message"]))),
         restarts: status["restartCount"].as_i64().unwrap_or_default(),

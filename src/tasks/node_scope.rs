@@ -123,9 +123,7 @@ impl NodeScope {
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
         let main = node.spec.as_ref().map(|s| s.main_container.clone()).unwrap_or_default();
-        let pod = self
-            .pod()
-            .map(|pod| pod_facts(&pod, &main, set_uid, status.problem.as_ref(), &status.pod_uid, self.now));
+        let pod = self.pod().map(|pod| pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now));
         let spec = node.spec.as_ref();
         NodeFacts {
             wanted: self.wanted(node),

@@ -82,7 +82,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     let can_be_ready = !is_broken(broken, node.pod_revision) && !node.dead;
     let stuck = node.pod == Pod::Stuck || (node.pod == Pod::Running && !can_be_ready);
     let ready = node.serves() && !node.orphan;
-    let problem = Problem { reason: "Problem".to_owned(), message: String::new(), since: now() };
+    let problem = Problem { reason: "Problem".to_owned(), since: now(), ..Problem::default() };
     let pod = PodFacts {
         uid: "this".to_owned(),
         revision: text(node.pod_revision),
@@ -90,6 +90,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         terminating: node.terminating,
         ready,
         ready_since: ready.then(now),
+        unready_since: None,
         running: matches!(node.pod, Pod::Running | Pod::Ready),
         main_image: IMAGES[node.pod_revision as usize].to_owned(),
         sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,

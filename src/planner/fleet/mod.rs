@@ -4,6 +4,7 @@ pub mod create;
 pub mod decide;
 pub mod facts;
 pub mod failed;
+mod filling;
 pub mod progress;
 pub mod sets;
 pub mod status;

@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::facts::{ChildFacts, FleetFacts, Scope};
 use super::sets::{SetRollout, stage::has_halted};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
-use crate::api::{NodeCounts, Unconverged};
+use crate::api::{NodeCounts, Problem, Unconverged};
 use crate::engine::sentence::cut;
 
 /// Counts the nodes of a rollout.
@@ -49,7 +49,15 @@ struct Named<'a> {
 
 impl Named<'_> {
     fn add(&mut self, rank: u8, name: &str, reason: &str, message: &str) {
-        let since = since(self.before, name, reason, self.now);
+        self.add_since(rank, name, reason, message, since(self.before, name, reason, self.now));
+    }
+
+    /// A node whose own status says since when it does not serve.
+    fn add_problem(&mut self, rank: u8, name: &str, problem: &Problem) {
+        self.add_since(rank, name, &problem.reason, &problem.message, problem.since.min(self.now));
+    }
+
+    fn add_since(&mut self, rank: u8, name: &str, reason: &str, message: &str, since: DateTime<Utc>) {
         let message = cut(message, MAX_PROBLEM_BYTES);
         let node = Unconverged { name: name.to_owned(), reason: reason.to_owned(), message, since };
         self.found.push((rank, node));
@@ -63,10 +71,14 @@ impl Named<'_> {
     }
 }
 
-/// Since when a node is named for this reason: what was named before keeps its time. One in the future was written by a
-/// clock that has since been set back.
+/// Of a node that serves and waits for its turn.
+const WAITS_FOR_WAVE: &str = "WaitingForWave";
+
+/// Since when a node is named: what was named before keeps its time, whatever the reason is by now. One that serves begins
+/// anew when it no longer does. A time in the future was written by a clock that has since been set back.
 fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -> DateTime<Utc> {
-    let known = before.iter().find(|u| u.name == name && u.reason == reason);
+    let serves = |reason: &str| reason == WAITS_FOR_WAVE;
+    let known = before.iter().find(|u| u.name == name && serves(&u.reason) == serves(reason));
     known.map_or(now, |u| u.since.min(now))
 }
 
@@ -97,11 +109,11 @@ pub fn unconverged(
             named.add(3, &child.name, "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
             let rank = if child.failed { 1 } else { 4 };
-            named.add(rank, &child.name, &problem.reason, &problem.message);
+            named.add_problem(rank, &child.name, problem);
         } else if let Some(why) = &child.unreachable {
             named.add(4, &child.name, "SidecarUnreachable", why);
         } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
-            named.add(6, &child.name, "WaitingForWave", &waits);
+            named.add(6, &child.name, WAITS_FOR_WAVE, &waits);
         } else {
             let message = if child.ready && !child.available && !child.is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
@@ -121,7 +133,7 @@ fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, nam
         if child.terminating {
             named.add(3, &child.name, "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
-            named.add(if child.failed { 1 } else { 2 }, &child.name, &problem.reason, &problem.message);
+            named.add_problem(if child.failed { 1 } else { 2 }, &child.name, problem);
         } else if let Some(why) = &child.unreachable {
             named.add(2, &child.name, "SidecarUnreachable", why);
         } else if let Some(why) = refusal {
@@ -184,7 +196,6 @@ fn waits_for(facts: &FleetFacts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Problem;
 
     #[test]
     fn a_node_that_the_partition_keeps_back_is_neither_updated_nor_progress() {
@@ -221,7 +232,12 @@ mod tests {
     #[test]
     fn a_node_that_does_not_serve_is_named_once_the_deadline_has_passed() {
         let start = DateTime::from_timestamp(1_000, 0).unwrap();
-        let problem = Problem { reason: "NotReady".into(), message: "it sleeps".into(), since: start };
+        let problem = Problem {
+            reason: "NotReady".into(),
+            message: "it sleeps".into(),
+            since: start,
+            ..Problem::default()
+        };
         let sick = ChildFacts { name: "db-1".into(), problem: Some(problem), ..ChildFacts::default() };
         let well = ChildFacts { name: "db-0".into(), ..ChildFacts::default() };
         let facts = FleetFacts { deadline_seconds: 60, children: vec![well, sick], ..FleetFacts::default() };

@@ -6,7 +6,7 @@ use super::{
     decide::{Cause, Start},
     facts::{FleetFacts, Scope},
     failed::held,
-    progress,
+    filling, progress,
     sets::{self, SetRollout, stage},
     verdicts::refresh_conditions,
 };
@@ -188,16 +188,17 @@ pub fn complete(status: &mut NodeDeploymentStatus, scope: &Scope) {
     }
 }
 
-/// Whether a rollout's clock has run out.
+/// Whether the clock of a rollout, or of a fleet that is filled without one, has run out.
 #[must_use]
 pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     stall_deadline(status, facts).is_some_and(|deadline| now >= deadline)
 }
 
-/// When the active rollout counts as stalled if nothing moves; `None` while its clock is stopped.
+/// When the active rollout, or the filling of a fleet without one, counts as stalled if nothing moves; `None` while its
+/// clock is stopped.
 #[must_use]
 pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
-    let rollout = status.rollout.as_ref()?;
+    let Some(rollout) = &status.rollout else { return filling::stall_deadline(status, facts) };
     // The clock starts anew with the write that says that it goes on.
     if is_stopped(status, facts) || rollout.clock_stopped {
         return None;
@@ -275,6 +276,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         })
         .count() as i32;
     refresh_rollout(status, facts, &scope, input);
+    filling::refresh(status, facts, &scope, now);
     sets::status::refresh_rollout(status, facts, now);
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).to_owned();

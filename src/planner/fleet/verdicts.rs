@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
     failed::held,
-    progress, sets,
+    filling, progress, sets,
     status::{RefreshInput, short},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -23,14 +23,22 @@ pub(super) fn refresh_conditions(
     let now = input.now;
     let held = held(status, input.plan);
     let held = held.as_deref();
+    // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
+    let unfilled =
+        (stalled && status.rollout.is_none()).then(|| filling::why_stalled(facts, input.name, scope, now));
+    let unfilled = unfilled.as_deref();
     let verdicts = [
         (READY, ready(status, facts, now)),
         (
             UP_TO_DATE,
-            with_what_is_gone(up_to_date(status, facts, stalled, scope, input, held), status, facts),
+            with_what_is_gone(
+                up_to_date(status, facts, stalled, scope, input, (held, unfilled)),
+                status,
+                facts,
+            ),
         ),
         (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled || held.is_some(), scope)),
-        (STALLED, standing_still(status, facts, stalled, held, now)),
+        (STALLED, standing_still(status, facts, stalled, (held, unfilled))),
     ];
     for (type_, (truth, reason, message)) in verdicts {
         conditions::set(&mut status.conditions, type_, truth, &reason, &message, input.generation, input.now);
@@ -128,7 +136,7 @@ fn up_to_date(
     stalled: bool,
     scope: &Scope,
     input: &RefreshInput<'_>,
-    held: Option<&str>,
+    (held, unfilled): (Option<&str>, Option<&str>),
 ) -> Verdict {
     if let Some(sentence) = held {
         return verdict(Truth::False, "PlanFailed", sentence);
@@ -175,6 +183,9 @@ fn up_to_date(
     }
     if facts.replicas == 0 {
         return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
+    }
+    if let Some(why) = unfilled {
+        return verdict(Truth::False, "Stalled", why);
     }
     let waits = facts.waits.as_deref().unwrap_or("the nodes are being created");
     verdict(Truth::Unknown, "Applying", waits)
@@ -231,8 +242,7 @@ fn standing_still(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
     stalled: bool,
-    held: Option<&str>,
-    now: DateTime<Utc>,
+    (held, unfilled): (Option<&str>, Option<&str>),
 ) -> Verdict {
     if let Some(sentence) = held {
         return verdict(Truth::True, "PlanFailed", sentence);
@@ -257,12 +267,8 @@ fn standing_still(
             format!("plan {} ended{}; the target is not tried again", rejected.plan_id, because(rejected)),
         );
     }
-    // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
-    if status.rollout.is_none()
-        && (status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero)
-        && let Some(why) = progress::overdue(facts, now)
-    {
-        return verdict(Truth::True, "NoProgress", format!("no progress: {why}"));
+    if let Some(why) = unfilled {
+        return verdict(Truth::True, "NoProgress", why);
     }
     verdict(Truth::False, "Progressing", "")
 }

@@ -56,6 +56,8 @@ pub struct PodFacts {
     pub ready: bool,
     /// Since when it does.
     pub ready_since: Option<DateTime<Utc>>,
+    /// Since when it does not.
+    pub unready_since: Option<DateTime<Utc>>,
     /// Whether its main container runs and has an image ID.
     pub running: bool,
     /// The image of its main container, as its spec says it.

@@ -71,9 +71,13 @@ fn a_problem_of_a_pod_that_never_ran_keeps_the_time_since_when_it_is_so() {
     let container = ContainerState { name: "db".to_owned(), waiting, ..ContainerState::default() };
     let meta = Meta { uid: "new".to_owned(), ..Meta::default() };
     let pod = ObservedPod { meta, containers: vec![container], ..ObservedPod::default() };
-    let before =
-        Problem { reason: "ImagePullBackOff".to_owned(), message: "not found".to_owned(), since: began };
-    // The status still names the pod of before, which ran.
-    let facts = pod_facts(&pod, "", None, Some(&before), "old", now);
+    let before = Problem {
+        reason: "ImagePullBackOff".to_owned(),
+        message: "not found".to_owned(),
+        since: began,
+        container: "db".to_owned(),
+        pod_uid: "new".to_owned(),
+    };
+    let facts = pod_facts(&pod, "", None, Some(&before), now);
     assert_eq!(facts.problem, Some(before), "else every look at it would be a write");
 }

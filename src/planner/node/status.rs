@@ -5,7 +5,6 @@ use chrono::{DateTime, Utc};
 use super::{
     decide::is_rolling,
     facts::{NodeFacts, SetFact, Template},
-    problem::since,
 };
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
@@ -112,10 +111,12 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
         return None;
     }
     let before = input.previous.problem.as_ref();
+    let since = down_since(facts, input);
     let named = |reason: &str, message: String| Problem {
         reason: reason.to_owned(),
         message: cut(&message, MAX_PROBLEM_BYTES),
-        since: since(before, reason, input.now),
+        since,
+        ..Problem::default()
     };
     if let Some(invalid) = input.invalid {
         return Some(named("InvalidSpec", invalid.to_owned()));
@@ -133,11 +134,32 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
         return None;
     }
     match &facts.pod {
-        Some(pod) => {
-            pod.problem.clone().or_else(|| Some(named("NotReady", "its pod is not ready".to_owned())))
-        }
+        Some(pod) => match &pod.problem {
+            Some(problem) => Some(Problem { since, ..problem.clone() }),
+            None => Some(named("NotReady", "its pod is not ready".to_owned())),
+        },
         None => Some(named("Missing", failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned()))),
     }
+}
+
+/// Since when the node does not serve. It is one time, over all reasons and pods of an outage: a deadline is counted from
+/// it. Of a node that was Ready the kubelet knows when it went down, though nobody looked.
+fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
+    let (previous, now) = (input.previous, input.now);
+    if let Some(problem) = &previous.problem {
+        // A time in the future was written by a clock that has since been set back.
+        return problem.since.min(now);
+    }
+    let Some(ready) = conditions::find(&previous.conditions, READY).filter(|c| c.reason != "Suspended")
+    else {
+        return now;
+    };
+    let at_last = ready.last_transition_time.min(now);
+    if ready.status != "True" {
+        return at_last;
+    }
+    let known = facts.pod.as_ref().filter(|p| p.uid == previous.pod_uid);
+    known.and_then(|pod| pod.unready_since).map_or(now, |since| since.clamp(at_last, now))
 }
 
 /// Whether a plan waits for the sidecar to take in that the node is to serve.

@@ -4,6 +4,7 @@
 mod create;
 mod decide;
 mod facts;
+mod filling;
 mod said;
 mod serving;
 mod sets;
@@ -203,7 +204,8 @@ impl ChildFacts {
     }
 
     fn with_problem(self, reason: &str, message: &str) -> Self {
-        let problem = Problem { reason: reason.to_owned(), message: message.to_owned(), since: now() };
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        let problem = Problem { reason, message, since: now(), ..Problem::default() };
         Self { problem: Some(problem), ..self }
     }
 }

@@ -275,7 +275,7 @@ fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
 }
 
 #[test]
-fn a_node_that_is_gone_is_missing_since_it_is_gone() {
+fn a_node_that_is_gone_does_not_serve_since_it_went_down() {
     let since = |facts: &FleetFacts, status: &NodeDeploymentStatus, name: &str| {
         let list = look(status.clone(), facts, 60).rollout.unwrap().unconverged;
         list.into_iter().find(|u| u.name == name).unwrap().since
@@ -284,7 +284,12 @@ fn a_node_that_is_gone_is_missing_since_it_is_gone() {
     let before = look(rolling_out(&facts, &to_v2()), &facts, 0);
     assert_eq!(since(&facts, &before, "db-2"), now());
     let gone = facts.without(0);
-    assert_eq!((since(&gone, &before, "db-2"), since(&gone, &before, "db-0")), (now(), later(60)));
+    assert_eq!((since(&gone, &before, "db-2"), since(&gone, &before, "db-0")), (now(), now()));
+    // One that served and waited for its turn did not before it was gone.
+    let waits = fleet(3).wanting("v2").but(0, ChildFacts::down);
+    let before = look(rolling_out(&waits, &to_v2()), &waits, 0);
+    assert_eq!(since(&waits, &before, "db-1"), now());
+    assert_eq!(since(&waits.without(1), &before, "db-1"), later(60));
 }
 
 #[test]
@@ -323,7 +328,8 @@ fn the_history_of_a_rollout_in_place_says_what_completed_before() {
 fn a_node_that_is_down_for_long_stalls_no_fleet_that_completed_and_is_whole() {
     let down = fleet(2).but(1, ChildFacts::down);
     let reason = |status: NodeDeploymentStatus| {
-        find(&look(status, &down, 10_000).conditions, STALLED).unwrap().reason.clone()
+        let status = look(look(status, &down, 0), &down, 10_000);
+        find(&status.conditions, STALLED).unwrap().reason.clone()
     };
     assert_eq!(reason(at_rest(&down)), "Progressing");
     let new = NodeDeploymentStatus::default();

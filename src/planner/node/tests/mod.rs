@@ -154,6 +154,7 @@ impl PodFacts {
             reason: "ImagePullBackOff".to_owned(),
             message: "no such image".to_owned(),
             since: now(),
+            ..Problem::default()
         };
         Self { cannot_run: true, problem: Some(problem), ..self.not_running() }
     }

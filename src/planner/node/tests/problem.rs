@@ -20,7 +20,7 @@ fn observed(status: &Value) -> ObservedPod {
 }
 
 fn read(status: &Value) -> PodFacts {
-    pod_facts(&observed(status), "db", Some("set-uid"), None, "", now())
+    pod_facts(&observed(status), "db", Some("set-uid"), None, now())
 }
 
 fn waiting(reason: &str, message: &str) -> Value {
@@ -95,52 +95,190 @@ fn a_pods_image_is_the_one_in_its_spec_and_never_the_runtimes_text() {
         &json!({"containerStatuses": [{"name": "db", "image": "docker.io/library/db:v1", "imageID": "x", "state": {"running": {}}}]}),
     );
     assert_eq!((facts.main_image.as_str(), facts.revision.as_str(), facts.owned), ("db:v1", "db-0-v1", true));
-    let first = pod_facts(&observed(&json!({})), "", Some("other"), None, "", now());
+    let first = pod_facts(&observed(&json!({})), "", Some("other"), None, now());
     assert_eq!((first.main_image.as_str(), first.owned), ("log:1", false));
 }
 
-#[test]
-fn a_crash_loop_stays_one_while_the_container_runs_for_a_moment() {
-    let looping =
-        Problem { reason: "CrashLoopBackOff".to_owned(), message: "back-off".to_owned(), since: later(-60) };
-    let trying = json!({"containerStatuses": [{"name": "db", "imageID": "x", "restartCount": 3, "state": {"running": {}}}]});
-    let again = pod_facts(&observed(&trying), "db", None, Some(&looping), "pod-1", now());
-    assert_eq!((again.problem, again.cannot_run), (Some(looping.clone()), true));
-    let other_pod = pod_facts(&observed(&trying), "db", None, Some(&looping), "pod-0", now());
-    assert!(!other_pod.cannot_run);
-    // One that never restarted, that does not run, or that is Ready itself, is not looping.
-    for container in [
-        json!({"name": "db", "restartCount": 0, "state": {"running": {}}}),
-        json!({"name": "db", "restartCount": 3, "state": {"terminated": {"exitCode": 0}}}),
-        json!({"name": "db", "restartCount": 3, "ready": true, "state": {"running": {}}}),
-    ] {
-        let status = json!({"containerStatuses": [container]});
-        let facts = pod_facts(&observed(&status), "db", None, Some(&looping), "pod-1", now());
-        assert_eq!(
-            (facts.problem.unwrap().reason.as_str(), facts.cannot_run),
-            ("NotReady", false),
-            "{status}"
-        );
+/// What the kubelet shows of the container db of pod-1, one after the other; what is told of each.
+fn told(shown: &[Value]) -> Vec<(String, bool)> {
+    told_of(shown, &[])
+}
+
+/// As [`told`], with containers before db.
+fn told_of(shown: &[Value], others: &[Value]) -> Vec<(String, bool)> {
+    let (mut before, mut told): (Option<Problem>, Vec<(String, bool)>) = (None, Vec::new());
+    for container in shown {
+        let mut all = others.to_vec();
+        all.push(container.clone());
+        let pod = observed(&json!({"containerStatuses": all}));
+        let facts = pod_facts(&pod, "db", None, before.as_ref(), now());
+        let problem = facts.problem.unwrap();
+        told.push((format!("{}: {}", problem.reason, problem.message), facts.cannot_run));
+        before = Some(problem);
     }
-    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"name": "db", "ready": true, "restartCount": 3, "state": {"running": {}}}]});
-    assert_eq!(pod_facts(&observed(&ready), "db", None, Some(&looping), "pod-1", now()).problem, None);
+    told
+}
+
+fn runs(restarts: i64) -> Value {
+    json!({"name": "db", "imageID": "x", "restartCount": restarts, "state": {"running": {}}})
+}
+
+fn ended(code: i64) -> Value {
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    json!({"name": "db", "imageID": "x", "restartCount": 3, "state": {"terminated": {"exitCode": code, "reason": reason}}})
 }
 
 #[test]
-fn a_problem_keeps_its_time_while_its_reason_stays() {
-    let before =
-        Problem { reason: "ImagePullBackOff".to_owned(), message: "x".to_owned(), since: later(-60) };
-    let status = json!({"containerStatuses": [waiting("ImagePullBackOff", "y")]});
-    let found = pod_facts(&observed(&status), "db", None, Some(&before), "pod-1", now()).problem.unwrap();
-    assert_eq!((found.since, found.message.as_str()), (later(-60), "y"));
+fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
+    let loops = || waiting("CrashLoopBackOff", "back-off 10s");
+    let cycle =
+        [loops(), runs(1), ended(1), waiting("CrashLoopBackOff", "back-off 20s"), runs(2), ended(0), loops()];
+    let always = (("CrashLoopBackOff: back-off 10s".to_owned()), true);
+    assert_eq!(told(&cycle), vec![always; cycle.len()]);
+
+    let backs_off = || waiting("ImagePullBackOff", "Back-off pulling image \"db:2\"");
+    let fails = |why: &str| waiting(why, "not found");
+    let pulls = [
+        fails("ErrImagePull"),
+        backs_off(),
+        fails("ErrImagePull"),
+        backs_off(),
+        fails("RegistryUnavailable"),
+    ];
+    let found = told(&pulls);
+    assert_eq!(found[0], ("ErrImagePull: not found".to_owned(), true));
+    let once = ("ImagePullBackOff: Back-off pulling image \"db:2\"; not found".to_owned(), true);
+    assert_eq!(found[1..], vec![once; 4], "the more telling word, once, and with its cause");
+    let newer =
+        [fails("ErrImagePull"), waiting("ImagePullBackOff", "Back-off pulling: ErrImagePull: not found")];
+    assert_eq!(told(&newer)[1].0, "ImagePullBackOff: Back-off pulling: ErrImagePull: not found");
+
+    let starts = [waiting("RunContainerError", "no such file"), ended(128), loops(), runs(4)];
+    let found = told(&starts);
+    assert_eq!(found[1], found[0], "it did not even start");
+    assert_eq!(found[2].0, "CrashLoopBackOff: back-off 10s; no such file");
+    assert_eq!(found[3], found[2]);
+}
+
+#[test]
+fn another_thing_that_is_wrong_is_told() {
+    let loops = || waiting("CrashLoopBackOff", "back-off");
+    let cases = [
+        (vec![loops(), waiting("ImagePullBackOff", "x")], "ImagePullBackOff: x", true),
+        (vec![waiting("ImagePullBackOff", "x"), loops()], "CrashLoopBackOff: back-off", true),
+        (
+            vec![waiting("ImagePullBackOff", "x"), waiting("ContainerCreating", "")],
+            "NotReady: container db of pod db-0-0 does not run yet",
+            false,
+        ),
+        (
+            vec![waiting("ErrImagePull", "x"), runs(0)],
+            "NotReady: container db of pod db-0-0 runs and is not ready",
+            false,
+        ),
+        (
+            vec![
+                waiting("CreateContainerConfigError", "no Secret"),
+                waiting("CreateContainerConfigError", "no key"),
+            ],
+            "CreateContainerConfigError: no key",
+            true,
+        ),
+        (vec![waiting("InvalidImageName", "x"), waiting("ErrImagePull", "y")], "ErrImagePull: y", true),
+        // That it ended once is no loop yet, and neither is that it never ran before.
+        (vec![runs(0), ended(1)], "NotReady: container db of pod db-0-0 does not run yet", false),
+        (vec![loops(), runs(0)], "NotReady: container db of pod db-0-0 runs and is not ready", false),
+    ];
+    for (shown, last, cannot_run) in cases {
+        assert_eq!(told(&shown).pop().unwrap(), (last.to_owned(), cannot_run), "{shown:?}");
+    }
+}
+
+#[test]
+fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
+    let mut log = waiting("CrashLoopBackOff", "back-off of log");
+    log["name"] = json!("log");
+    let mut log_runs = runs(3);
+    log_runs["name"] = json!("log");
+    let both = |log: &Value, db: Value, before: Option<&Problem>| {
+        let pod = observed(&json!({"containerStatuses": [log, db]}));
+        pod_facts(&pod, "db", None, before, now()).problem.unwrap()
+    };
+    let first = both(&log, waiting("CrashLoopBackOff", "back-off of db"), None);
+    assert_eq!((first.message.as_str(), first.container.as_str()), ("back-off of log", "log"));
+    assert_eq!(both(&log_runs, waiting("CrashLoopBackOff", "back-off of db"), Some(&first)), first);
+    // Once that one is well, the other is told of.
+    log_runs["ready"] = json!(true);
+    let then = both(&log_runs, waiting("CrashLoopBackOff", "back-off of db"), Some(&first));
+    assert_eq!(then.message, "back-off of db");
+}
+
+#[test]
+fn an_init_container_that_did_its_work_is_no_crash_loop_and_a_sidecar_that_ended_is() {
+    let init = |state: Value, ready: bool| {
+        json!({"initContainerStatuses": [{"name": "init", "restartCount": 2, "ready": ready, "state": state}],
+            "containerStatuses": [waiting("PodInitializing", "")]})
+    };
+    let read =
+        |status: &Value, before: Option<&Problem>| pod_facts(&observed(status), "db", None, before, now());
+    let loops = read(&init(json!({"waiting": {"reason": "CrashLoopBackOff", "message": "m"}}), false), None);
+    let loops = loops.problem.unwrap();
+    for (state, ready, goes_on) in [
+        (json!({"running": {}}), false, true),
+        (json!({"terminated": {"exitCode": 1}}), false, true),
+        (json!({"terminated": {"exitCode": 0}}), true, false),
+        (json!({"running": {}}), true, false),
+    ] {
+        let facts = read(&init(state.clone(), ready), Some(&loops));
+        assert_eq!(facts.cannot_run, goes_on, "{state} {ready}");
+    }
+}
+
+#[test]
+fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
+    let looping = Problem {
+        reason: "CrashLoopBackOff".to_owned(),
+        message: "back-off".to_owned(),
+        since: later(-60),
+        container: "db".to_owned(),
+        pod_uid: "pod-1".to_owned(),
+    };
+    let status = json!({"containerStatuses": [runs(3)]});
+    let again = pod_facts(&observed(&status), "db", None, Some(&looping), now());
+    assert_eq!((again.problem, again.cannot_run), (Some(looping.clone()), true));
+    let other = Problem { pod_uid: "pod-0".to_owned(), ..looping.clone() };
+    assert!(!pod_facts(&observed(&status), "db", None, Some(&other), now()).cannot_run);
+    let gone = Problem { container: "old".to_owned(), ..looping.clone() };
+    assert!(!pod_facts(&observed(&status), "db", None, Some(&gone), now()).cannot_run);
+    let mut ready = runs(3);
+    ready["ready"] = json!(true);
+    let status = json!({"containerStatuses": [ready]});
+    let facts = pod_facts(&observed(&status), "db", None, Some(&looping), now());
+    assert_eq!((facts.problem.unwrap().reason.as_str(), facts.cannot_run), ("NotReady", false));
+    let status = json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [ready]});
+    assert_eq!(pod_facts(&observed(&status), "db", None, Some(&looping), now()).problem, None);
+}
+
+#[test]
+fn a_problem_has_the_time_since_when_its_node_does_not_serve_whatever_the_reason() {
+    let before = Problem { reason: "NotReady".to_owned(), since: later(-60), ..Problem::default() };
+    let since = |before: &Problem, status: &Value| {
+        pod_facts(&observed(status), "db", None, Some(before), now()).problem.unwrap().since
+    };
+    for status in [
+        json!({"containerStatuses": [waiting("ImagePullBackOff", "y")]}),
+        json!({"containerStatuses": [waiting("ErrImagePull", "y")]}),
+        json!({"containerStatuses": [runs(0)]}),
+    ] {
+        assert_eq!(since(&before, &status), later(-60), "{status}");
+    }
+    let set_back = Problem { since: later(3600), ..before };
     let status = json!({"containerStatuses": [waiting("ErrImagePull", "y")]});
     assert_eq!(
-        pod_facts(&observed(&status), "db", None, Some(&before), "pod-1", now()).problem.unwrap().since,
-        now()
+        since(&set_back, &status),
+        now(),
+        "the clock that wrote it was set back: nobody waits for that time"
     );
-    let set_back = Problem { reason: "ErrImagePull".to_owned(), since: later(3600), ..before };
-    let found = pod_facts(&observed(&status), "db", None, Some(&set_back), "pod-1", now()).problem.unwrap();
-    assert_eq!(found.since, now(), "the clock that wrote it was set back: nobody waits for that time");
 }
 
 #[test]

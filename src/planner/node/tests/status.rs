@@ -515,3 +515,45 @@ fn a_node_reconciles_while_it_has_something_to_do_and_nothing_stands_in_its_way(
         assert_eq!(is(&look), expected, "{what}");
     }
 }
+
+#[test]
+fn since_when_a_node_does_not_serve_is_one_time_over_all_reasons_and_pods_of_an_outage() {
+    let since = |look: &Look| look.status().problem.unwrap().since;
+    // Whatever is wrong by now, and with whichever pod.
+    let gone = look(node().without_pod()).after(10);
+    let pulls = |seconds| Look { facts: broken(), ..gone.clone().again() }.after(seconds);
+    assert_eq!(since(&gone), later(10));
+    assert_eq!(since(&pulls(60)), later(10));
+    let waits = Look { facts: down(), ..pulls(60).again() }.after(900);
+    assert_eq!((since(&waits), since(&waits.clone().again().after(9000))), (later(10), later(10)));
+    // It served in between.
+    let ready = Look { facts: node(), ..waits.again() }.after(1000);
+    assert_eq!(ready.status().problem, None);
+    assert_eq!(since(&Look { facts: down(), ..ready.again() }.after(2000)), later(2000));
+}
+
+#[test]
+fn of_a_node_that_was_ready_the_kubelet_says_when_it_went_down() {
+    let was_ready = look(node()).again();
+    let went_down = |uid: &str, at: i64| {
+        let pod = PodFacts { uid: uid.to_owned(), unready_since: Some(later(at)), ..pod("v1").not_ready() };
+        let look = Look { facts: node().with_pod(pod), ..was_ready.clone() }.after(500);
+        look.status().problem.unwrap().since
+    };
+    let uid = was_ready.previous.pod_uid.as_str();
+    assert_eq!(went_down(uid, 300), later(300), "nobody looked for 200 seconds");
+    assert_eq!(went_down(uid, 900), later(500), "its clock is ahead");
+    assert_eq!(went_down(uid, -900), later(0), "it was Ready then");
+    assert_eq!(went_down("another", 300), later(500), "that pod never was Ready");
+}
+
+#[test]
+fn a_problem_that_is_lost_from_the_status_keeps_its_time_by_the_condition_ready() {
+    let mut lost = look(down()).after(10).again();
+    lost.previous.problem = None;
+    assert_eq!(lost.clone().after(700).status().problem.unwrap().since, later(10));
+    // A node that was suspended was not to serve.
+    let suspended = look(NodeFacts { suspended: true, ..down() }).after(10).again();
+    let resumed = Look { facts: down(), ..suspended }.after(700);
+    assert_eq!(resumed.status().problem.unwrap().since, later(700));
+}

@@ -1,0 +1,105 @@
+//! A fleet that is filled, for the first time or again from nothing, stalls as a rollout does.
+
+use super::*;
+use crate::api::conditions::{RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, UP_TO_DATE, find};
+
+/// A fleet of three that was never whole, whose nodes were just made and pull their image.
+fn created() -> FleetFacts {
+    let pulling = |c: ChildFacts| ChildFacts { running: String::new(), ..c.never_ready() };
+    let facts = fleet(3).never_completed();
+    FleetFacts { children: facts.children.into_iter().map(pulling).collect(), ..fleet(3).never_completed() }
+}
+
+fn said(status: &NodeDeploymentStatus, type_: &str) -> String {
+    let found = find(&status.conditions, type_).unwrap();
+    format!("{}/{}: {}", found.status, found.reason, found.message)
+}
+
+#[test]
+fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turns() {
+    let failing = |reason: &str, since| {
+        created().but(1, |c| {
+            let c = ChildFacts { failed: true, ..c.with_problem(reason, "no such image") };
+            let problem = c.problem.map(|p| Problem { since: later(since), ..p });
+            ChildFacts { problem, ..c }
+        })
+    };
+    let mut status = look(NodeDeploymentStatus::default(), &created(), 0);
+    // A kubelet's reasons alternate, each as if it were the first.
+    for seconds in 1..600 {
+        let reason = if seconds % 2 == 0 { "ErrImagePull" } else { "ImagePullBackOff" };
+        status = look(status, &failing(reason, seconds), seconds);
+        assert_eq!(said(&status, STALLED), "False/Progressing: ", "{seconds}");
+    }
+    let stalled = look(status, &failing("ErrImagePull", 600), 600);
+    let why = "no progress: db-1: ErrImagePull: no such image";
+    assert_eq!(said(&stalled, STALLED), format!("True/NoProgress: {why}"));
+    assert_eq!(said(&stalled, UP_TO_DATE), format!("False/Stalled: {why}"));
+    assert_eq!(said(&stalled, RECONCILING), "False/Settled: ");
+    assert_eq!(said(&stalled, ROLLOUT_IN_PROGRESS), "False/NotStarted: ");
+    assert_eq!(stalled.rollout, None);
+    let well = look(stalled, &fleet(3).never_completed(), 700);
+    assert_eq!(said(&well, STALLED), "False/Progressing: ");
+    assert_eq!((said(&well, UP_TO_DATE), well.filling), ("True/Applied: ".to_owned(), None));
+}
+
+#[test]
+fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
+    let mut status = look(NodeDeploymentStatus::default(), &created(), 0);
+    let mut facts = created();
+    for ordinal in 0..2 {
+        let seconds = 500 * (i64::try_from(ordinal).unwrap() + 1);
+        facts = facts.but(ordinal, |_| node(i32::try_from(ordinal).unwrap()));
+        status = look(status, &facts, seconds);
+        assert_eq!(said(&status, STALLED), "False/Progressing: ", "{ordinal}");
+    }
+    // What went down and came back is no progress.
+    status = look(status, &facts.clone().but(0, ChildFacts::down), 1300);
+    status = look(status, &facts, 1400);
+    assert_eq!(said(&status, STALLED), "False/Progressing: ");
+    status = look(status, &facts, 1600);
+    assert_eq!(said(&status, STALLED), "True/NoProgress: no progress: db-2: NotReady: it is not ready");
+}
+
+#[test]
+fn nodes_that_are_never_made_stall_a_first_creation() {
+    let none = new_fleet(2);
+    let status = look(look(NodeDeploymentStatus::default(), &none, 0), &none, 600);
+    let why = "True/NoProgress: no progress: db-0: Missing: the node does not exist yet";
+    assert_eq!(said(&status, STALLED), why);
+}
+
+#[test]
+fn the_clock_of_a_first_creation_stands_while_it_is_paused_and_is_not_set_into_the_future() {
+    let mut status = look(NodeDeploymentStatus::default(), &created().paused(), 0);
+    status = look(status, &created().paused(), 5000);
+    assert_eq!(said(&status, STALLED), "False/Progressing: ");
+    status = look(status, &created(), 6000);
+    assert_eq!(said(&look(status.clone(), &created(), 6599), STALLED), "False/Progressing: ");
+    assert!(said(&look(status.clone(), &created(), 6600), STALLED).starts_with("True/NoProgress"));
+    // The clock is set back by more than the deadline: the wait begins anew.
+    let back = look(status, &created(), 100);
+    assert!(said(&look(back, &created(), 700), STALLED).starts_with("True/NoProgress"));
+}
+
+#[test]
+fn a_look_at_a_creation_that_does_not_get_on_changes_nothing() {
+    let status = look(NodeDeploymentStatus::default(), &created(), 0);
+    assert_eq!(look(status.clone(), &created(), 60), status);
+    let done = look(status, &fleet(3).never_completed(), 60);
+    assert_eq!(look(done.clone(), &fleet(3), 90).filling, None);
+}
+
+#[test]
+fn no_clock_runs_where_a_rollout_has_its_own_or_nothing_is_waited_for() {
+    for (what, facts, status) in [
+        ("whole", fleet(2), at_rest(&fleet(2))),
+        ("no node is wanted", new_fleet(0), NodeDeploymentStatus::default()),
+        ("a rollout", created().wanting("v2"), {
+            let facts = created().wanting("v2");
+            rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged))
+        }),
+    ] {
+        assert_eq!(look(status, &facts, 0).filling, None, "{what}");
+    }
+}
