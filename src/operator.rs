@@ -309,7 +309,10 @@ impl Operator {
                 move |key| reconciler.clone().look(key)
             };
             let view = context.view.clone();
-            let rest = move |fleet: &Key| fleet_rest(view.nodes.count(&fleet.namespace));
+            let rest = move |fleet: &Key| {
+                let uid = view.fleets.get(fleet).map(|known| known.meta.uid.clone()).unwrap_or_default();
+                fleet_rest(view.nodes.group_size(&fleet.namespace, &uid))
+            };
             let of_fleets = look(Kind::NodeDeployment);
             let fleets = take_turns(fleets, concurrency, of_fleets, rest, shutdown.clone());
             let of_nodes = look(Kind::StatefulNode);

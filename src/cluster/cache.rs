@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
+use super::index::Index;
 use super::observed::{Meta, Observed};
 
 /// Namespace and name.
@@ -33,6 +34,8 @@ impl std::fmt::Display for Key {
 
 struct Inner<T> {
     objects: BTreeMap<Key, Arc<T>>,
+    /// The same by what they belong to.
+    index: Index<T>,
     /// UIDs that we know to be deleted, until the watch says so too.
     gone: HashSet<String>,
     /// Deletions that the watch reported.
@@ -42,6 +45,21 @@ struct Inner<T> {
     ready: bool,
     /// How often anything changed.
     changes: u64,
+}
+
+impl<T: Observed> Inner<T> {
+    fn put(&mut self, key: Key, object: T) {
+        let object = Arc::new(object);
+        self.changes += 1;
+        let old = self.objects.insert(key, object.clone());
+        self.index.replace(old.as_ref(), Some(&object), self.changes);
+    }
+
+    fn take(&mut self, key: &Key) {
+        self.changes += 1;
+        let old = self.objects.remove(key);
+        self.index.replace(old.as_ref(), None, self.changes);
+    }
 }
 
 /// How many reported deletions are remembered.
@@ -90,6 +108,7 @@ impl<T> Default for Cache<T> {
     fn default() -> Self {
         let inner = Inner {
             objects: BTreeMap::new(),
+            index: Index::default(),
             gone: HashSet::new(),
             past: Past::default(),
             relist: None,
@@ -116,11 +135,23 @@ impl<T: Observed> Cache<T> {
         range.filter(|(_, object)| wanted(object)).map(|(_, object)| object.clone()).collect()
     }
 
-    /// How many objects there are in a namespace.
+    /// Every object of a namespace that belongs to this group ([`Observed::groups`]), by name.
     #[must_use]
-    pub fn count(&self, namespace: &str) -> usize {
-        let from = Key::new(namespace, "");
-        self.read().objects.range(from..).take_while(|(key, _)| key.namespace == namespace).count()
+    pub fn group(&self, namespace: &str, group: &str) -> Vec<Arc<T>> {
+        self.read().index.members(&Key::new(namespace, group))
+    }
+
+    /// How many objects of a namespace belong to this group.
+    #[must_use]
+    pub fn group_size(&self, namespace: &str, group: &str) -> usize {
+        self.read().index.count(&Key::new(namespace, group))
+    }
+
+    /// Two numbers of which one is another after each change of an object of this group, and after any object came,
+    /// went, or moved from one group to another.
+    #[must_use]
+    pub fn group_changes(&self, namespace: &str, group: &str) -> (u64, u64) {
+        self.read().index.changes(&Key::new(namespace, group))
     }
 
     /// Every object for which `wanted` holds.
@@ -187,8 +218,7 @@ impl<T: Observed> Cache<T> {
                 return false;
             }
         }
-        inner.objects.insert(key, Arc::new(object));
-        inner.changes += 1;
+        inner.put(key, object);
         true
     }
 
@@ -200,7 +230,7 @@ impl<T: Observed> Cache<T> {
         inner.changes += 1;
         inner.past.remember(uid, last.meta().version());
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
-            inner.objects.remove(key);
+            inner.take(key);
         }
     }
 
@@ -208,9 +238,8 @@ impl<T: Observed> Cache<T> {
     pub fn deleted(&self, key: &Key, uid: &str) {
         let mut inner = self.write();
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
-            inner.objects.remove(key);
+            inner.take(key);
             inner.gone.insert(uid.to_owned());
-            inner.changes += 1;
         }
     }
 
@@ -227,7 +256,7 @@ impl<T: Observed> Cache<T> {
         let lost: Vec<Key> =
             inner.objects.keys().filter(|key| !relist.keys.contains(*key)).cloned().collect();
         for key in &lost {
-            inner.objects.remove(key);
+            inner.take(key);
         }
         inner.changes += 1;
         inner.gone = relist.still_leaving;

@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod error;
+mod index;
 pub mod kind;
 pub mod kube_port;
 pub mod memory;

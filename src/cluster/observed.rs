@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Key;
 use crate::api::{
     NodeDeploymentSpec, NodeDeploymentStatus, StatefulNodeSpec, StatefulNodeStatus,
-    names::{ANNOTATION_TEMPLATE_HASH, LABEL_NODE},
+    names::{ANNOTATION_OWNER_UID, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_NODE},
 };
 
 /// Something that a [`super::Cache`] can hold.
@@ -30,6 +30,11 @@ pub trait Observed: Send + Sync + Sized + 'static {
     }
     /// Its metadata.
     fn meta(&self) -> &Meta;
+    /// What it belongs to, by which it is found with others of its kind; at most a handful.
+    #[must_use]
+    fn groups(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// An owner of an object.
@@ -124,6 +129,16 @@ impl Meta {
     #[must_use]
     pub fn controller(&self) -> Option<&Owner> {
         self.owners.iter().find(|o| o.controller)
+    }
+
+    /// The UID of the fleet or node to which it belongs: its controller, or, where nothing controls it, whom its annotation
+    /// names.
+    #[must_use]
+    pub fn owner_uid(&self) -> Option<&str> {
+        match self.controller() {
+            Some(owner) => Some(&owner.uid),
+            None => self.annotation(ANNOTATION_OWNER_UID),
+        }
     }
 
     /// Whether the object with this UID controls it.
@@ -285,7 +300,7 @@ pub struct ObservedRevision {
 }
 
 macro_rules! observed {
-    ($($type:ty => $read:expr),* $(,)?) => {$(
+    ($($type:ty, $groups:path => $read:expr),* $(,)?) => {$(
         impl Observed for $type {
             fn of(object: &Value, meta: Meta) -> Self {
                 let read: fn(&Value, Meta) -> Self = $read;
@@ -293,6 +308,9 @@ macro_rules! observed {
             }
             fn meta(&self) -> &Meta {
                 &self.meta
+            }
+            fn groups(&self) -> Vec<&str> {
+                $groups(&self.meta)
             }
         }
     )*};
@@ -318,14 +336,32 @@ macro_rules! observed_with_spec {
             fn meta(&self) -> &Meta {
                 &self.meta
             }
+            fn groups(&self) -> Vec<&str> {
+                by_owner(&self.meta)
+            }
         }
     )*};
+}
+
+/// By the UID of what it belongs to.
+fn by_owner(meta: &Meta) -> Vec<&str> {
+    meta.owner_uid().into_iter().collect()
+}
+
+/// By the UIDs of all that it would go with.
+fn by_owners(meta: &Meta) -> Vec<&str> {
+    meta.owners.iter().map(|owner| owner.uid.as_str()).collect()
+}
+
+/// By the name of the fleet that its label says.
+fn by_fleet(meta: &Meta) -> Vec<&str> {
+    meta.label(LABEL_DEPLOYMENT).into_iter().collect()
 }
 
 observed_with_spec!(ObservedFleet, ObservedNode);
 
 observed! {
-    ObservedSet => |object, meta| Self {
+    ObservedSet, by_fleet => |object, meta| Self {
         meta,
         replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
         update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
@@ -333,10 +369,10 @@ observed! {
         observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
         update_revision: text(&object["status"]["updateRevision"]),
     },
-    ObservedPod => read_pod,
-    ObservedService => |object, meta| Self { meta, spec: object["spec"].clone() },
-    ObservedClaim => |_, meta| Self { meta },
-    ObservedRevision => |object, meta| Self {
+    ObservedPod, by_fleet => read_pod,
+    ObservedService, by_owner => |object, meta| Self { meta, spec: object["spec"].clone() },
+    ObservedClaim, by_owners => |_, meta| Self { meta },
+    ObservedRevision, by_owner => |object, meta| Self {
         meta,
         revision: object["revision"].as_i64().unwrap_or_default(),
         data: object["data"].clone(),

@@ -90,7 +90,12 @@ pub(super) struct Reconcile<'a> {
 }
 
 impl<'a> Reconcile<'a> {
-    fn new(cx: &'a Context, fleet: &Arc<ObservedFleet>, scope: FleetScope, now: DateTime<Utc>) -> Self {
+    pub(super) fn new(
+        cx: &'a Context,
+        fleet: &Arc<ObservedFleet>,
+        scope: FleetScope,
+        now: DateTime<Utc>,
+    ) -> Self {
         let revision = String::new();
         let stored = fleet.clone();
         let (skipped, passing, unmarked) = (false, false, false);
@@ -98,7 +103,7 @@ impl<'a> Reconcile<'a> {
         Self { cx, stored, scope, now, revision, skipped, beside, waits, passing, unmarked, trouble }
     }
 
-    async fn run(mut self) -> Result<Next, ReconcileError> {
+    pub(super) async fn run(mut self) -> Result<Next, ReconcileError> {
         // Observe.
         let before = self.scope.fleet.status.clone();
         self.check().await?;

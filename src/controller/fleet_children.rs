@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::ReconcileError;
-use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, place_of};
+use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
@@ -67,10 +67,9 @@ pub async fn forget_unmarked(fleet: &FleetScope, facts: &FleetFacts) -> Result<b
         return Ok(false);
     }
     let meta = &fleet.fleet.meta;
-    let unmarked = fleet.view.sets.list(&meta.namespace, |set| {
-        set.meta.label(LABEL_MANAGED_BY).is_none()
-            && set.meta.label(LABEL_DEPLOYMENT) == Some(&meta.name)
-            && fleet.view.nodes.get(&set.meta.key()).is_none()
+    let mut unmarked = fleet.view.sets.group(&meta.namespace, &meta.name);
+    unmarked.retain(|set| {
+        set.meta.label(LABEL_MANAGED_BY).is_none() && fleet.view.nodes.get(&set.meta.key()).is_none()
     });
     let mut left = false;
     for set in unmarked {
@@ -127,11 +126,13 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
 /// Brings what applies at once to every node: metadata, owner, and the fields that are no part of a
 /// revision.
 pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
+    // Once for all nodes: to find it out costs as much as there are.
+    let serving = fleet.facts().set.clone();
     let changes: Vec<(Target, Vec<PatchOp>)> = fleet
         .children()
         .iter()
         .filter(|node| !node.meta.terminating)
-        .map(|node| (Target::of(Kind::StatefulNode, &node.meta), at_once_ops(fleet, node)))
+        .map(|node| (Target::of(Kind::StatefulNode, &node.meta), at_once_ops(fleet, node, &serving)))
         .filter(|(_, ops)| !ops.is_empty())
         .collect();
     let change = |(target, ops)| async move {
@@ -143,7 +144,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     each(changes, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
-fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
+fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &str) -> Vec<PatchOp> {
     let own = fleet.own_metadata(&node.meta.name);
     // The owner annotation is set with the owner, below.
     let own = TemplateMeta { labels: own.labels, ..TemplateMeta::default() };
@@ -162,15 +163,20 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
     if live.watch_sidecar != watched {
         ops.push(PatchOp::set("/spec/watchSidecar", json!(watched)));
     }
-    ops.extend(unhalt_ops(fleet, node, live));
+    ops.extend(unhalt_ops(fleet, node, live, serving));
     ops
 }
 
 /// The operations that take back the wish to halt from a node that is to serve.
-fn unhalt_ops(fleet: &FleetScope, node: &ObservedNode, live: &StatefulNodeSpec) -> Vec<PatchOp> {
+fn unhalt_ops(
+    fleet: &FleetScope,
+    node: &ObservedNode,
+    live: &StatefulNodeSpec,
+    serving: &str,
+) -> Vec<PatchOp> {
     let name = &node.meta.name;
-    let set = place_of(&fleet.fleet.meta.name, name).map(|(set, _)| set.to_owned()).unwrap_or_default();
-    let serves = fleet.is_awaited(name) || set == fleet.facts().set;
+    let set = place_of(&fleet.fleet.meta.name, name).map(|(set, _)| set).unwrap_or_default();
+    let serves = fleet.is_awaited(name) || set == serving;
     if live.halt_height == 0 || !serves || fleet.is_halting(name) {
         return Vec::new();
     }

@@ -209,8 +209,9 @@ pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &str) ->
 
 fn own_revisions(fleet: &FleetScope) -> Vec<StoredRevision> {
     let meta = &fleet.fleet.meta;
-    let kept = fleet.view.revisions.list(&meta.namespace, |r| r.meta.is_controlled_by(&meta.uid));
-    kept.iter().map(|r| StoredRevision { name: r.meta.name.clone(), revision: r.revision }).collect()
+    let kept = fleet.view.revisions.group(&meta.namespace, &meta.uid);
+    let kept = kept.iter().filter(|r| r.meta.is_controlled_by(&meta.uid));
+    kept.map(|r| StoredRevision { name: r.meta.name.clone(), revision: r.revision }).collect()
 }
 
 /// Deletes revisions that nothing refers to, beyond the limit.

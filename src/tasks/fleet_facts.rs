@@ -100,7 +100,8 @@ impl FleetScope {
     #[must_use]
     pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
         let meta = &self.fleet.meta;
-        let kept = self.view.revisions.list(&meta.namespace, |r| r.meta.is_controlled_by(&meta.uid));
+        let mut kept = self.view.revisions.group(&meta.namespace, &meta.uid);
+        kept.retain(|revision| revision.meta.is_controlled_by(&meta.uid));
         let build_ids = self.build_ids();
         let mut found: BTreeMap<String, Arc<ObservedRevision>> = BTreeMap::new();
         for revision in kept {
@@ -319,8 +320,10 @@ impl FleetScope {
     fn remains(&self) -> Vec<(String, String)> {
         let meta = &self.fleet.meta;
         let ours = |m: &Meta| m.label(LABEL_DEPLOYMENT) == Some(&meta.name) && m.label(LABEL_SET).is_some();
-        let stateful_sets = self.view.sets.list(&meta.namespace, |s| ours(&s.meta));
-        let pods = self.view.pods.list(&meta.namespace, |p| ours(&p.meta));
+        let mut stateful_sets = self.view.sets.group(&meta.namespace, &meta.name);
+        stateful_sets.retain(|s| ours(&s.meta));
+        let mut pods = self.view.pods.group(&meta.namespace, &meta.name);
+        pods.retain(|p| ours(&p.meta));
         let of_kind = |kind: Kind, m: &Meta| {
             let leaving = if m.terminating { " (terminating)" } else { "" };
             Some((m.label(LABEL_SET)?.to_owned(), format!("{} {}{leaving}", kind.name(), m.name)))

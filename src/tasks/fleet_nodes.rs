@@ -13,7 +13,7 @@ use crate::api::names::{
     ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET,
     MANAGER, node_name, place_of,
 };
-use crate::api::{ClaimRetention, DeletionPolicy, Stage, StatefulNodeSpec, TemplateMeta};
+use crate::api::{ClaimRetention, DeletionPolicy, Stage, TemplateMeta};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::planner::fleet::{ChildFacts, FleetFacts, Way};
@@ -97,27 +97,35 @@ impl FleetScope {
         facts: &FleetFacts,
         revision_for: impl Fn(&FleetFacts, i32) -> String,
     ) -> Result<(), ClusterError> {
+        let missing = facts.missing();
+        if missing.is_empty() {
+            return Ok(());
+        }
         let mut facts = facts.clone();
-        let mut manifests = Vec::new();
-        for ordinal in facts.missing() {
+        let mut new = Vec::new();
+        for ordinal in missing {
             let revision = revision_for(&facts, ordinal);
             let restart = facts.restarted_at.clone();
             let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
-            let Some(spec) = self.node_spec(&revision) else { continue };
-            let name = node_name(&self.fleet.meta.name, &facts.set, ordinal);
-            manifests.push((name.clone(), self.manifest(&name, spec, &rendering.hash, &restart)));
-            facts.children.push(ChildFacts {
-                name,
+            if self.node_spec(&revision).is_none() {
+                continue;
+            }
+            let child = ChildFacts {
+                name: node_name(&self.fleet.meta.name, &facts.set, ordinal),
                 ordinal,
                 held: revision,
                 granted: rendering.hash,
                 restart,
                 behind: true,
                 ..ChildFacts::default()
-            });
+            };
+            facts.children.push(child.clone());
+            new.push(child);
         }
-        stream::iter(manifests.into_iter().map(Ok::<_, ClusterError>))
-            .try_for_each_concurrent(AT_ONCE, |(name, manifest)| async move {
+        // A manifest is made when it is its turn: those of all nodes would be the fleet's template thousands of times.
+        stream::iter(new.into_iter().map(Ok::<_, ClusterError>))
+            .try_for_each_concurrent(AT_ONCE, |child| async move {
+                let Some(manifest) = self.manifest(&child) else { return Ok(()) };
                 let created = match self.cluster.create(Kind::StatefulNode, manifest).await {
                     Ok(created) => created,
                     // The watch will show whose it is.
@@ -125,23 +133,26 @@ impl FleetScope {
                     Err(error) => return Err(error),
                 };
                 let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
-                self.tell("NodeCreated", uid, format!("created node {name}"));
+                self.tell("NodeCreated", uid, format!("created node {}", child.name));
                 Ok(())
             })
             .await
     }
 
-    fn manifest(&self, name: &str, mut spec: StatefulNodeSpec, hash: &str, restart: &str) -> Value {
-        hash.clone_into(&mut spec.granted_hash);
+    /// The manifest of a node that is to be as these facts say; `None` where its revision is gone.
+    fn manifest(&self, child: &ChildFacts) -> Option<Value> {
+        let name = child.name.as_str();
+        let mut spec = (*self.node_spec(&child.held)?).clone();
+        child.granted.clone_into(&mut spec.granted_hash);
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
         let mut own = self.own_metadata(name);
-        if !restart.is_empty() {
-            own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), restart.to_owned());
+        if !child.restart.is_empty() {
+            own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), child.restart.clone());
         }
         let metadata = render::metadata::new_child_metadata(&self.spec.template.metadata, &own);
         let owners =
             if self.owns_by_reference() { json!([owner_reference(&self.fleet.meta)]) } else { json!([]) };
-        json!({
+        Some(json!({
             "apiVersion": Kind::StatefulNode.api_version(),
             "kind": Kind::StatefulNode.name(),
             "metadata": {
@@ -152,7 +163,7 @@ impl FleetScope {
                 "ownerReferences": owners,
             },
             "spec": spec,
-        })
+        }))
     }
 
     /// Whether a node is of the set that is to serve and does not yet: what its sidecar says is waited for.
@@ -228,7 +239,7 @@ impl FleetScope {
                 "node {name} is not removed as long as PersistentVolumeClaim {claim} would go with it"
             ))
         };
-        if let Some(claim) = self.view.claims.list(namespace, owned).first() {
+        if let Some(claim) = self.view.claims.group(namespace, uid).first() {
             return Ok(owns(&claim.meta.name));
         }
         if !retains || !seen {

@@ -1,6 +1,7 @@
 //! What the tasks of a fleet are handed: how it is observed, and how its nodes are written.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
@@ -43,15 +44,39 @@ pub struct FleetScope {
     pub invalid: Option<String>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
-    /// What was known when somebody last asked in this reconcile.
-    pub known: Arc<Mutex<Option<KnownFacts>>>,
+    /// What was found out in this reconcile and need not be found out again.
+    pub known: Arc<Mutex<Known>>,
     /// What was done to nodes in this reconcile, to be told of in events.
     pub told: Arc<Mutex<Vec<Told>>>,
 }
 
-/// Facts, and at which state of what is known they were put together: the changes of nodes and of revisions so
-/// far, and why what is wanted cannot be started. Everything else stays the same for one reconcile.
-pub type KnownFacts = ((u64, u64, Option<String>), Arc<FleetFacts>);
+/// What one reconcile of a fleet has found out.
+#[derive(Default)]
+pub struct Known {
+    /// Facts, and at which state of what is known they were put together.
+    facts: Option<(State, Arc<FleetFacts>)>,
+    /// By rollout hash: a node's spec at that revision. Neither changes in one reconcile.
+    specs: HashMap<String, Arc<StatefulNodeSpec>>,
+    /// How often somebody asked for the facts.
+    asked: u32,
+    /// How often they were put together.
+    taken: u32,
+}
+
+/// All that may become another in one reconcile of what the facts rest on. Other fleets are no part of it: what changes
+/// there makes nobody look here again, however many nodes they have.
+#[derive(Eq, PartialEq)]
+struct State {
+    /// Changes of the fleet's own nodes, and of who owns which; the same of its revisions.
+    nodes: (u64, u64),
+    revisions: (u64, u64),
+    /// The resourceVersion of the Service of its name.
+    service: Option<String>,
+    /// How many writes there were whose outcome is not known.
+    doubts: u64,
+    /// Why what is wanted cannot be started.
+    invalid: Option<String>,
+}
 
 impl FleetScope {
     /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made
@@ -80,28 +105,62 @@ impl FleetScope {
     /// Its nodes as they are known now.
     #[must_use]
     pub fn children(&self) -> Vec<Arc<ObservedNode>> {
-        self.view.nodes.list(&self.fleet.meta.namespace, |n| self.owns(&n.meta))
+        let meta = &self.fleet.meta;
+        self.view.nodes.group(&meta.namespace, &meta.uid)
     }
 
-    /// Everything that a decision rests on, as it is known now.
+    /// Everything that a decision rests on, as it is known now. It costs as much as the fleet has nodes: it is asked for
+    /// once for all of them, never for each.
     #[must_use]
     pub fn facts(&self) -> Arc<FleetFacts> {
         // Read first: a change in the middle makes the next to ask look again.
-        let changes = self.view.nodes.changes() + self.view.services.changes() + self.view.doubts_so_far();
-        let at = (changes, self.view.revisions.changes(), self.invalid.clone());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((then, facts)) if *then == at => facts.clone(),
-            _ => known.insert((at, Arc::new(self.look()))).1.clone(),
+        let state = self.state();
+        let mut known = self.known();
+        known.asked += 1;
+        if let Some((then, facts)) = &known.facts
+            && *then == state
+        {
+            return facts.clone();
         }
+        let facts = Arc::new(self.look());
+        known.taken += 1;
+        known.facts = Some((state, facts.clone()));
+        facts
+    }
+
+    fn state(&self) -> State {
+        let meta = &self.fleet.meta;
+        State {
+            nodes: self.view.nodes.group_changes(&meta.namespace, &meta.uid),
+            revisions: self.view.revisions.group_changes(&meta.namespace, &meta.uid),
+            service: self.view.services.get(&meta.key()).map(|s| s.meta.resource_version.clone()),
+            doubts: self.view.doubts_so_far(),
+            invalid: self.invalid.clone(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the facts were asked for in this reconcile, and how often they were put together.
+    #[must_use]
+    pub fn looks_so_far(&self) -> (u32, u32) {
+        let known = self.known();
+        (known.asked, known.taken)
     }
 
     /// The spec of a node of this fleet at a revision.
     #[must_use]
-    pub fn node_spec(&self, revision: &str) -> Option<StatefulNodeSpec> {
+    pub fn node_spec(&self, revision: &str) -> Option<Arc<StatefulNodeSpec>> {
+        if let Some(spec) = self.known().specs.get(revision) {
+            return Some(spec.clone());
+        }
         let stored = self.revisions().remove(revision)?;
         let data = RevisionData::from_value(&stored.data).ok()?;
-        Some(data.apply_to(&self.spec.template.spec))
+        let spec = Arc::new(data.apply_to(&self.spec.template.spec));
+        self.known().specs.insert(revision.to_owned(), spec.clone());
+        Some(spec)
     }
 
     /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
@@ -116,10 +175,10 @@ impl FleetScope {
     /// meantime is left for the next reconcile, which its change brings about.
     pub async fn grant(&self, grant: &Grant, plan_id: &str) -> Result<(), ClusterError> {
         let key = crate::cluster::Key::new(&self.fleet.meta.namespace, &grant.name);
-        let (Some(node), Some(mut spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision))
-        else {
+        let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
             return Ok(());
         };
+        let mut spec = (*spec).clone();
         spec.granted_hash.clone_from(&grant.hash);
         spec.grant_id = format!("{plan_id}-{}", node.meta.generation);
         // What is said to this node alone stays.

@@ -33,10 +33,10 @@ async fn known_after(kind: Kind, part: Part, answer: &Value) -> usize {
     let patched = port.patch(Target::of(kind, &meta), part, vec![PatchOp::set("/status", json!({}))]).await;
     assert!(patched.is_err());
     match kind {
-        Kind::NodeDeployment => view.fleets.count("shop"),
-        Kind::StatefulNode => view.nodes.count("shop"),
-        Kind::StatefulSet => view.sets.count("shop"),
-        _ => view.services.count("shop"),
+        Kind::NodeDeployment => view.fleets.list("shop", |_| true).len(),
+        Kind::StatefulNode => view.nodes.list("shop", |_| true).len(),
+        Kind::StatefulSet => view.sets.list("shop", |_| true).len(),
+        _ => view.services.list("shop", |_| true).len(),
     }
 }
 

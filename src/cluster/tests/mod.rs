@@ -4,4 +4,5 @@ mod cache;
 mod doubt;
 mod error;
 mod gone;
+mod index;
 mod observed;

@@ -1,6 +1,6 @@
 //! At which revision a missing node is created.
 
-use super::facts::{FleetFacts, Scope};
+use super::facts::{ChildFacts, FleetFacts, Scope};
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that
 /// of the active plan, if there is one.
@@ -29,7 +29,9 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
     if facts.paused {
         return current;
     }
-    let shaky =
-        facts.children.iter().filter(|c| c.is_in_flight() || c.failed || !c.ever_ready).count() as i32;
-    if shaky < facts.max_unavailable { target } else { current }
+    // From the end, where those are that were created a moment ago: as many as count are soon found.
+    let is_shaky = |c: &&ChildFacts| c.is_in_flight() || c.failed || !c.ever_ready;
+    let room = usize::try_from(facts.max_unavailable).unwrap_or_default();
+    let shaky = facts.children.iter().rev().filter(is_shaky).take(room).count();
+    if shaky < room { target } else { current }
 }

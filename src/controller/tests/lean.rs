@@ -1,0 +1,77 @@
+//! What a look costs: as much as the fleet has nodes, and nothing for those of others.
+
+use super::fleet::fleet_spec;
+use super::*;
+use crate::controller::fleet::Reconcile;
+
+/// How often the facts were asked for, and how often they were put together, in one look at the fleet.
+async fn one_look(stage: &Stage) -> (u32, u32) {
+    let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
+    let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
+    let shared = scope.clone();
+    Reconcile::new(&stage.cx, &fleet, scope, stage.clock.now()).run().await.unwrap();
+    shared.looks_so_far()
+}
+
+/// A fleet of so many nodes, through its creation, a change that applies at once, a wish to halt that a hand made of each
+/// node, and a rollout: what every look asked for.
+async fn looks_at(nodes: i32) -> Vec<(u32, u32)> {
+    let stage = Stage::new();
+    let mut spec = fleet_spec(nodes, "v1");
+    spec["updateStrategy"]["inPlace"]["maxUnavailable"] = json!("100%");
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
+    let mut looks = Vec::new();
+    for step in 0..4 {
+        match step {
+            1 => stage.change_fleet(&json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})),
+            2 => {
+                for name in stage.names(Kind::StatefulNode) {
+                    stage.change(Kind::StatefulNode, &name, &json!({"spec": {"haltHeight": 5}}));
+                }
+            }
+            3 => stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v2"}}}})),
+            _ => {}
+        }
+        for _ in 0..5 {
+            looks.push(one_look(&stage).await);
+            stage.pass(2).await;
+            stage.nodes_follow();
+        }
+    }
+    assert_eq!(stage.fleet()["status"]["updatedReplicas"], nodes, "{:#}", stage.fleet()["status"]);
+    looks
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_asks_for_the_facts_as_often_for_forty_nodes_as_for_three() {
+    let (few, many) = (looks_at(3).await, looks_at(40).await);
+    assert_eq!(few, many, "asked for and put together, look by look");
+    assert!(many.iter().all(|(_, taken)| *taken <= 5), "put together more than a handful of times: {many:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_in_other_fleets_makes_nobody_put_the_facts_together_again() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    let other = |version: u32| {
+        json!({"metadata": {"labels": {"windlass.dev/deployment": "cache"}, "ownerReferences": [
+            {"kind": "NodeDeployment", "name": "cache", "uid": "uid of cache", "controller": true}]},
+            "spec": fleet_spec(1, "v1")["template"]["spec"], "status": {"phase": format!("Running {version}")}})
+    };
+    stage.put(Kind::StatefulNode, "cache-0", other(1));
+    let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
+    let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
+    let facts = scope.facts();
+    stage.put(Kind::StatefulNode, "cache-0", other(2));
+    stage.put(Kind::Service, "cache-0", json!({}));
+    assert!(Arc::ptr_eq(&facts, &scope.facts()), "a node of another fleet has changed");
+
+    stage.node_is_down("db-1");
+    let after = scope.facts();
+    assert!(!after.children[1].ready, "one of its own is down");
+    stage.remove(Kind::StatefulNode, "db-2");
+    assert_eq!(scope.facts().missing(), [2], "one of its own is gone");
+    let mut stranger = other(1);
+    stranger["metadata"]["uid"] = json!("uid of another");
+    stage.put(Kind::StatefulNode, "db-2", stranger);
+    assert_eq!(scope.facts().conflicts.len(), 1, "its name was taken by another fleet's");
+}
