@@ -3,6 +3,7 @@
 
 pub mod conditions;
 pub mod crd;
+pub mod kept_once;
 pub mod names;
 pub mod node_deployment;
 pub mod plan_field;
@@ -13,6 +14,7 @@ pub mod status;
 
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
+pub use kept_once::{JsonText, Shared};
 pub use node_deployment::{
     BlueGreenStrategy, DeletionPolicy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
     NodeTemplate, NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta,

@@ -1,9 +1,11 @@
 //! `status.plan` as it is stored: raw, so that a plan written by another version, or by hand, can never
-//! keep an object from being read. It is parsed where it is used.
+//! keep an object from being read. It is parsed where it is used, and text until then: every node has one.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::JsonText;
 
 use chrono::{DateTime, Utc};
 
@@ -13,24 +15,34 @@ use crate::engine::{Plan, PlanState};
 /// A persisted plan in its raw form.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct RawPlan(pub Value);
+pub struct RawPlan(pub JsonText);
 
 impl RawPlan {
     /// The stored form of a plan.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
-        Self(plan.to_value())
+        Self(plan.to_value().into())
     }
 
     /// The plan that is stored, or a sentence that says why it cannot be read.
     pub fn parse(&self) -> Result<Plan, String> {
-        Plan::from_value(&self.0)
+        Plan::from_value(&self.0.value())
     }
 
     /// The plan's ID, even where the rest cannot be read.
     #[must_use]
-    pub fn id(&self) -> Option<&str> {
-        self.0.get("id").and_then(Value::as_str)
+    pub fn id(&self) -> Option<String> {
+        self.text("id")
+    }
+
+    /// The name of the recipe that the plan was made from, even where the rest cannot be read.
+    #[must_use]
+    pub fn recipe(&self) -> Option<String> {
+        self.text("recipe")
+    }
+
+    fn text(&self, field: &str) -> Option<String> {
+        self.0.value().get(field).and_then(Value::as_str).map(str::to_owned)
     }
 }
 
@@ -38,14 +50,13 @@ impl RawPlan {
     /// Whether what is stored says that the plan is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let state = self.0.get("state").and_then(Value::as_str);
-        matches!(state, Some("Complete" | "Failed" | "Superseded" | "Aborted"))
+        matches!(self.text("state").as_deref(), Some("Complete" | "Failed" | "Superseded" | "Aborted"))
     }
 
     /// The plan that takes the place of one of this object's that cannot be read: failed, and as much of it as is known.
     #[must_use]
     pub fn failed(&self, uid: &str, sentence: &str, now: DateTime<Utc>) -> Plan {
-        let text = |field: &str| self.0.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |field: &str| self.text(field).unwrap_or_default();
         let id = text("id");
         Plan {
             id: if id.is_empty() { lost_plan_id(uid, now) } else { id },

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, HistoryEntry, Problem, RawPlan};
+use super::{Condition, HistoryEntry, Problem, RawPlan, Shared};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
@@ -49,11 +49,11 @@ pub struct StatefulNodeSpec {
     pub main_container: String,
     /// A whole PodTemplateSpec, passed through untouched.
     #[schemars(schema_with = "super::schema::pod_template")]
-    pub pod_template: Value,
+    pub pod_template: Shared<Value>,
     /// The node's volume claims, as in a StatefulSet; at most 16.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "no_claims")]
     #[schemars(schema_with = "super::schema::volume_claim_templates")]
-    pub volume_claim_templates: Vec<Value>,
+    pub volume_claim_templates: Shared<Vec<Value>>,
     /// What becomes of the claims when the node itself is deleted. Default: Retain.
     #[serde(default, skip_serializing_if = "ClaimRetention::is_default")]
     #[schemars(extend("default" = "Retain"))]
@@ -274,6 +274,11 @@ fn is_default_deadline(seconds: &i64) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
 pub(crate) fn is_zero(n: &i64) -> bool {
     *n == 0
+}
+
+#[allow(clippy::ptr_arg, reason = "serde calls it with the field")]
+pub(crate) fn no_claims(templates: &Shared<Vec<Value>>) -> bool {
+    templates.is_empty()
 }
 
 /// The default of `sidecar.port`.

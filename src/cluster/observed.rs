@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Key;
 use crate::api::{
-    NodeDeploymentSpec, NodeDeploymentStatus, StatefulNodeSpec, StatefulNodeStatus,
+    JsonText, NodeDeploymentSpec, NodeDeploymentStatus, StatefulNodeSpec, StatefulNodeStatus,
     names::{ANNOTATION_OWNER_UID, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_NODE},
 };
 
@@ -79,7 +79,8 @@ pub struct Meta {
     pub created_at: Option<DateTime<Utc>>,
 }
 
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Where `kubectl apply` keeps a copy of the whole object.
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Meta {
     /// Reads an object's `metadata`.
@@ -295,8 +296,8 @@ pub struct ObservedRevision {
     pub meta: Meta,
     /// Its number.
     pub revision: i64,
-    /// What it holds.
-    pub data: Value,
+    /// What it holds, as text: there are many, and few are ever read again.
+    pub data: JsonText,
 }
 
 macro_rules! observed {
@@ -375,7 +376,7 @@ observed! {
     ObservedRevision, by_owner => |object, meta| Self {
         meta,
         revision: object["revision"].as_i64().unwrap_or_default(),
-        data: object["data"].clone(),
+        data: JsonText::from(&object["data"]),
     },
 }
 

@@ -49,8 +49,8 @@ impl Reconcile<'_> {
             );
             self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
-        let current = self.scope.fleet.status.plan.as_ref().and_then(|plan| plan.id());
-        if promoting && !facts.abort.is_empty() && current == Some(&facts.abort) {
+        let current = self.scope.fleet.status.plan.as_ref().and_then(crate::api::RawPlan::id);
+        if promoting && !facts.abort.is_empty() && current.as_ref() == Some(&facts.abort) {
             let id = &facts.abort;
             let note = format!(
                 "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
@@ -74,9 +74,9 @@ impl Reconcile<'_> {
         if facts.unrecorded {
             return;
         }
-        let current = status.plan.as_ref().and_then(|plan| plan.0["id"].as_str());
+        let current = status.plan.as_ref().and_then(crate::api::RawPlan::id);
         let is_known = |id: &str| {
-            current == Some(id)
+            current.as_deref() == Some(id)
                 || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
                 || status.history.iter().any(|h| h.plan_id == id)
         };
@@ -85,7 +85,7 @@ impl Reconcile<'_> {
             if id.is_empty() || is_known(id) || may_be_forgotten(id) {
                 continue;
             }
-            let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
+            let is = current.as_ref().map_or_else(String::new, |id| format!("; its plan is {id}"));
             let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
             self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
         }

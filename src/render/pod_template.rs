@@ -82,7 +82,7 @@ pub fn pod_template(
         watch_sidecar: _,
     } = spec;
     check_shape(pod_template)?;
-    let mut template = pod_template.clone();
+    let mut template = Value::clone(pod_template);
     remove_own_keys(&mut template);
 
     let main = main_container(asked, pod_template)

@@ -87,7 +87,7 @@ pub fn same_rollout(recorded: &str, spec: &StatefulNodeSpec, build_id: &str) -> 
 pub(super) fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     let RevisionData { image, main_container, pod_template, volume_claim_templates, sidecar } = data;
     let mut inputs = Map::new();
-    let mut template = pod_template.clone();
+    let mut template = Value::clone(pod_template);
     template::remove_own_keys(&mut template);
     let main = template::main_container(main_container, pod_template).unwrap_or_default();
     if !image.is_empty() && !template::set_image(&mut template, main, image) {
@@ -96,7 +96,7 @@ pub(super) fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     }
     inputs.insert("mainContainer".to_owned(), main.into());
     inputs.insert("podTemplate".to_owned(), template);
-    inputs.insert("volumeClaimTemplates".to_owned(), volume_claim_templates.clone().into());
+    inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
     if let Some(RevisionSidecar { image, port, resources }) = sidecar {
         let sidecar = serde_json::json!({"image": image, "port": port, "resources": resources});
         inputs.insert("sidecar".to_owned(), sidecar);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_recorded_hash_is_compared_under_its_own_algorithm_or_not_at_all() {
-        let spec = StatefulNodeSpec { pod_template: template(), ..StatefulNodeSpec::default() };
+        let spec = StatefulNodeSpec { pod_template: template().into(), ..StatefulNodeSpec::default() };
         let recorded = pod_template_hash(&template());
         assert_eq!(same_pod_template(&recorded, &template()), Some(true));
         assert_eq!(same_pod_template(&recorded, &json!({})), Some(false));

@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 use super::canonical::{Root, canonical};
 use super::drift::{Difference, diff_canonical};
 use super::hash::{HashVersion, hex, rollout_hash_under, rollout_inputs};
-use crate::api::{Sidecar, StatefulNodeSpec};
+use crate::api::stateful_node::no_claims;
+use crate::api::{Shared, Sidecar, StatefulNodeSpec};
 
 /// The part of a node's spec whose change is a new target, as it was written.
 ///
@@ -25,10 +26,10 @@ pub struct RevisionData {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub main_container: String,
     /// The pod template.
-    pub pod_template: Value,
+    pub pod_template: Shared<Value>,
     /// The volume claim templates.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub volume_claim_templates: Vec<Value>,
+    #[serde(default, skip_serializing_if = "no_claims")]
+    pub volume_claim_templates: Shared<Vec<Value>>,
     /// The sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<RevisionSidecar>,
@@ -290,10 +291,12 @@ mod tests {
         let one = RevisionData::from_value(&full()).unwrap();
         let mut other = one.clone();
         other.image.clear();
-        other.pod_template["spec"]["containers"][0]["image"] = json!("db:2");
+        let mut template = Value::clone(&other.pod_template);
+        template["spec"]["containers"][0]["image"] = json!("db:2");
+        other.pod_template = template.into();
         assert_eq!(one.diff(&other), vec![]);
         other.volume_claim_templates =
-            vec![json!({"metadata": {"name": "data"}, "spec": {"volumeName": "x"}})];
+            vec![json!({"metadata": {"name": "data"}, "spec": {"volumeName": "x"}})].into();
         let differences: Vec<String> = one.diff(&other).iter().map(|d| d.path.clone()).collect();
         assert_eq!(differences, ["volumeClaimTemplates[0].spec"]);
     }

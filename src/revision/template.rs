@@ -86,7 +86,7 @@ mod tests {
         StatefulNodeSpec {
             image: image.to_owned(),
             main_container: main_container.to_owned(),
-            pod_template,
+            pod_template: pod_template.into(),
             ..StatefulNodeSpec::default()
         }
     }

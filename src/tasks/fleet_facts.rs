@@ -131,7 +131,7 @@ impl FleetScope {
         if let Some((_, hash)) = self.memory.held.get(&key) {
             return Some(hash);
         }
-        let hash = RevisionData::from_value(&revision.data).ok()?.rollout_hash(build_id);
+        let hash = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hash(build_id);
         self.memory.held.put(key, (0, hash.clone()));
         Some(hash)
     }
@@ -346,7 +346,7 @@ impl FleetScope {
         if let Some((hash, image)) = self.memory.renderings.get(&key) {
             return Some(Rendering { hash, image });
         }
-        let spec = RevisionData::from_value(&revision.data).ok()?.apply_to(&self.spec.template.spec);
+        let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
         let restart = (!restart.is_empty()).then_some(restart);
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
         let rendering = Rendering {

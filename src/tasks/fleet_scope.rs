@@ -157,7 +157,7 @@ impl FleetScope {
             return Some(spec.clone());
         }
         let stored = self.revisions().remove(revision)?;
-        let data = RevisionData::from_value(&stored.data).ok()?;
+        let data = RevisionData::from_value(&stored.data.value()).ok()?;
         let spec = Arc::new(data.apply_to(&self.spec.template.spec));
         self.known().specs.insert(revision.to_owned(), spec.clone());
         Some(spec)

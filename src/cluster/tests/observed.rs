@@ -40,7 +40,7 @@ fn a_persisted_plan_of_any_form_never_keeps_a_node_from_being_read() {
     for plan in [json!(5), json!({"id": 7}), json!({"id": "x", "tasks": [{"type": "unknown"}]}), json!([])] {
         let read = node(&good_spec(), &json!({"plan": plan, "podTemplateHash": "v1:1"}));
         assert_eq!(read.unreadable, [""; 0], "{plan}");
-        assert_eq!(read.status.plan.unwrap().0, plan);
+        assert_eq!(read.status.plan.unwrap().0, plan.into());
         assert_eq!(read.status.pod_template_hash, "v1:1");
     }
 }

@@ -472,7 +472,7 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         let view = View::shared();
         let mut scope = immediate(retention).scope(cluster, &view);
         let mut fleet = (*scope.fleet).clone();
-        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"})));
+        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"}).into()));
         scope.fleet = Arc::new(fleet);
         if shown {
             view.observe(Kind::PersistentVolumeClaim, &claim(owned));

@@ -114,9 +114,9 @@ impl SetRollout {
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
         let rollout = status.rollout.as_ref().filter(|r| !r.entrant_set.is_empty())?;
         // A plan that is lost or cannot be read does not say how it went.
-        let of_plan = || status.plan.as_ref().and_then(|plan| plan.0["recipe"].as_str());
-        let recipe = Some(rollout.recipe.as_str()).filter(|recipe| !recipe.is_empty()).or_else(of_plan);
-        let way = match (rollout.strategy.as_str(), recipe) {
+        let of_plan = || status.plan.as_ref().and_then(crate::api::RawPlan::recipe);
+        let recipe = Some(rollout.recipe.clone()).filter(|recipe| !recipe.is_empty()).or_else(of_plan);
+        let way = match (rollout.strategy.as_str(), recipe.as_deref()) {
             ("HardFork", _) => Way::HardFork,
             (_, Some("BlueGreenImmediate")) => Way::BlueGreenImmediate,
             _ => Way::BlueGreen,

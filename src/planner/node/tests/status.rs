@@ -385,7 +385,7 @@ fn a_look_at_an_unchanged_node_changes_nothing() {
 #[test]
 fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
     let facts = node();
-    let raw = RawPlan(serde_json::json!({"id": "x", "newField": true}));
+    let raw = RawPlan(serde_json::json!({"id": "x", "newField": true}).into());
     let previous = StatefulNodeStatus::default();
     let input = StatusInput {
         previous: &previous,

@@ -1,0 +1,250 @@
+//! Parts of objects that are the same in thousands of them, or that are rarely read: held once, or as text. A pod template
+//! of 4 KB is a tree of 70 KB once it is parsed, and a fleet of 10,000 nodes has it 10,000 times.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// A value that is held once in this process, however many objects have it. It goes with the last of them.
+pub struct Shared<T: Pooled>(Arc<T>);
+
+/// What [`Shared`] can hold: a kind of content with a pool of its own.
+pub trait Pooled: Eq + Hash + Send + Sync + Sized + 'static {
+    /// Where its values are found again.
+    fn pool() -> &'static Pool<Self>;
+}
+
+/// Every value of a kind that is in use, by the hash of its content.
+pub struct Pool<T> {
+    state: RandomState,
+    known: Mutex<Known<T>>,
+}
+
+struct Known<T> {
+    by_hash: HashMap<u64, Vec<Weak<T>>>,
+    /// How many there may be until those that nobody uses any more are forgotten.
+    sweep_at: usize,
+    count: usize,
+}
+
+/// As few as this are never looked through for what is not used any more.
+const SWEEP_MIN: usize = 1_024;
+
+impl<T: Pooled> Pool<T> {
+    fn new() -> Self {
+        let known = Known { by_hash: HashMap::new(), sweep_at: SWEEP_MIN, count: 0 };
+        Self { state: RandomState::new(), known: Mutex::new(known) }
+    }
+
+    fn share(&self, value: T) -> Arc<T> {
+        let hash = self.state.hash_one(&value);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = known.by_hash.get(&hash).map(Vec::as_slice).unwrap_or_default();
+        if let Some(found) = alike.iter().filter_map(Weak::upgrade).find(|found| **found == value) {
+            return found;
+        }
+        if known.count >= known.sweep_at {
+            known.sweep();
+        }
+        let new = Arc::new(value);
+        known.by_hash.entry(hash).or_default().push(Arc::downgrade(&new));
+        known.count += 1;
+        new
+    }
+}
+
+impl<T> Known<T> {
+    /// Forgets what nobody uses any more: as much work as there is, each time that it has doubled.
+    fn sweep(&mut self) {
+        self.by_hash.retain(|_, alike| {
+            alike.retain(|value| value.strong_count() > 0);
+            !alike.is_empty()
+        });
+        self.count = self.by_hash.values().map(Vec::len).sum();
+        self.sweep_at = SWEEP_MIN.max(self.count * 2);
+    }
+}
+
+macro_rules! pooled {
+    ($($type:ty),* $(,)?) => {$(
+        impl Pooled for $type {
+            fn pool() -> &'static Pool<Self> {
+                static POOL: LazyLock<Pool<$type>> = LazyLock::new(Pool::new);
+                &POOL
+            }
+        }
+    )*};
+}
+
+pooled!(Value, Vec<Value>, String);
+
+impl<T: Pooled> Shared<T> {
+    /// Whether both are one value in memory.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<T: Pooled> From<T> for Shared<T> {
+    fn from(value: T) -> Self {
+        Self(T::pool().share(value))
+    }
+}
+
+impl<T: Pooled> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Pooled> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Pooled + Default> Default for Shared<T> {
+    fn default() -> Self {
+        T::default().into()
+    }
+}
+
+impl<T: Pooled + std::fmt::Debug> std::fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: Pooled> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.0 == other.0
+    }
+}
+
+impl<T: Pooled> Eq for Shared<T> {}
+
+impl<T: Pooled> PartialEq<T> for Shared<T> {
+    fn eq(&self, other: &T) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl<T: Pooled + Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, T: Pooled + Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// JSON that is rarely read, as text: a tenth of what its tree takes.
+#[derive(Clone, Eq)]
+pub struct JsonText(Box<str>);
+
+impl JsonText {
+    /// What it says.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // It was written by this type.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<Value> for JsonText {
+    fn from(value: Value) -> Self {
+        Self::from(&value)
+    }
+}
+
+impl From<&Value> for JsonText {
+    fn from(value: &Value) -> Self {
+        Self(value.to_string().into_boxed_str())
+    }
+}
+
+impl Default for JsonText {
+    fn default() -> Self {
+        Self("null".into())
+    }
+}
+
+impl std::fmt::Debug for JsonText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl PartialEq for JsonText {
+    /// By what they say: two texts of one value differ where the keys of their objects come in another order.
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.value() == other.value()
+    }
+}
+
+impl Serialize for JsonText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::{RawPlan, StatefulNodeSpec};
+
+    #[test]
+    fn two_nodes_of_one_template_hold_it_once() {
+        let spec = |id: &str| {
+            json!({"podTemplate": {"spec": {"containers": [{"name": "db", "image": "held:once"}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "held-once"}}], "grantID": id})
+        };
+        let read = |id: &str| serde_json::from_value::<StatefulNodeSpec>(spec(id)).unwrap();
+        let (a, b) = (read("a"), read("b"));
+        assert!(a.pod_template.is_same(&b.pod_template), "the template is held twice");
+        assert!(a.volume_claim_templates.is_same(&b.volume_claim_templates), "the claims are held twice");
+        assert_eq!(json!(a), spec("a"), "and is written as it was read");
+    }
+
+    #[test]
+    fn what_nobody_holds_any_more_is_forgotten() {
+        let pool: Pool<Value> = Pool::new();
+        let kept = pool.share(json!({"kept": true}));
+        for n in 0..10 * SWEEP_MIN {
+            drop(pool.share(json!(n)));
+        }
+        let known = pool.known.lock().unwrap();
+        assert!(known.count <= SWEEP_MIN + 1, "{} are known", known.count);
+        drop(known);
+        assert!(Arc::ptr_eq(&pool.share(json!({"kept": true})), &kept));
+    }
+
+    #[test]
+    fn a_plan_is_held_as_text_and_read_as_it_was_written() {
+        let plan = json!({"id": "x", "tasks": [{"type": "later", "params": {"z": 1, "a": 2.5}}]});
+        let raw: RawPlan = serde_json::from_value(plan.clone()).unwrap();
+        assert_eq!(json!(raw), plan);
+        assert_eq!(raw.id().as_deref(), Some("x"));
+        let other_order =
+            JsonText(r#"{"tasks":[{"params":{"a":2.5,"z":1},"type":"later"}],"id":"x"}"#.into());
+        assert_eq!(JsonText::from(plan), other_order);
+    }
+}
