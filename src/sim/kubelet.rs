@@ -10,6 +10,7 @@ mod claims;
 mod conditions;
 mod events;
 mod image;
+mod loops;
 mod player;
 mod pod;
 mod probe;
@@ -22,6 +23,7 @@ use kube::Client;
 use tokio::sync::Notify;
 
 pub use claims::Claims;
+pub(crate) use image::hex as digest_of;
 pub use probe::Probe;
 pub use steering::{Fare, STEER_LABEL};
 

@@ -32,7 +32,7 @@ pub(super) fn id(image: &str) -> String {
 }
 
 /// 64 hex digits made of `text`.
-pub(super) fn hex(text: &str) -> String {
+pub(crate) fn hex(text: &str) -> String {
     use std::fmt::Write;
     Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");

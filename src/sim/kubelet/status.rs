@@ -12,15 +12,13 @@ use super::{
     Pace,
     conditions::{conditions, dead, phase},
     image,
+    loops::{self, BACKOFF_FIRST, BACKOFF_LAST},
     probe::probe_path,
     steering::{Fare, Orders},
 };
 
 /// How long a `slow` container takes to become ready.
 const SLOW: Duration = Duration::from_secs(5);
-/// The kubelet's back-off between restarts of a crashing container doubles from the first to the last.
-const BACKOFF_FIRST: Duration = Duration::from_secs(10);
-const BACKOFF_LAST: Duration = Duration::from_mins(5);
 
 /// A reading of both clocks: one to wait by, one to write down.
 #[derive(Clone, Copy)]
@@ -59,6 +57,8 @@ enum State {
     Crashes,
     Waits,
     Ended,
+    Restarts,
+    Pulls,
 }
 
 /// A status to write, and when to look again though nothing happens.
@@ -165,6 +165,9 @@ impl Life {
         if life.state != state {
             let restarts = match life.state {
                 State::Crashes => life.restarts + crashes(life.since, now.instant).0,
+                State::Restarts => {
+                    life.restarts + life.since.map_or(0, |since| loops::crash(since, now.instant).again)
+                }
                 _ => life.restarts,
             };
             *life = ContainerLife { restarts, ..fresh() };
@@ -191,8 +194,8 @@ impl View<'_> {
             return waiting(container, 0, "PodInitializing", "");
         }
         match fare {
-            Fare::NoImage | Fare::Creating => self.blocked = true,
-            Fare::Crashes => self.blocked = !native,
+            Fare::NoImage | Fare::Creating | Fare::Pulls => self.blocked = true,
+            Fare::Crashes | Fare::Restarts => self.blocked = !native,
             _ if !native => return self.ended(life, container, 0),
             _ => {}
         }
@@ -212,7 +215,7 @@ impl View<'_> {
         match self.orders.fare(&container.name) {
             Fare::Runs if ends => self.ended(life, container, 0),
             Fare::Slow if ends && self.slow_is_over(life, container) => self.ended(life, container, 0),
-            Fare::Crashes if never => self.ended(life, container, 1),
+            Fare::Crashes | Fare::Restarts if never => self.ended(life, container, 1),
             fare => self.container(life, container, fare, true),
         }
     }
@@ -245,13 +248,26 @@ impl View<'_> {
             }
             Fare::NoImage => {
                 let restarts = life.enter(name, State::Waits, self.now).restarts;
-                let message = format!(
-                    "Back-off pulling image \"{image}\": ErrImagePull: failed to pull and unpack image \"{}\": not found",
-                    image::normalised(image)
-                );
+                let message =
+                    format!("Back-off pulling image \"{image}\": ErrImagePull: {}", not_found(image));
                 waiting(container, restarts, "ImagePullBackOff", &message)
             }
+            Fare::Pulls => {
+                let pulls = life.enter(name, State::Pulls, self.now);
+                let turn = loops::pull(pulls.since.unwrap_or(self.now.instant), self.now.instant);
+                self.look_again(turn.until);
+                let why = not_found(image);
+                let (reason, message) = match turn.part {
+                    0 => ("ErrImagePull", why),
+                    _ => (
+                        "ImagePullBackOff",
+                        format!("Back-off pulling image \"{image}\": ErrImagePull: {why}"),
+                    ),
+                };
+                waiting(container, pulls.restarts, reason, &message)
+            }
             Fare::Crashes => self.crashing(life, container),
+            Fare::Restarts => self.restarting(life, container),
             Fare::Runs | Fare::Stays | Fare::Unready | Fare::Slow => {
                 let run = life.enter(name, State::Runs, self.now);
                 let ready = match fare {
@@ -270,17 +286,46 @@ impl View<'_> {
         let crash = life.enter(name, State::Crashes, self.now);
         let (count, delay, next) = crashes(crash.since, self.now.instant);
         self.again = self.again.into_iter().chain(next).min();
+        let state = self.backs_off(name, delay);
+        let mut status = self.begun(container, crash.restarts + count, false, &state, &crash.since_wall);
+        status["started"] = false.into();
+        status
+    }
+
+    /// What a real kubelet shows of a container that crashes: that it runs, that it has ended, that it is not restarted yet.
+    fn restarting(&mut self, life: &mut Life, container: &Container) -> Value {
+        let run = life.enter(&container.name, State::Restarts, self.now);
+        let turn = loops::crash(run.since.unwrap_or(self.now.instant), self.now.instant);
+        self.look_again(turn.until);
+        let at = &run.since_wall;
+        let end =
+            json!({"terminated": {"exitCode": 1, "reason": "Error", "startedAt": at, "finishedAt": at}});
+        let state = match turn.part {
+            0 => json!({"running": {"startedAt": at}}),
+            1 => end.clone(),
+            _ => self.backs_off(&container.name, turn.delay),
+        };
+        let mut status = self.begun(container, run.restarts + turn.again, false, &state, at);
+        status["started"] = (turn.part == 0).into();
+        if turn.part == 2 {
+            status["lastState"] = end;
+        }
+        status
+    }
+
+    fn backs_off(&self, container: &str, delay: Duration) -> Value {
         let message = format!(
-            "back-off {}s restarting failed container={name} pod={}_{}({})",
+            "back-off {}s restarting failed container={container} pod={}_{}({})",
             delay.as_secs(),
             self.pod.name_any(),
             self.pod.namespace().unwrap_or_default(),
             self.pod.uid().unwrap_or_default()
         );
-        let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
-        let mut status = self.begun(container, crash.restarts + count, false, &state, &crash.since_wall);
-        status["started"] = false.into();
-        status
+        json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
+    }
+
+    fn look_again(&mut self, at: Instant) {
+        self.again = self.again.into_iter().chain([at]).min();
     }
 
     fn ended(&mut self, life: &mut Life, container: &Container, code: i32) -> Value {
@@ -317,6 +362,10 @@ impl View<'_> {
             "state": state, "lastState": last,
         })
     }
+}
+
+fn not_found(image: &str) -> String {
+    format!("failed to pull and unpack image \"{}\": not found", image::normalised(image))
 }
 
 fn waiting(container: &Container, restarts: i32, reason: &str, message: &str) -> Value {

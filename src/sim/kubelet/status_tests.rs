@@ -72,6 +72,37 @@ fn a_crashing_container_is_restarted_ever_more_seldom() {
 }
 
 #[test]
+fn reasons_alternate_as_real_kubelets_do_and_end_with_what_they_were_about() {
+    let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:pull-loop"}]}));
+    let mut reasons = Vec::new();
+    for at in [0, 5, 12, 22, 34] {
+        let (status, again) = watched.after(at, &json!({}));
+        assert!(again.is_some_and(|again| again > at.into()) && status["phase"] == "Pending");
+        let reason =
+            status["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap().to_owned();
+        reasons.push(reason);
+    }
+    assert_eq!(
+        reasons,
+        ["ErrImagePull", "ErrImagePull", "ImagePullBackOff", "ErrImagePull", "ImagePullBackOff"]
+    );
+
+    let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:crash-loop"}]}));
+    let mut seen = Vec::new();
+    for at in [0, 3, 5, 15, 18] {
+        let (status, _) = watched.after(at, &json!({}));
+        assert!(status["phase"] == "Running" && !truth(&status, "Ready"), "{status:#}");
+        let container = &status["containerStatuses"][0];
+        let state = container["state"].as_object().unwrap().keys().next().unwrap().clone();
+        seen.push((state, container["restartCount"].as_i64().unwrap()));
+    }
+    let seen: Vec<(&str, i64)> = seen.iter().map(|(state, count)| (state.as_str(), *count)).collect();
+    assert_eq!(seen, [("running", 0), ("terminated", 0), ("waiting", 0), ("running", 1), ("terminated", 1)]);
+    let (status, _) = watched.after(20, &json!({"db-0": "ready"}));
+    assert!(truth(&status, "Ready") && status["containerStatuses"][0]["restartCount"] == 1);
+}
+
+#[test]
 fn an_init_container_that_cannot_start_holds_up_the_rest() {
     let spec = json!({
         "initContainers": [{"name": "setup", "image": "x:nope"}, {"name": "sidecar", "image": "x", "restartPolicy": "Always"}],

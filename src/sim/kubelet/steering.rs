@@ -25,6 +25,10 @@ pub enum Fare {
     NoImage,
     /// `ContainerCreating`, as when a volume cannot be mounted.
     Creating,
+    /// Crashes as a real container does: runs without being ready, has ended, is in `CrashLoopBackOff`, and again.
+    Restarts,
+    /// Cannot be pulled, as with a real kubelet: `ErrImagePull` and `ImagePullBackOff` in turn.
+    Pulls,
 }
 
 impl Fare {
@@ -36,13 +40,15 @@ impl Fare {
             "crash" => Self::Crashes,
             "nope" => Self::NoImage,
             "creating" => Self::Creating,
+            "crash-loop" => Self::Restarts,
+            "pull-loop" => Self::Pulls,
             _ => return None,
         })
     }
 
     fn of_image(image: &str) -> Self {
         let tag = tag(image);
-        ["unready", "slow", "crash", "nope"]
+        ["unready", "slow", "crash-loop", "crash", "pull-loop", "nope"]
             .into_iter()
             .find(|word| tag.contains(word))
             .and_then(Self::of_word)
@@ -60,7 +66,7 @@ fn tag(image: &str) -> &str {
 ///
 /// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or
 /// `claim.<claim>`. A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`,
-/// `creating`; for pods also `dead` (its node is lost: not Ready, and never gone) and `hold-terminating` (not
+/// `creating`, `crash-loop`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone) and `hold-terminating` (not
 /// gone while the word stands); for claims `unbound`. Any other word, `default` for one, changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
@@ -149,6 +155,8 @@ mod tests {
             ("x:crash@sha256:00", Fare::Crashes),
             ("x:unready", Fare::Unready),
             ("x:slow-1", Fare::Slow),
+            ("x:2-crash-loop", Fare::Restarts),
+            ("x:pull-loop", Fare::Pulls),
         ] {
             assert_eq!(Fare::of_image(image), fare, "{image}");
         }
