@@ -17,6 +17,8 @@ mod nonsense;
 mod operator;
 #[path = "simulated/pace.rs"]
 mod pace;
+#[path = "simulated/platform.rs"]
+mod platform;
 #[path = "simulated/revisions.rs"]
 mod revisions;
 #[path = "simulated/rights.rs"]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::admission::policy::Policy;
 use super::agenda::Pace;
 use super::audit::AuditEntry;
 use super::controllers;
@@ -255,6 +256,26 @@ impl Cluster {
     /// Sets how quick the controllers are from now on.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.lock().agenda.pace = pace;
+    }
+
+    /// Installs a policy of the platform: it applies to what is written from now on.
+    pub fn admit(&self, policy: Policy) {
+        let mut world = self.shared.lock();
+        world.policies.retain(|there| there.name != policy.name);
+        world.policies.push(policy);
+    }
+
+    /// Takes a policy of the platform away; what it did stays.
+    pub fn withdraw(&self, policy: &str) {
+        self.shared.lock().policies.retain(|there| there.name != policy);
+    }
+
+    /// From now on the StatefulSet controller writes revisions down with other bytes than before, and looks at every
+    /// set anew: what an upgrade of Kubernetes did from 1.33 to 1.34. Every set's revision is another one then, under the
+    /// same template.
+    pub fn reserialise_revisions(&self) {
+        self.shared.lock().reserialise_revisions();
+        self.shared.stir.notify_one();
     }
 
     /// Holds the StatefulSet controller up, or lets it go on.

@@ -88,6 +88,9 @@ pub enum WatchFate {
     Cut,
     /// The watch is told 410 Gone instead.
     Gone,
+    /// The watch shows neither this nor anything else any more, no bookmark either, and does not end: its other side is
+    /// gone, and nobody has noticed.
+    Silent,
 }
 
 /// An event that a watch is about to show.

@@ -26,6 +26,7 @@ mod store;
 mod types;
 mod world;
 
+pub use admission::policy::{Mutation, Policy, Target, proxy};
 pub use agenda::Pace;
 pub use audit::AuditEntry;
 pub use cluster::{Cluster, ClusterClock, Image, Options, Step};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
+use super::admission::policy::Policy;
 use super::agenda::{Agenda, Pace};
 use super::audit::AuditEntry;
 use super::kinds::{Kind, Kinds};
@@ -38,6 +39,10 @@ pub(crate) struct World {
     pub failures: BTreeMap<Key, u32>,
     /// The next virtual address of a Service.
     pub next_address: u32,
+    /// What the platform does to what is written, in this order.
+    pub policies: Vec<Policy>,
+    /// How the StatefulSet controller writes revisions down: with the bytes of which version of itself.
+    pub serialisation: u32,
 }
 
 /// A set as its controller's cache has it: the version seen, and newer ones with the time at which they arrive.
@@ -65,6 +70,8 @@ impl World {
             selecting: BTreeMap::new(),
             failures: BTreeMap::new(),
             next_address: 1,
+            policies: Vec::new(),
+            serialisation: 0,
         }
     }
 

@@ -159,6 +159,8 @@ fn watches_drop_delay_and_break_as_told_and_come_back() {
     assert_eq!(known_under(WatchFate::Show), ["2", "3", "3"]);
     assert_eq!(known_under(WatchFate::Drop), ["1", "3", "3"]);
     assert_eq!(known_under(WatchFate::Later(Duration::from_secs(10))), ["1", "1", "3"]);
+    // Nobody here has a time-out.
+    assert_eq!(known_under(WatchFate::Silent), ["1", "1", "1"]);
     assert_eq!(known_under(WatchFate::Cut).last().unwrap(), "3");
     assert_eq!(known_under(WatchFate::Gone).last().unwrap(), "3");
 }

@@ -5,6 +5,7 @@ mod claims;
 mod containers;
 mod metadata;
 mod pods;
+pub(crate) mod policy;
 mod services;
 mod stateful_sets;
 

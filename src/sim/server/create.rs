@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::admission;
+use super::super::admission::{self, policy::Operation};
 use super::super::kinds::Kind;
 use super::super::refusal::{Cause, Refusal};
 use super::super::store::{Object, is_terminating, meta};
@@ -42,6 +42,9 @@ impl World {
         self.stamp_new(kind, namespace, &mut object)?;
         self.check_namespace(kind, namespace, &object)?;
         admission::default(kind, &mut object, None);
+        if admission::policy::mutate(&self.policies, &kind.kind, Operation::Create, &mut object) {
+            admission::default(kind, &mut object, None);
+        }
         admission::prepare_create(self, kind, &mut object);
         let name = meta(&object, "name").to_owned();
         let mut causes = admission::validate_metadata(kind, &object);

@@ -52,6 +52,8 @@ pub(crate) struct WriteOptions {
     pub force: bool,
     /// The new object comes of a patch.
     pub patch: bool,
+    /// It is written through a subresource, which policies for the object do not match.
+    pub subresource: bool,
 }
 
 /// Which part of an object a write is about.

@@ -147,6 +147,7 @@ impl Call {
             manager: self.query.get("fieldManager").cloned().unwrap_or_default(),
             force: self.query.get("force").is_some_and(|value| value == "true"),
             patch: false,
+            subresource: false,
         })
     }
 

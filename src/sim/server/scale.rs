@@ -59,7 +59,8 @@ impl World {
         if !meta(&wanted, "uid").is_empty() {
             new["metadata"]["uid"] = wanted["metadata"]["uid"].clone();
         }
-        let changed = self.change(kind, key, Part::Main, &old, new, options)?;
+        let options = WriteOptions { subresource: true, ..options.clone() };
+        let changed = self.change(kind, key, Part::Main, &old, new, &options)?;
         Ok(scale_of(kind, &paths, &changed))
     }
 }

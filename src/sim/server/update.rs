@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::admission;
+use super::super::admission::{self, policy::Operation};
 use super::super::kinds::Kind;
 use super::super::refusal::{Cause, Refusal};
 use super::super::store::{Key, Object, is_terminating, meta};
@@ -75,6 +75,11 @@ impl World {
         isolate(kind, part, &shown, &mut new);
         if part == Part::Main {
             admission::default(kind, &mut new, Some(&shown));
+            if !options.subresource
+                && admission::policy::mutate(&self.policies, &kind.kind, Operation::Update, &mut new)
+            {
+                admission::default(kind, &mut new, Some(&shown));
+            }
             admission::prepare_update(kind, &mut new, &shown);
         }
         // Twice: both the store and the kind's own rules look at it.

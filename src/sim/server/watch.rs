@@ -51,6 +51,7 @@ pub(crate) struct WatchStream {
     told: u64,
     ready: VecDeque<Bytes>,
     ended: bool,
+    silent: bool,
     bookmark: Pin<Box<Sleep>>,
     deadline: Pin<Box<Sleep>>,
     lag: Option<Pin<Box<Sleep>>>,
@@ -93,6 +94,7 @@ impl World {
             told: cursor,
             ready,
             ended,
+            silent: false,
             bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
             deadline: Box::pin(tokio::time::sleep(timeout)),
             lag: None,
@@ -225,6 +227,10 @@ impl WatchStream {
                     self.lag = Some(sleep);
                     return;
                 }
+                WatchFate::Silent => {
+                    self.silent = true;
+                    return;
+                }
                 WatchFate::Cut => {
                     self.ended = true;
                     return;
@@ -252,6 +258,9 @@ impl Stream for WatchStream {
         if this.ended {
             return Poll::Ready(None);
         }
+        if this.silent {
+            return Poll::Pending;
+        }
         if let Some(lag) = &mut this.lag {
             if lag.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
@@ -261,6 +270,9 @@ impl Stream for WatchStream {
         this.collect(context);
         if let Some(line) = this.ready.pop_front() {
             return Poll::Ready(Some(line));
+        }
+        if this.silent {
+            return Poll::Pending;
         }
         if this.ended || this.deadline.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);

@@ -70,6 +70,18 @@ pub(crate) fn note_claim(world: &mut World, change: &Change) {
     }
 }
 
+impl World {
+    /// Another version of the controller takes over: it writes other bytes, and lists every set.
+    pub(crate) fn reserialise_revisions(&mut self) {
+        self.serialisation += 1;
+        let Some(kind) = self.kind("StatefulSet") else { return };
+        let sets: Vec<Key> = self.store.list(kind.shelf, "").map(|(key, _)| key.clone()).collect();
+        for key in sets {
+            self.agenda.soon(Job::StatefulSet(key));
+        }
+    }
+}
+
 /// The set as the controller's cache has it now.
 fn observed(world: &mut World, key: &Key) -> Option<Arc<Object>> {
     let now = world.agenda.now_ms;

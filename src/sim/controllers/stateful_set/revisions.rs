@@ -14,15 +14,18 @@ pub(super) struct Revisions {
     pub all: Vec<Arc<Object>>,
     pub current: Arc<Object>,
     pub update: Arc<Object>,
+    /// How many names were another revision's so far.
+    pub collisions: i64,
 }
 
 /// Finds or makes the revision of the set's template.
 pub(super) fn resolve(world: &mut World, set: &Set<'_>) -> Option<Revisions> {
     let kind = world.kind("ControllerRevision")?;
     let mut all = list(world, set)?;
-    let data = data_of(&set.spec()["template"]);
+    let data = data_of(&set.spec()["template"], world.serialisation);
     let next = all.last().map_or(0, |last| number(last)) + 1;
     let equal = all.iter().rposition(|revision| revision.value["data"] == data);
+    let mut collisions = set.status()["collisionCount"].as_i64().unwrap_or_default();
     let update = match equal {
         Some(index) if index + 1 == all.len() => all[index].clone(),
         Some(index) => {
@@ -31,14 +34,14 @@ pub(super) fn resolve(world: &mut World, set: &Set<'_>) -> Option<Revisions> {
             let key = (set.namespace.to_owned(), all[index].meta("name").to_owned());
             world.put(&kind, key, value)
         }
-        None => make(world, set, &data, next)?,
+        None => make(world, set, &data, next, &mut collisions)?,
     };
     if equal.is_none() {
         all.push(update.clone());
     }
     let wanted = set.status()["currentRevision"].as_str().unwrap_or_default();
     let current = all.iter().find(|r| r.meta("name") == wanted).unwrap_or(&update).clone();
-    Some(Revisions { all, current, update })
+    Some(Revisions { all, current, update, collisions })
 }
 
 /// The revisions that a set owns.
@@ -59,10 +62,14 @@ fn number(revision: &Object) -> i64 {
     revision.value["revision"].as_i64().unwrap_or_default()
 }
 
-/// What a revision stores: the template, as a patch that replaces it.
-fn data_of(template: &Value) -> Value {
+/// What a revision stores: the template, as a patch that replaces it. Controllers up to 1.33 wrote a time of creation
+/// into it that nobody ever set: every other version does so here.
+fn data_of(template: &Value, serialisation: u32) -> Value {
     let mut template = template.clone();
     template["$patch"] = "replace".into();
+    if !serialisation.is_multiple_of(2) {
+        template["metadata"]["creationTimestamp"] = Value::Null;
+    }
     json!({"spec": {"template": template}})
 }
 
@@ -75,16 +82,23 @@ pub(super) fn template_of(revision: &Object) -> Value {
     template
 }
 
-fn make(world: &mut World, set: &Set<'_>, data: &Value, number: i64) -> Option<Arc<Object>> {
+fn make(
+    world: &mut World,
+    set: &Set<'_>,
+    data: &Value,
+    number: i64,
+    collisions: &mut i64,
+) -> Option<Arc<Object>> {
     let kind = world.kind("ControllerRevision")?;
-    for collisions in 0..100 {
-        let hash = hash(data, collisions);
+    for _ in 0..100 {
+        let hash = hash(data, *collisions);
         let name = format!("{}-{hash}", set.name);
         let key: Key = (set.namespace.to_owned(), name.clone());
         if let Some(taken) = world.store.get(kind.shelf, &key) {
             if taken.value["data"] == *data {
                 return Some(taken.clone());
             }
+            *collisions += 1;
             continue;
         }
         let mut labels: Map<String, Value> =
@@ -108,7 +122,7 @@ fn make(world: &mut World, set: &Set<'_>, data: &Value, number: i64) -> Option<A
 }
 
 /// FNV-1 over the data as Go marshals it, and the count of collisions.
-fn hash(data: &Value, collisions: u32) -> String {
+fn hash(data: &Value, collisions: i64) -> String {
     let text = data.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     let mut hash: u32 = 2_166_136_261;
     for byte in text.bytes().chain(collisions.to_string().bytes()) {

@@ -61,7 +61,7 @@ fn compute(world: &World, set: &Set<'_>, revisions: &Revisions, pods: &[Arc<Obje
     }
     let mut status = json!({
         "observedGeneration": set.object.value["metadata"]["generation"],
-        "replicas": replicas, "availableReplicas": available, "collisionCount": 0,
+        "replicas": replicas, "availableReplicas": available, "collisionCount": revisions.collisions,
         "currentRevision": current, "updateRevision": update,
     });
     for (field, number) in
