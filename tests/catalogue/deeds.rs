@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use windlass::sim::Pace;
 
+use crate::oracles::condition;
 use crate::scenario::{Change, Follow, NAMESPACE, Scenario};
 use crate::sidecars::Manner;
 use crate::world::World;
@@ -56,6 +57,13 @@ pub enum Deed {
     NewerStatus,
     ToZeroAndBack,
     OneFewerAndBack,
+    /// A pod is asked to leave its machine.
+    Evict,
+    /// Every machine is drained: each pod is asked to leave once the one before is back.
+    Drain,
+    /// A field of the fleet's status is lost, another one at each point.
+    LoseField,
+    LoseFieldOfNode,
 }
 
 /// How long a person takes between two steps.
@@ -101,6 +109,10 @@ impl Deed {
             ("F12-newer", NewerStatus),
             ("F15-none-and-back", ToZeroAndBack),
             ("F15-fewer-and-back", OneFewerAndBack),
+            ("F16-evict", Evict),
+            ("F16-drain", Drain),
+            ("F16-lost-field", LoseField),
+            ("F16-lost-field-of-node", LoseFieldOfNode),
         ]
     }
 
@@ -120,6 +132,7 @@ impl Deed {
                 | OlderStatus
                 | NewerStatus
                 | ToZeroAndBack
+                | LoseField
         );
         if matches!(self, DeleteFleetService | EditSelector) && !scenario.makes_sets() {
             return false;
@@ -156,7 +169,10 @@ impl Deed {
     /// Whether a plan may end so that only a person's retry goes on.
     pub fn may_need_retry(self) -> bool {
         use Deed::*;
-        matches!(self, Abort | UnknownTask | TruncatedPlan | UnreadablePlan | OlderStatus | NewerStatus)
+        matches!(
+            self,
+            Abort | UnknownTask | TruncatedPlan | UnreadablePlan | OlderStatus | NewerStatus | LoseField
+        )
     }
 
     /// Whether it leaves nothing behind that could converge.
@@ -265,7 +281,42 @@ impl Deed {
             Self::NewerStatus => change_plan(world, scenario.kind(), "db", from_the_future).await,
             Self::ToZeroAndBack => scale(world, 0).await,
             Self::OneFewerAndBack => scale(world, scenario.nodes - 1).await,
+            Self::Evict => world.evict(&pod).await,
+            Self::Drain => {
+                for node in &names {
+                    drain(world, &format!("{node}-0")).await;
+                }
+            }
+            Self::LoseField => lose_field(world, scenario.kind(), "db", at).await,
+            Self::LoseFieldOfNode => {
+                lose_field(world, "StatefulNode", node, at / names.len() as u32).await;
+            }
         }
+    }
+}
+
+/// Asks a pod to leave, and waits until one of its name serves again, as one who drains machine after machine does.
+async fn drain(world: &World, pod: &str) {
+    let uid = |pod: &Value| pod["metadata"]["uid"].clone();
+    let Some(before) = world.get("v1", "Pod", pod) else { return };
+    world.evict(pod).await;
+    for _ in 0..BREATH.as_secs() {
+        sleep(Duration::from_secs(1)).await;
+        let serves = |found: &Value| uid(found) != uid(&before) && condition(found, "Ready").0 == "True";
+        if world.get("v1", "Pod", pod).is_some_and(|found| serves(&found)) {
+            return;
+        }
+    }
+}
+
+/// One field of a status, which the number picks, is gone.
+async fn lose_field(world: &World, kind: &str, name: &str, number: u32) {
+    let Some(object) = world.get("windlass.dev/v1alpha1", kind, name) else { return };
+    let fields: Vec<&String> =
+        object["status"].as_object().map(|map| map.keys().collect()).unwrap_or_default();
+    if !fields.is_empty() {
+        let lost = fields[number as usize % fields.len()];
+        world.patch_status(kind, name, &json!({"status": {lost: null}})).await;
     }
 }
 
@@ -341,6 +392,8 @@ pub enum Illness {
     /// The StatefulSet controller sees everything five seconds late.
     Lagging,
     Sidecars(Manner),
+    /// The garbage collector takes so many milliseconds, at least and at most.
+    Collector(u64, u64),
 }
 
 impl Illness {
@@ -362,6 +415,11 @@ impl Illness {
             ("F14-lying", Self::Sidecars(Manner::Lying)),
             ("F14-late", Self::Sidecars(Manner::Late)),
             ("F14-mute", Self::Sidecars(Manner::Mute)),
+            ("F16-pulls", Self::Steered("pull-loop")),
+            ("F16-restarts", Self::Steered("crash-loop")),
+            ("F16-swallowed", Self::Sidecars(Manner::Swallowing)),
+            ("F16-collector-slow", Self::Collector(20_000, 40_000)),
+            ("F16-collector-early", Self::Collector(0, 0)),
         ]
     }
 
@@ -386,6 +444,9 @@ impl Illness {
             Self::Held => world.cluster.hold_stateful_sets(true),
             Self::Lagging => world.cluster.set_pace(Pace { stateful_set_lag: 5000, ..Pace::default() }),
             Self::Sidecars(manner) => world.sidecars.behave(manner),
+            Self::Collector(least, most) => {
+                world.cluster.set_pace(Pace { collector: (least, most), ..Pace::default() });
+            }
         }
     }
 
@@ -395,7 +456,7 @@ impl Illness {
             Self::Steered(_) | Self::Unbound => world.steer(json!({})).await,
             Self::Cordoned => world.cordon(false).await,
             Self::Held => world.cluster.hold_stateful_sets(false),
-            Self::Lagging => world.cluster.set_pace(Pace::default()),
+            Self::Lagging | Self::Collector(..) => world.cluster.set_pace(Pace::default()),
             Self::Sidecars(_) => world.sidecars.behave(Manner::Well),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use windlass::sim::Failure;
 
 use crate::deeds::{Deed, Illness};
+use crate::platform::{Platform, When};
 use crate::scenario::{Change, Scenario};
 
 /// What goes wrong.
@@ -45,6 +46,12 @@ pub enum Fault {
     Person(Deed),
     /// A node is ill from the start, for longer than the deadline.
     Ill(Illness),
+    /// The platform does something.
+    Platform(Platform, When),
+    /// The watch that is about to show an event shows nothing any more, and does not end.
+    Silent,
+    /// The request is carried out, and is never answered.
+    Unanswered,
 }
 
 /// What a fault is counted over.
@@ -58,6 +65,8 @@ pub enum Over {
     Events,
     /// The nodes.
     Nodes,
+    /// Nothing: there is one, from before the change.
+    Once,
 }
 
 /// One line of the table.
@@ -85,6 +94,7 @@ impl Entry {
             Fault::Ill(illness) => illness.fits(scenario),
             // A Lease that nobody gave back keeps a new version waiting for longer than any run is still.
             Fault::LostLease(_) => scenario.change != Change::Upgrade,
+            Fault::Platform(_, when) => Platform::fits(*when, scenario),
             _ => true,
         }
     }
@@ -131,8 +141,23 @@ pub fn table() -> Vec<Entry> {
         Entry::new("F9-still", Writes, Fault::Still(120)),
     ];
     table.extend(Deed::all().into_iter().map(|(name, deed)| Entry::new(name, Writes, Fault::Person(deed))));
+    for (name, platform, when) in Platform::all() {
+        let over = if when == When::Within { Writes } else { Over::Once };
+        table.push(Entry::new(name, over, Fault::Platform(platform, when)));
+    }
+    table.push(Entry::new("F16-silent", Events, Fault::Silent));
+    table.push(Entry::new("F16-unanswered", Calls, Fault::Unanswered));
     table.extend(Illness::all().into_iter().map(|(name, ill)| Entry::new(name, Nodes, Fault::Ill(ill))));
     table
+}
+
+/// Faults that are not walked yet, and why. They are where they are asked for by name.
+pub const NOT_WALKED: [(&str, &str); 1] =
+    [("F16-", "a pod is taken for what its StatefulSet's revision and its image's text say")];
+
+/// Whether a fault is walked without being asked for.
+pub fn is_walked(name: &str) -> bool {
+    !NOT_WALKED.iter().any(|(begins, _)| name.starts_with(begins))
 }
 
 /// The fault of this name.

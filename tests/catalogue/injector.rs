@@ -12,6 +12,7 @@ use windlass::sim::{After, Before, EventInfo, Failure, FaultPlan, RequestInfo, W
 
 use crate::deeds::Deed;
 use crate::faults::{self, Entry, Fault, Over};
+use crate::platform::Platform;
 use crate::point::Point;
 
 /// For ever, as far as a run goes.
@@ -30,6 +31,7 @@ pub enum Signal {
     Jump(i64),
     Still(u64),
     Deed(Deed, u32),
+    Platform(Platform),
 }
 
 /// How much the operator has asked since counting began.
@@ -75,7 +77,7 @@ impl Injector {
             let entry = faults::named(&strike.fault);
             let left = if let Fault::Answer(_, times) = entry.fault { times } else { 1 };
             // What lasts from the start is the run's business.
-            let fired = entry.over == Over::Nodes || strike.at == 0;
+            let fired = matches!(entry.over, Over::Nodes | Over::Once) || strike.at == 0;
             Pending { at: strike.at, entry, left, request: 0, object: None, fired }
         });
         Self(Arc::new(Mutex::new(State {
@@ -133,7 +135,12 @@ impl State {
                 drop(self.signals.send(Signal::Restart(agent)));
                 Before::Delay(NEVER)
             }
-            Fault::Die { after: true } | Fault::BackInTime(_) | Fault::ReplyLost | Fault::Person(_) => {
+            Fault::Die { after: true }
+            | Fault::BackInTime(_)
+            | Fault::ReplyLost
+            | Fault::Unanswered
+            | Fault::Platform(..)
+            | Fault::Person(_) => {
                 pending.request = request.number;
                 Before::Pass
             }
@@ -212,7 +219,7 @@ impl FaultPlan for Injector {
                     && match p.entry.over {
                         Over::Writes => writes && p.at == counts.writes,
                         Over::Calls => p.at == counts.calls,
-                        Over::Events | Over::Nodes => false,
+                        Over::Events | Over::Nodes | Over::Once => false,
                     }
             });
             match index {
@@ -247,6 +254,11 @@ impl FaultPlan for Injector {
                     drop(s.signals.send(Signal::Deed(*deed, pending.at)));
                     After::Pass
                 }
+                Fault::Platform(platform, _) => {
+                    drop(s.signals.send(Signal::Platform(*platform)));
+                    After::Pass
+                }
+                Fault::Unanswered => After::Delay(NEVER),
                 _ => After::Pass,
             }
         })
@@ -287,6 +299,7 @@ impl FaultPlan for Injector {
                 }
                 Fault::Cut => WatchFate::Cut,
                 Fault::Gone => WatchFate::Gone,
+                Fault::Silent => WatchFate::Silent,
                 _ => WatchFate::Show,
             }
         })

@@ -16,6 +16,7 @@ use crate::faults::{self, Fault};
 use crate::follower::Follower;
 use crate::injector::{Counts, Injector, Signal};
 use crate::oracles::{self, End, Evidence};
+use crate::platform::{Platform, When};
 use crate::point::Point;
 use crate::scenario::{Change, DEADLINE_SECONDS, Follow, Scenario};
 use crate::world::{Running, Standing, World};
@@ -43,10 +44,13 @@ const WRITES_WAITING: usize = 20;
 const HELD_UP: Duration = Duration::from_secs(130);
 /// The longest between two looks of the operator at something that is steady, nearly twice.
 const SLOW_LOOK: Duration = Duration::from_mins(20);
+/// Long enough for everybody to see what the platform did while nothing else happened.
+const NOTICED: Duration = Duration::from_mins(1);
 /// How often a person retries what says that it waits for that.
 const RETRIES: u32 = 3;
 
 /// What a run came to.
+#[derive(Default)]
 pub struct Report {
     pub counts: Counts,
     pub end: End,
@@ -69,38 +73,47 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
-/// What a scenario's change is made to, made once for each scenario and seed; none if it is made there and then.
-fn standing(point: &Point) -> Option<Arc<Standing>> {
-    type Known = BTreeMap<(String, u64), Arc<Standing>>;
+/// What a scenario's change is made to, made once for each scenario and seed; none if it is made there and then. The error
+/// is that it does not come up.
+fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
+    type Known = BTreeMap<(String, u64), Result<Arc<Standing>, String>>;
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     let scenario = Scenario::named(&point.scenario);
     if scenario.change == Change::Create {
-        return None;
+        return Ok(None);
     }
-    let key = (scenario.name.clone(), point.seed);
+    // What it was made under is there when it comes up.
+    let mut clean = Point::clean(&point.scenario, point.seed);
+    clean
+        .strikes
+        .extend(point.strikes.iter().filter(|s| of_platform(&s.fault, When::Always).is_some()).cloned());
+    let key = (clean.to_string(), point.seed);
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = lock().get(&key) {
-        return Some(known.clone());
+        return known.clone().map(Some);
     }
-    let clean = Point::clean(&point.scenario, point.seed);
     let standing = runtime().block_on(async {
         let mut run = Run::new(&clean, None);
         run.world.create(scenario.object()).await;
-        assert!(run.until_well(PATIENCE).await, "{clean} does not come up before any fault");
-        if scenario.change == Change::Back {
+        let mut well = run.until_well(PATIENCE).await;
+        if well && scenario.change == Change::Back {
             run.world.patch_object(&scenario.image("db:2")).await;
-            assert!(run.until_well(PATIENCE).await, "{clean} does not move before any fault");
+            well = run.until_well(PATIENCE).await;
         }
         run.operator.task.abort();
-        run.world.standing()
+        let unwell = || format!("oracle 2: {clean} does not come up: {}", oracles::summary(&run.world));
+        if well { Ok(Arc::new(run.world.standing())) } else { Err(unwell()) }
     });
-    Some(lock().entry(key).or_insert(Arc::new(standing)).clone())
+    lock().entry(key).or_insert(standing).clone().map(Some)
 }
 
 /// Plays a point in a runtime of its own. `baseline` is the clean run that it is compared with.
 pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
-    let standing = standing(point);
     oracles::panics::clear();
+    let standing = match standing(point) {
+        Ok(standing) => standing,
+        Err(what) => return Report { failures: vec![what], ..Report::default() },
+    };
     let mut report = runtime().block_on(async {
         let mut run = Run::new(point, standing.as_deref());
         let report = run.play(point, baseline, trace).await;
@@ -112,6 +125,14 @@ pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
     });
     report.failures.extend(oracles::panics::take());
     report
+}
+
+/// What the platform does at such a time, if that is the fault of this name.
+fn of_platform(fault: &str, at: When) -> Option<Platform> {
+    match faults::named(fault).fault {
+        Fault::Platform(platform, when) if when == at => Some(platform),
+        _ => None,
+    }
 }
 
 fn refuses(fault: &Fault) -> bool {
@@ -150,6 +171,9 @@ impl Run {
         let injector = Injector::new(point, send);
         world.cluster.set_faults(Box::new(injector.clone()));
         let faults: Vec<Fault> = point.strikes.iter().map(|s| faults::named(&s.fault).fault).collect();
+        for platform in point.strikes.iter().filter_map(|s| of_platform(&s.fault, When::Always)) {
+            platform.perform(&world);
+        }
         world.elected = faults.iter().any(|fault| matches!(fault, Fault::LostLease(_)));
         let operator = if world.elected { world.start_replica() } else { world.start_operator() };
         // It stands by: the lease is the first one's, which asked first.
@@ -202,6 +226,10 @@ impl Run {
         let began = monotonic();
         let (first_version, first_entry) = (self.world.cluster.version(), self.world.cluster.audit_len());
         self.injector.arm();
+        for platform in point.strikes.iter().filter_map(|s| of_platform(&s.fault, When::Before)) {
+            platform.perform(&self.world);
+            sleep(NOTICED).await;
+        }
         self.change(&scenario).await;
         if let (Some((illness, _)), Some(node)) = (ill, &patient) {
             // What another fault held up moved later, and is late only later.
@@ -274,6 +302,10 @@ impl Run {
                 world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
             }
             Change::Template | Change::SameBuild => world.patch_object(&scenario.template("2")).await,
+            Change::Labels => {
+                let labels = json!({"team": "one"});
+                world.patch_object(&json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await;
+            }
             Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
             Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
             Change::Repair => {
@@ -364,6 +396,7 @@ impl Run {
                 self.still_until = Some(monotonic() + Duration::from_secs(seconds));
             }
             Signal::Deed(deed, at) => self.perform(deed, at).await,
+            Signal::Platform(platform) => platform.perform(&self.world),
         }
     }
 

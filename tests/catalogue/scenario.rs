@@ -31,6 +31,8 @@ pub enum Change {
     SameBuild,
     /// It gets another build ID under the same template.
     NewBuild,
+    /// The labels of its children change, which applies at once and to no pod.
+    Labels,
 }
 
 /// What the person who made the change goes on to do as it is carried out.
@@ -90,6 +92,7 @@ impl Scenario {
         }
         all.push(Self::new("wave-of-2/image/5".into(), Change::Image, 5, 2, false));
         all.push(Self::new("wave-of-2/template/3".into(), Change::Template, 3, 2, false));
+        all.push(Self::new("in-place/labels/5".into(), Change::Labels, 5, 1, false));
         all.push(Self::new("upgrade/operator/3".into(), Change::Upgrade, 3, 1, false));
         for (word, change) in
             [("create", Change::Create), ("image", Change::Image), ("template", Change::Template)]
@@ -105,6 +108,7 @@ impl Scenario {
                 all.push(Self::hard_fork(&format!("hard-fork/{word}/{nodes}"), change, nodes));
             }
         }
+        all.push(Self::blue_green("blue-green/labels/2", Change::Labels, 2));
         all.extend(Self::verbs_of_sets());
         all
     }

@@ -28,6 +28,8 @@ pub enum Manner {
     Late,
     /// They do what they are asked, and every answer to a task is an error.
     Mute,
+    /// What is sent to them is dropped on the way: nothing is ever answered.
+    Swallowing,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -45,6 +47,8 @@ struct State {
 /// The height that applications are at until they are asked to halt, and what they gain in a second from then on.
 const HEIGHT: i64 = 500;
 const PACE: i64 = 100;
+/// How long a client of a sidecar waits for an answer.
+const TIME_OUT: Duration = Duration::from_secs(2);
 
 impl State {
     /// The height that the application of a host is at, and whether it halted there.
@@ -94,6 +98,7 @@ impl Sidecars {
     pub fn probe(&self) -> Probe {
         let this = self.clone();
         Arc::new(move |url| {
+            // The kubelet is on the same machine, which no network comes between.
             let ready = this.with(|state| state.manner != Manner::Dead && state.ready.contains(&host(&url)));
             std::future::ready(ready).boxed()
         })
@@ -112,6 +117,10 @@ impl Sidecars {
                 status: 503,
                 message: format!("the sidecar at {url} answered 503"),
             }),
+            Manner::Swallowing => {
+                tokio::time::sleep(TIME_OUT).await;
+                Err(SidecarError::Unreachable(format!("the sidecar at {url} did not answer in time")))
+            }
             Manner::Late => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 Ok(manner)

@@ -63,6 +63,7 @@ fn points(scenario: &Scenario, entry: &Entry, clean: &Report) -> Vec<Point> {
         Over::Calls => clean.counts.calls,
         Over::Events => clean.counts.events,
         Over::Nodes => return nodes(scenario, entry),
+        Over::Once => return vec![Point::struck(&scenario.name, entry.name, 0, SEED)],
     };
     (1..=to).map(|at| Point::struck(&scenario.name, entry.name, at, SEED)).collect()
 }
@@ -133,7 +134,8 @@ pub fn run(choice: &Choice) -> Outcome {
             failed.push((point, clean.failures.clone()));
         }
         for (offset, entry) in faults::table().iter().enumerate() {
-            if !entry.name.starts_with(&choice.faults) || !entry.fits(scenario) {
+            let is_asked_for = !choice.faults.is_empty() || faults::is_walked(entry.name);
+            if !entry.name.starts_with(&choice.faults) || !entry.fits(scenario) || !is_asked_for {
                 continue;
             }
             let points = points(scenario, entry, &clean);
@@ -223,7 +225,8 @@ fn pair(random: &mut Random, baselines: &Baselines) -> Point {
     // A few seeds, since each has clean runs of its own.
     let mut point = Point::clean(&scenario.name, 1 + draw(4) as u64);
     let clean = baselines.of(&point);
-    let table: Vec<Entry> = faults::table().into_iter().filter(|e| e.fits(scenario)).collect();
+    let table: Vec<Entry> =
+        faults::table().into_iter().filter(|e| e.fits(scenario) && faults::is_walked(e.name)).collect();
     let is_deed = |entry: &Entry| matches!(entry.fault, Fault::Person(_) | Fault::Ill(_));
     while point.strikes.len() < 2 {
         let entry = &table[draw(table.len())];

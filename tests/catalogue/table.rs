@@ -55,6 +55,11 @@ impl Outcome {
     /// The failures, each with the command that replays it.
     fn complaint(&self) -> String {
         let mut text = String::new();
+        let mut by_fault: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in self.failed.iter().flat_map(|(point, _)| point.strikes.first()) {
+            *by_fault.entry(&name.fault).or_default() += 1;
+        }
+        let _ = writeln!(text, "{by_fault:?}");
         for (point, failures) in self.failed.iter().take(60) {
             let _ = writeln!(text, "{}", point.command());
             for failure in failures.iter().take(4) {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use chrono::DateTime;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    Api, ApiResource, DeleteParams, DynamicObject, EvictParams, GroupVersionKind, Patch, PatchParams,
+    PostParams,
 };
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -269,6 +271,12 @@ impl World {
     pub async fn delete(&self, api_version: &str, kind: &str, name: &str) {
         let api = self.api(api_version, kind);
         tolerate(api.delete(name, &DeleteParams::background()).await, name);
+    }
+
+    /// Asks a pod that may be gone by now to leave its machine, by the subresource for that.
+    pub async fn evict(&self, pod: &str) {
+        let api: Api<Pod> = Api::namespaced(self.person.clone(), NAMESPACE);
+        tolerate(api.evict(pod, &EvictParams::default()).await, pod);
     }
 
     /// Says how pods and claims fare.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::deeds::{Deed, Illness};
+use crate::platform;
 use crate::scenario::NAMESPACE;
 use crate::world::World;
 
@@ -222,6 +223,17 @@ fn roles(value: &Value, active_set: &str) -> Value {
             .into(),
         other => other.clone(),
     }
+}
+
+/// An end without what the platform's admission added to StatefulSets and pods, and rewrote there. What nodes and fleets
+/// say is as it was asked for.
+pub fn without_admission(end: &End) -> End {
+    let is_rewritten = |key: &str| key.starts_with("StatefulSet ") || key.starts_with("Pod ");
+    let own = |(key, value): (&String, &Value)| {
+        let value = if is_rewritten(key) { platform::without_admission(value) } else { value.clone() };
+        (key.clone(), value)
+    };
+    end.iter().map(own).collect()
 }
 
 /// How two ends differ, in a few lines.

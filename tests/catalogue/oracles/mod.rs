@@ -80,13 +80,19 @@ fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
     let by_person = |f: &Fault| matches!(f, Fault::Person(_) | Fault::Answer(Failure::TooLarge, _));
     // By a clock that runs ahead a rollout is taken back before its nodes have claims.
     let early = evidence.strikes(|f| matches!(f, Fault::Jump(_))) && scenario.change == Change::Stall;
+    let rewritten = evidence.strikes(|f| matches!(f, Fault::Platform(..)));
+    let (wanted, found) = if rewritten {
+        (end::without_admission(&baseline.end), end::without_admission(evidence.end))
+    } else {
+        (baseline.end.clone(), evidence.end.clone())
+    };
     let free = evidence.strikes(by_person) || early || scenario.follow == Follow::BackOnceMoved;
     if !scenario.makes_sets() || !free {
-        return end::difference(&baseline.end, evidence.end);
+        return end::difference(&wanted, &found);
     }
     end::difference(
-        &end::by_role(&baseline.end, &baseline.active_set),
-        &end::by_role(evidence.end, &active_set(evidence.world)),
+        &end::by_role(&wanted, &baseline.active_set),
+        &end::by_role(&found, &active_set(evidence.world)),
     )
 }
 

@@ -14,6 +14,7 @@ use super::words::{self, Words};
 use super::{Evidence, writes};
 use crate::deeds::Deed;
 use crate::faults::Fault;
+use crate::platform;
 
 /// Who makes a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,7 +53,8 @@ pub fn examine(evidence: &mut Evidence<'_>) {
     let audit = evidence.world.cluster.audit();
     let makers = Makers::of(&audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
-    let tampered = evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12"));
+    let tampered =
+        evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12") || s.fault.starts_with("F16-lost"));
     let restarts = evidence.strikes(|f| matches!(f, Fault::Person(Deed::Restart)));
     let mut watcher =
         Watcher { alone: evidence.world.scenario.is_alone(), tampered, restarts, ..Watcher::default() };
@@ -180,7 +182,7 @@ impl Watcher {
             "NodeDeployment" => sets.fleet(step, &around),
             "Service" if name == "db" => sets.service(step, &around),
             "StatefulNode" => Sets::node(name, step, is_leaving(step), &around),
-            "StatefulSet" if template(step.before) != template(step.after) => Sets::effect(name, &around),
+            "StatefulSet" if changes_template(step) => Sets::effect(name, &around),
             "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
             _ => None,
         }
@@ -253,7 +255,7 @@ impl Watcher {
                     pod.ready
                         && !pod.leaving
                         && set.stamp == node.granted
-                        && pod.revision == set.update_revision
+                        && self.words.made_of(&name, &pod.revision) == Some(&node.granted)
                         && node.running == node.granted
                 }
                 _ => false,
@@ -325,8 +327,7 @@ impl Watcher {
         if actor == Actor::Person {
             self.disturb(name);
         }
-        let changed = template(step.before) != template(step.after) && step.after.is_some();
-        if actor == Actor::Operator && changed {
+        if actor == Actor::Operator && step.after.is_some() && changes_template(step) {
             let stamp = step.after.map(state::set).unwrap_or_default().stamp;
             self.check_plan(name, "writes the template of", Some(&stamp));
         }
@@ -364,8 +365,8 @@ impl Watcher {
         let Some(before) = self.stored.pods.get(pod).cloned() else { return };
         // One that was scaled away in the middle is in no wave any more.
         let Some(node) = self.stored.nodes.get(name).cloned() else { return };
-        let set = self.stored.sets.get(name).cloned().unwrap_or_default();
-        let at_grant = set.observed && set.stamp == node.granted && before.revision == set.update_revision;
+        // Whatever became of the StatefulSet's revision: it is what the pod was made for that counts.
+        let at_grant = self.words.made_of(name, &before.revision) == Some(&node.granted);
         if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
         }
@@ -399,6 +400,13 @@ fn place(step: Step<'_>) -> Option<(&str, String)> {
 
 fn template(object: Option<&Value>) -> Option<Value> {
     object.map(|o| o["spec"]["template"].clone())
+}
+
+/// Whether this change is one of the template, and not only what admission makes of it on the way.
+fn changes_template(step: Step<'_>) -> bool {
+    let (before, after) = (template(step.before), template(step.after));
+    let own = |template: Option<Value>| template.as_ref().map(platform::without_admission);
+    before != after && own(before) != own(after)
 }
 
 /// Whether this change begins or makes an end of the object.

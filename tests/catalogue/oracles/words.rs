@@ -45,6 +45,11 @@ impl Words {
         }
     }
 
+    /// The pod template hash that a revision of a node's StatefulSet was made of, whatever that says by now.
+    pub fn made_of(&self, node: &str, revision: &str) -> Option<&str> {
+        self.revisions.get(&(node.to_owned(), revision.to_owned())).map(String::as_str)
+    }
+
     /// A node runs what its pod was made from, and not what its StatefulSet says by now.
     pub fn of_what_runs(
         &self,
@@ -56,8 +61,8 @@ impl Words {
         if now.running.is_empty() || before.running == now.running {
             return None;
         }
-        let made_of = self.revisions.get(&(name.to_owned(), pod.revision.clone()))?;
-        (*made_of != now.running).then(|| {
+        let made_of = self.made_of(name, &pod.revision)?;
+        (made_of != now.running).then(|| {
             format!("oracle 4: {name} says that it runs {}, and its pod was made of {made_of}", now.running)
         })
     }

@@ -1,0 +1,167 @@
+//! What the platform beneath a fleet does by itself: its admission rewrites what is written, and its controllers change
+//! their minds. Nobody is ill then, and nobody has asked for anything: a fleet comes to the end that it would have come to.
+
+use serde_json::{Value, json};
+use windlass::sim::{Mutation, Policy, Target, proxy};
+
+use crate::scenario::{Change, Scenario};
+use crate::world::World;
+
+/// What admission makes of pods, or of the templates of StatefulSets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rewrite {
+    Annotated,
+    /// Images are pinned to digests.
+    Pinned,
+    /// Images come from another registry.
+    Mirrored,
+    /// There is a proxy beside the other containers.
+    Meshed,
+    /// There is a proxy before the other containers.
+    MeshedFirst,
+}
+
+/// Something that the platform does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Platform {
+    /// A policy is installed, and stays.
+    Admits(Target, Rewrite),
+    /// Another version of the StatefulSet controller writes revisions down with other bytes.
+    Reserialises,
+}
+
+/// When it does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum When {
+    /// The fleet was made under it.
+    Always,
+    /// While the fleet is at rest, before the scenario's change.
+    Before,
+    /// Right after the n-th write.
+    Within,
+}
+
+/// The name of what admission adds, and the marks of what it rewrites.
+const ANNOTATION: &str = "platform.test/scanned";
+const PROXY: &str = "mesh";
+const REGISTRY: &str = "mirror.test";
+
+impl Platform {
+    /// Everything, by the name of its fault.
+    pub fn all() -> Vec<(&'static str, Self, When)> {
+        use Rewrite::{Annotated, Meshed, MeshedFirst, Mirrored, Pinned};
+        use Target::{Pods, Templates};
+        use When::{Always, Before, Within};
+        let rewrites = [
+            (
+                Pods,
+                Annotated,
+                ["F16-pods-annotated-always", "F16-pods-annotated-before", "F16-pods-annotated"],
+            ),
+            (Pods, Pinned, ["F16-pods-pinned-always", "F16-pods-pinned-before", "F16-pods-pinned"]),
+            (Pods, Mirrored, ["F16-pods-mirrored-always", "F16-pods-mirrored-before", "F16-pods-mirrored"]),
+            (Pods, Meshed, ["F16-pods-meshed-always", "F16-pods-meshed-before", "F16-pods-meshed"]),
+            (
+                Pods,
+                MeshedFirst,
+                ["F16-pods-meshed-first-always", "F16-pods-meshed-first-before", "F16-pods-meshed-first"],
+            ),
+            (
+                Templates,
+                Annotated,
+                [
+                    "F16-templates-annotated-always",
+                    "F16-templates-annotated-before",
+                    "F16-templates-annotated",
+                ],
+            ),
+            (
+                Templates,
+                Mirrored,
+                ["F16-templates-mirrored-always", "F16-templates-mirrored-before", "F16-templates-mirrored"],
+            ),
+            (
+                Templates,
+                MeshedFirst,
+                [
+                    "F16-templates-meshed-first-always",
+                    "F16-templates-meshed-first-before",
+                    "F16-templates-meshed-first",
+                ],
+            ),
+        ];
+        let mut all = Vec::new();
+        for (target, rewrite, names) in rewrites {
+            for (name, when) in names.into_iter().zip([Always, Before, Within]) {
+                all.push((name, Self::Admits(target, rewrite), when));
+            }
+        }
+        all.push(("F16-revisions-before", Self::Reserialises, Before));
+        all.push(("F16-revisions", Self::Reserialises, Within));
+        all
+    }
+
+    /// Whether it makes sense in a scenario.
+    pub fn fits(when: When, scenario: &Scenario) -> bool {
+        when != When::Before || scenario.change != Change::Create
+    }
+
+    /// Does it.
+    pub fn perform(self, world: &World) {
+        match self {
+            Self::Admits(target, rewrite) => world.cluster.admit(policy(target, rewrite)),
+            Self::Reserialises => world.cluster.reserialise_revisions(),
+        }
+    }
+}
+
+fn policy(target: Target, rewrite: Rewrite) -> Policy {
+    let mutation = match rewrite {
+        Rewrite::Annotated => Mutation::Annotation(ANNOTATION.to_owned(), "yes".to_owned()),
+        Rewrite::Pinned => Mutation::Digests,
+        Rewrite::Mirrored => Mutation::Mirror(REGISTRY.to_owned()),
+        Rewrite::Meshed => Mutation::Container { container: proxy(PROXY), first: false },
+        Rewrite::MeshedFirst => Mutation::Container { container: proxy(PROXY), first: true },
+    };
+    Policy::new("platform", target, mutation)
+}
+
+/// A pod's or a template's part of an end, without what admission added and rewrote.
+pub fn without_admission(value: &Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let own = text.strip_prefix(REGISTRY).and_then(|rest| rest.strip_prefix('/')).unwrap_or(text);
+            own.split_once("@sha256:").map_or(own, |(name, _)| name).into()
+        }
+        Value::Array(list) => {
+            list.iter().filter(|item| item["name"] != PROXY).map(without_admission).collect()
+        }
+        Value::Object(map) => {
+            let own = map.iter().filter(|(key, _)| *key != ANNOTATION);
+            let mut left: serde_json::Map<_, _> =
+                own.map(|(key, item)| (key.clone(), without_admission(item))).collect();
+            // Annotations that were nothing but its own are none.
+            if map.get("annotations").is_some_and(|own| own.get(ANNOTATION).is_some())
+                && left["annotations"] == json!({})
+            {
+                left.remove("annotations");
+            }
+            left.into()
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn what_admission_did_can_be_told_from_what_was_asked_for() {
+    let asked = json!({
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "db", "image": "db:1"}]},
+    });
+    let done = json!({
+        "metadata": {"labels": {"a": "b"}, "annotations": {ANNOTATION: "yes"}},
+        "spec": {"containers": [{"name": PROXY, "image": "mesh:1"}, {"name": "db", "image": "mirror.test/db:1@sha256:00"}]},
+    });
+    assert_eq!(without_admission(&done), asked);
+    assert_eq!(without_admission(&asked), asked);
+}
