@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::{DeletionPolicy, Port, StatefulNodeSpec, TemplateMeta};
 use windlass::render::{
-    FleetIdentity, NodeIdentity, RenderOptions, fleet_service, headless_service, pod_template, stateful_set,
-    stateful_set_template,
+    FleetIdentity, NodeIdentity, RenderOptions, fleet_service, headless_service, made_for, pod_template,
+    stateful_set, stateful_set_template,
 };
 use windlass::revision::pod_template_hash;
 
@@ -94,7 +94,11 @@ fn the_stateful_set_of_a_fleets_node() {
             "revisionHistoryLimit": 3,
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "template": {
-                "metadata": {"labels": with("app", "db")},
+                "metadata": {"labels": with("app", "db"), "annotations": {
+                    "windlass.dev/image": "db:2",
+                    "windlass.dev/main-container": "db",
+                    "windlass.dev/pod-template-hash": "v1:hash",
+                }},
                 "spec": {"containers": [{"name": "db", "image": "db:2", "futureField": null}]},
             },
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "futureField": {}}],
@@ -102,9 +106,12 @@ fn the_stateful_set_of_a_fleets_node() {
     });
     let rendered = stateful_set(&identity, &spec, &template, "v1:hash");
     assert_eq!(rendered, expected);
-    assert_eq!(stateful_set_template(&identity, &template), expected["spec"]["template"]);
+    let made_for = made_for(&spec, "v1:hash");
+    assert_eq!(stateful_set_template(&identity, &template, Some(&made_for)), expected["spec"]["template"]);
+    let as_before = &stateful_set_template(&identity, &template, None)["metadata"];
+    assert_eq!(*as_before, json!({"labels": with("app", "db")}));
     let forged = json!({"metadata": {"labels": {"app": "db", "windlass.dev/set": "forged"}}});
-    assert_eq!(stateful_set_template(&identity, &forged)["metadata"]["labels"], with("app", "db"));
+    assert_eq!(stateful_set_template(&identity, &forged, None)["metadata"]["labels"], with("app", "db"));
 }
 
 #[test]
@@ -115,7 +122,7 @@ fn the_stateful_set_of_a_node_that_stands_alone() {
     let own = json!({"app.kubernetes.io/managed-by": "windlass", "windlass.dev/node": "solo"});
     assert_eq!(set["metadata"]["labels"], own);
     assert_eq!(set["metadata"]["annotations"], json!({"windlass.dev/pod-template-hash": "v1:hash"}));
-    assert_eq!(set["spec"]["template"]["metadata"], json!({ "labels": own }));
+    assert_eq!(set["spec"]["template"]["metadata"]["labels"], own);
     assert_eq!(set["spec"].get("volumeClaimTemplates"), None);
 }
 
@@ -133,9 +140,11 @@ fn a_nodes_identity_does_not_move_the_hash() {
         let template = pod_template(&spec, Some("2026-01-01T00:00:00Z"), &RenderOptions::default()).unwrap();
         let hash = pod_template_hash(&template);
         for identity in [owned_node(), lone_node()] {
-            let stored = stateful_set_template(&identity, &template);
-            assert_ne!(stored, template);
-            assert_eq!(pod_template_hash(&stored), hash);
+            for made_for in [None, Some(&made_for(&spec, &hash))] {
+                let stored = stateful_set_template(&identity, &template, made_for);
+                assert_ne!(stored, template);
+                assert_eq!(pod_template_hash(&stored), hash);
+            }
         }
     }
 }

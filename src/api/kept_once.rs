@@ -80,7 +80,7 @@ macro_rules! pooled {
     )*};
 }
 
-pooled!(Value, Vec<Value>, String);
+pooled!(Value, Vec<Value>, String, super::MadeFor);
 
 impl<T: Pooled> Shared<T> {
     /// Whether both are one value in memory.

@@ -4,6 +4,7 @@
 pub mod conditions;
 pub mod crd;
 pub mod kept_once;
+pub mod made_for;
 pub mod names;
 pub mod node_deployment;
 pub mod plan_field;
@@ -15,6 +16,7 @@ pub mod status;
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
 pub use kept_once::{JsonText, Shared};
+pub use made_for::MadeFor;
 pub use node_deployment::{
     BlueGreenStrategy, DeletionPolicy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
     NodeTemplate, NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta,

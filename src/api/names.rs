@@ -32,8 +32,12 @@ pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
 /// Annotation: who asked last for what with the command line, and why; an [`super::Asked`] as JSON.
 pub const ANNOTATION_ASKED: &str = "windlass.dev/asked";
-/// Annotation on a StatefulSet: the pod template hash that its template was rendered from.
+/// Annotation on a StatefulSet, and on its pod template: the pod template hash that the template was rendered from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
+/// Annotation on a StatefulSet's pod template: the main container's image, as it was asked for.
+pub const ANNOTATION_IMAGE: &str = "windlass.dev/image";
+/// Annotation on a StatefulSet's pod template: the main container's name.
+pub const ANNOTATION_MAIN_CONTAINER: &str = "windlass.dev/main-container";
 /// Annotation on a fleet's Service: the set that a promotion last moved it to. A hand that edits the selector does not
 /// write it, and so is not taken for the switch.
 pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";

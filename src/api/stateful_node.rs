@@ -257,7 +257,17 @@ pub struct StatefulSetRef {
     /// Its `metadata.generation` after Windlass's last write to its spec.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: i64,
+    /// What tells its pod template, as the API server made it of Windlass's last write to it, from every other.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub template_digest: String,
+    /// The last revisions that it was seen to give to pods of templates that Windlass wrote, the newest last; at most 5. A
+    /// pod at one of them was made for what its annotations say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<String>,
 }
+
+/// How many of its revisions a node remembers of its StatefulSet.
+pub const KNOWN_REVISIONS: usize = 5;
 
 /// The default of every `progressDeadlineSeconds`, in seconds.
 pub const DEFAULT_DEADLINE_SECONDS: i64 = 600;

@@ -136,6 +136,9 @@ impl Memory {
 pub struct Memory {
     /// By a StatefulSet's UID: what its template was found to be.
     pub templates: Remembered<String, CheckedTemplate>,
+    /// By a StatefulSet's UID: the revision that it gave to pods of a template of ours before a write of ours that may have
+    /// moved it, and that the node's status may not yet speak of.
+    pub revisions: Remembered<String, String>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
     pub held: Remembered<(String, String), (i64, String)>,
     /// By a node's UID: the resourceVersion, and whether a plan that rolls it was active then.

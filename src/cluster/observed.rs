@@ -1,15 +1,18 @@
 //! What the caches hold: of each object only what a decision needs.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::Key;
 use crate::api::{
-    JsonText, NodeDeploymentSpec, NodeDeploymentStatus, StatefulNodeSpec, StatefulNodeStatus,
+    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, Shared, StatefulNodeSpec,
+    StatefulNodeStatus,
     names::{ANNOTATION_OWNER_UID, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_NODE},
 };
 
@@ -198,6 +201,10 @@ pub struct ObservedSet {
     pub update_strategy: String,
     /// Container names and images of `spec.template`, in order.
     pub images: Vec<(String, String)>,
+    /// What its pods are made for, as the annotations of `spec.template` say.
+    pub made_for: Option<Shared<MadeFor>>,
+    /// A digest of `spec.template`, as the API server has it.
+    pub template_digest: String,
     /// `status.observedGeneration`.
     pub observed_generation: i64,
     /// `status.updateRevision`.
@@ -209,6 +216,13 @@ impl ObservedSet {
     #[must_use]
     pub fn stamp(&self) -> Option<&str> {
         self.meta.annotation(ANNOTATION_TEMPLATE_HASH)
+    }
+
+    /// The pod template hash that its template was written for: the template itself says it, or, where an earlier version
+    /// of Windlass wrote it, the stamp.
+    #[must_use]
+    pub fn written_for(&self) -> Option<&str> {
+        self.made_for.as_ref().map(|made_for| made_for.hash.as_str()).or_else(|| self.stamp())
     }
 
     /// Whether its controller has seen its latest spec.
@@ -361,15 +375,50 @@ fn by_fleet(meta: &Meta) -> Vec<&str> {
 
 observed_with_spec!(ObservedFleet, ObservedNode);
 
+impl Observed for ObservedSet {
+    fn of(object: &Value, meta: Meta) -> Self {
+        let template = &object["spec"]["template"];
+        let annotations = &template["metadata"]["annotations"];
+        Self {
+            images: images(&template["spec"]),
+            made_for: MadeFor::read(|key| annotations[key].as_str()).map(Shared::from),
+            template_digest: digest(template),
+            ..Self::without_template(object, meta)
+        }
+    }
+    fn after(object: &Value, meta: Meta, known: &Self) -> Self {
+        if known.meta.generation != meta.generation {
+            return Self::of(object, meta);
+        }
+        Self {
+            images: known.images.clone(),
+            made_for: known.made_for.clone(),
+            template_digest: known.template_digest.clone(),
+            ..Self::without_template(object, meta)
+        }
+    }
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+    fn groups(&self) -> Vec<&str> {
+        by_fleet(&self.meta)
+    }
+}
+
+impl ObservedSet {
+    fn without_template(object: &Value, meta: Meta) -> Self {
+        Self {
+            meta,
+            replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
+            update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
+            observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
+            update_revision: text(&object["status"]["updateRevision"]),
+            ..Self::default()
+        }
+    }
+}
+
 observed! {
-    ObservedSet, by_fleet => |object, meta| Self {
-        meta,
-        replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
-        update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
-        images: images(&object["spec"]["template"]["spec"]),
-        observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
-        update_revision: text(&object["status"]["updateRevision"]),
-    },
     ObservedPod, by_fleet => read_pod,
     ObservedService, by_owner => |object, meta| Self { meta, spec: object["spec"].clone() },
     ObservedClaim, by_owners => |_, meta| Self { meta },
@@ -381,6 +430,12 @@ observed! {
 }
 
 impl ObservedPod {
+    /// What it was made for, as its annotations say.
+    #[must_use]
+    pub fn made_for(&self) -> Option<MadeFor> {
+        MadeFor::read(|key| self.meta.annotation(key))
+    }
+
     /// The node that its label names.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
@@ -448,6 +503,18 @@ fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
 fn images(pod_spec: &Value) -> Vec<(String, String)> {
     let list = pod_spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
     list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect()
+}
+
+/// 32 hex digits that tell a template from others. Not a hash that is compared across versions: only ever one answer of
+/// the API server with another.
+fn digest(template: &Value) -> String {
+    let digest = Sha256::digest(template.to_string());
+    let mut text = String::with_capacity(32);
+    for byte in &digest[..16] {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn strict<T: DeserializeOwned>(value: &Value) -> Result<Arc<T>, String> {

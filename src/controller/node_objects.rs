@@ -45,11 +45,16 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         return Ok(());
     }
     let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
-    let stamped_otherwise = set.stamp().is_some_and(|stamp| stamp != rendered.hash);
-    let hash = if stamped_otherwise {
+    let written_otherwise = set.written_for().is_some_and(|hash| hash != rendered.hash);
+    let hash = if written_otherwise {
         None
     } else {
-        let template = render::stateful_set_template(&scope.identity(node), &rendered.template);
+        // One that an earlier version of Windlass wrote says nothing of what its pods are made for; it is not rewritten to
+        // say so, which would be another revision.
+        let made_for = node.spec.as_ref().ok().map(|spec| render::made_for(spec, &rendered.hash));
+        let made_for = made_for.filter(|_| set.made_for.is_some());
+        let identity = scope.identity(node);
+        let template = render::stateful_set_template(&identity, &rendered.template, made_for.as_ref());
         let ops = vec![PatchOp::set("/spec/template", template)];
         match scope.cluster.try_patch(set_target(&set), ops).await {
             Ok(answer) => {
@@ -287,6 +292,10 @@ async fn apply_to_set(
     }
     if ops.is_empty() {
         return Ok(());
+    }
+    // Admission may move the template with this write, and with it the revision.
+    if matches!(template, Some(Template::At(_))) && set.is_observed() && !set.update_revision.is_empty() {
+        scope.memory.revisions.put(set.meta.uid.clone(), set.update_revision.clone());
     }
     let answer =
         scope.cluster.patch(set_target(set), Part::Main, ops).await.map_err(ReconcileError::Children)?;

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::identity::NodeIdentity;
 use super::metadata::new_child_metadata;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
-use crate::api::{StatefulNodeSpec, TemplateMeta};
+use crate::api::{MadeFor, StatefulNodeSpec, TemplateMeta};
+use crate::revision::{main_container, main_image};
 
 /// How many of its own revisions a StatefulSet keeps: the running one, the wanted one, and one to spare.
 const REVISION_HISTORY_LIMIT: i32 = 3;
@@ -58,7 +59,7 @@ pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: 
             "podManagementPolicy": "OrderedReady",
             "revisionHistoryLimit": REVISION_HISTORY_LIMIT,
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
-            "template": stateful_set_template(identity, template),
+            "template": stateful_set_template(identity, template, Some(&made_for(spec, hash))),
         },
     });
     if !volume_claim_templates.is_empty() {
@@ -76,13 +77,35 @@ pub fn stateful_set_own_metadata(identity: &NodeIdentity, hash: &str) -> Templat
     }
 }
 
-/// What stands at `/spec/template` of a node's StatefulSet: the rendered template with the node's labels.
+/// What a node's pods are made for at this hash.
 #[must_use]
-pub fn stateful_set_template(identity: &NodeIdentity, template: &Value) -> Value {
+pub fn made_for(spec: &StatefulNodeSpec, hash: &str) -> MadeFor {
+    MadeFor {
+        hash: hash.to_owned(),
+        image: main_image(spec).unwrap_or_default().to_owned(),
+        main_container: main_container(&spec.main_container, &spec.pod_template)
+            .unwrap_or_default()
+            .to_owned(),
+    }
+}
+
+/// What stands at `/spec/template` of a node's StatefulSet: the rendered template with the node's labels, and with what
+/// its pods are made for. Without the latter it is what earlier versions of Windlass wrote.
+#[must_use]
+pub fn stateful_set_template(identity: &NodeIdentity, template: &Value, made_for: Option<&MadeFor>) -> Value {
     let mut template = template.clone();
-    let own = identity.labels().into_iter().map(|(key, value)| (key, Value::String(value)));
-    let mut at = &mut template;
-    for key in ["metadata", "labels"] {
+    let labels = identity.labels();
+    add(&mut template, "labels", labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    if let Some(made_for) = made_for {
+        add(&mut template, "annotations", made_for.to_annotations().into_iter());
+    }
+    template
+}
+
+fn add<'a>(template: &mut Value, field: &str, texts: impl Iterator<Item = (&'a str, &'a str)>) {
+    let texts = texts.map(|(key, value)| (key.to_owned(), Value::from(value)));
+    let mut at = template;
+    for key in ["metadata", field] {
         // Only a template that was not rendered has something else than an object here; the API server
         // would refuse it.
         if !at.is_object() {
@@ -91,8 +114,7 @@ pub fn stateful_set_template(identity: &NodeIdentity, template: &Value) -> Value
         at = &mut at[key];
     }
     match at {
-        Value::Object(labels) => labels.extend(own),
-        other => *other = own.collect::<Map<_, _>>().into(),
+        Value::Object(known) => known.extend(texts),
+        other => *other = texts.collect::<Map<_, _>>().into(),
     }
-    template
 }

@@ -75,7 +75,8 @@ impl Task for ApplyStatefulSet {
                 ..render::MetadataChange::default()
             },
         );
-        let template = render::stateful_set_template(&identity, &rendered.template);
+        let made_for = render::made_for(spec_of(&node)?, &rendered.hash);
+        let template = render::stateful_set_template(&identity, &rendered.template, Some(&made_for));
         ops.push(PatchOp::set("/spec/template", template));
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
         let answer = match written(scope.cluster.patch(set_target(&set), Part::Main, ops).await) {

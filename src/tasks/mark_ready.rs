@@ -75,7 +75,7 @@ async fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     if rolling && !set.observed {
         return Ok(Outcome::waiting("waiting for the StatefulSet controller to see the template"));
     }
-    if rolling && !(facts.is_at_update_revision(pod) && facts.template_is_granted()) {
+    if rolling && !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is not at the granted template any more"));
     }
     let said = mark(scope, &node, &cx.record.id).await?;

@@ -122,11 +122,15 @@ impl NodeScope {
         };
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
-        let main = node.spec.as_ref().map(|s| s.main_container.clone()).unwrap_or_default();
-        let pod = self.pod().map(|pod| pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now));
+        let wanted = self.wanted(node);
+        let rendered = wanted.as_ref().map(|wanted| wanted.hash.as_str()).unwrap_or_default();
+        let pod = self.pod().map(|pod| {
+            let main = main_container_of(&pod, node, rendered);
+            pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now)
+        });
         let spec = node.spec.as_ref();
         NodeFacts {
-            wanted: self.wanted(node),
+            wanted,
             granted_hash: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_grant_id: status.spent_grant_id.clone(),
@@ -149,14 +153,22 @@ impl NodeScope {
     }
 
     fn live(&self, node: &ObservedNode, set: &ObservedSet) -> LiveSet {
-        let main = node.spec.as_ref().map(|s| s.main_container.as_str()).unwrap_or_default();
+        let named = set.made_for.as_ref().map(|made_for| made_for.main_container.as_str());
+        let main = named.unwrap_or_else(|| main_container(node));
         let image = set.images.iter().find(|(name, _)| name == main).or_else(|| set.images.first());
+        let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
+        let mut known_revisions = recorded.map(|recorded| recorded.revisions.clone()).unwrap_or_default();
+        let unwritten = self.memory.revisions.get(&set.meta.uid).filter(|r| !known_revisions.contains(r));
+        known_revisions.extend(unwritten);
         LiveSet {
             uid: set.meta.uid.clone(),
             generation: set.meta.generation,
             template: self.template(node, set).unwrap_or(Template::Unknown),
             observed: set.is_observed(),
             update_revision: set.update_revision.clone(),
+            known_revisions,
+            made_for: set.made_for.as_deref().cloned(),
+            template_digest: set.template_digest.clone(),
             main_image: image.map(|(_, image)| image.clone()).unwrap_or_default(),
         }
     }
@@ -173,12 +185,13 @@ impl NodeScope {
                 return Some(Template::Unknown);
             }
         }
-        let recorded = node.status.stateful_set.as_ref();
-        let untouched = recorded.is_some_and(|r| r.uid == set.meta.uid && r.generation == generation);
-        match set.stamp() {
-            Some(stamp) if untouched => Some(Template::At(stamp.to_owned())),
-            _ => None,
-        }
+        let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
+        let untouched = recorded.is_some_and(|recorded| {
+            // What the API server once made of our own write is ours, whatever it would make of it now.
+            let same = !set.template_digest.is_empty() && recorded.template_digest == set.template_digest;
+            recorded.generation == generation || same
+        });
+        set.written_for().filter(|_| untouched).map(|hash| Template::At(hash.to_owned()))
     }
 
     /// The hash and image of what the node's spec renders to; an error is a sentence about the spec. It is asked
@@ -250,6 +263,20 @@ impl NodeScope {
             owner
         }))
     }
+}
+
+/// The name of the main container by a node's spec: the one that is asked for, or the first of the template.
+fn main_container(node: &ObservedNode) -> &str {
+    let spec = node.spec.as_ref().ok();
+    spec.and_then(|s| revision::main_container(&s.main_container, &s.pod_template)).unwrap_or_default()
+}
+
+/// The name of a pod's main container. It is that of the template, and never just the pod's first: admission puts containers
+/// of its own before those of the template. A pod that was made for another template than the one with the hash `rendered`
+/// says which it is.
+fn main_container_of(pod: &ObservedPod, node: &ObservedNode, rendered: &str) -> String {
+    let of_another = pod.made_for().filter(|made_for| made_for.hash != rendered);
+    of_another.map_or_else(|| main_container(node).to_owned(), |made_for| made_for.main_container)
 }
 
 /// The fleet of a node. Its label may have been taken off by hand; a pod made meanwhile would lack it for as long

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{CHILD_CHANGED, node_scope::NodeScope};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Waits until the pod at the update revision runs the image that was asked for.
+/// Waits until the pod that was made for the grant runs the image that was asked for.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObserveImage {}
@@ -24,15 +24,15 @@ impl Task for ObserveImage {
         let Some(pod) = facts.staying_pod() else {
             return Ok(Outcome::waiting("waiting for the pod to be created again"));
         };
-        if facts.live().is_some_and(|set| set.observed) && !facts.is_at_update_revision(pod) {
-            return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is at another revision"));
+        if facts.live().is_some_and(|set| set.observed) && !facts.is_at_template(pod) {
+            return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod was made for something else"));
         }
         let running = facts.running();
         if pod.running && running.pod_uid == pod.uid && Some(running.hash.as_str()) == facts.grant() {
             return Ok(Outcome::Done);
         }
         let why = pod.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message)).unwrap_or_default();
-        Ok(Outcome::waiting(format!("waiting for the pod to run {}: {why}", pod.main_image)))
+        Ok(Outcome::waiting(format!("waiting for the pod to run {}: {why}", facts.pod_image(pod))))
     }
 
     fn replayable(&self) -> bool {

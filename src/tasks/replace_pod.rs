@@ -1,4 +1,4 @@
-//! `replace-pod`: the node's pod is at the StatefulSet's update revision.
+//! `replace-pod`: the node's pod was made for what was granted.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::{NodeScope, Replacement, written};
 use crate::cluster::{Kind, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Deletes the pod that is not at the update revision, and waits for the one that is.
+/// Deletes the pod that was made for something else than the grant, and waits for the one that is made for it.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplacePod {}

@@ -10,9 +10,9 @@ use crate::engine::{Outcome, TaskError};
 /// What there is to replace.
 #[derive(Clone, Debug)]
 pub enum Replacement {
-    /// This pod runs an older revision and is to be taken down.
+    /// This pod was made for something else than the grant and is to be taken down.
     Due(Arc<ObservedPod>),
-    /// The pod at the update revision is there: nothing is to be replaced, or not any more.
+    /// The pod that was made for the grant is there: nothing is to be replaced, or not any more.
     Done,
     /// It cannot be told yet, or what the plan rests on is gone: a task answers with this.
     NotNow(Outcome),
@@ -55,7 +55,7 @@ impl NodeScope {
         if pod.terminating {
             return waiting("waiting for the old pod to terminate");
         }
-        if facts.is_at_update_revision(pod) {
+        if facts.is_at_grant(pod) {
             return Ok(Replacement::Done);
         }
         if facts.is_kept_by_spent_grant() {

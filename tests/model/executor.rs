@@ -75,6 +75,9 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         template: if is_known { Template::At(text(node.template)) } else { Template::Unknown },
         observed: node.observed,
         update_revision: text(node.update_revision),
+        known_revisions: Vec::new(),
+        made_for: None,
+        template_digest: String::new(),
         main_image: IMAGES[node.template as usize].to_owned(),
     };
     let is_known = !node.orphan || (node.set == Set::Missing && node.same_pod);
@@ -92,6 +95,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         ready_since: ready.then(now),
         unready_since: None,
         running: matches!(node.pod, Pod::Running | Pod::Ready),
+        made_for: None,
         main_image: IMAGES[node.pod_revision as usize].to_owned(),
         sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,
         problem: (!ready).then_some(problem),
@@ -224,14 +228,14 @@ fn carry_out(facts: &NodeFacts, doing: Doing, mute: bool) -> (Doing, Option<Effe
         let Some(pod) = facts.pod.as_ref().filter(|p| set.observed && !p.terminating) else {
             return (at(1), None);
         };
-        if !facts.is_at_update_revision(pod) {
+        if !facts.is_at_grant(pod) {
             let deletes = !facts.is_kept_by_spent_grant() && pod.owned;
             return (at(1), deletes.then_some(Effect::DeletePod));
         }
     }
     let Some(pod) = facts.staying_pod() else { return (at(task.max(2)), None) };
     if task <= 2 && observes {
-        if set.observed && !facts.is_at_update_revision(pod) {
+        if set.observed && !facts.is_at_template(pod) {
             return over;
         }
         let running = facts.running();
@@ -242,7 +246,7 @@ fn carry_out(facts: &NodeFacts, doing: Doing, mute: bool) -> (Doing, Option<Effe
     if !set.observed {
         return (at(3), None);
     }
-    if !(facts.is_at_update_revision(pod) && facts.template_is_granted()) {
+    if !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return over;
     }
     // It is asked even where the pod is Ready.
@@ -273,8 +277,12 @@ fn write_status(
     if node.child.unreachable {
         conditions::set(&mut before, SIDECAR_READY, Truth::Unknown, "Unreachable", "", 1, now());
     }
-    let reference =
-        StatefulSetRef { name: "db".to_owned(), uid: "set".to_owned(), generation: i64::from(node.recorded) };
+    let reference = StatefulSetRef {
+        name: "db".to_owned(),
+        uid: "set".to_owned(),
+        generation: i64::from(node.recorded),
+        ..StatefulSetRef::default()
+    };
     let previous = StatefulNodeStatus {
         first_ready_at: node.child.ever.then(now),
         spent_grant_id: facts.spent_grant_id.clone(),

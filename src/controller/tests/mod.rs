@@ -6,6 +6,7 @@ mod fleet_sets;
 mod lean;
 mod next;
 mod node;
+mod platform;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,20 @@ struct Kept {
     errors: Vec<(String, ClusterError)>,
     told: Option<Told>,
     count: u64,
+    /// What admission makes of a StatefulSet that is written.
+    admission: Option<fn(&mut Value)>,
+}
+
+impl Kept {
+    /// What the API server makes of an object that a patch has changed.
+    fn admit(&self, kind: Kind, before: &Value, object: &mut Value) {
+        if let Some(admission) = self.admission.filter(|_| kind == Kind::StatefulSet) {
+            admission(object);
+        }
+        if object["spec"] != before["spec"] {
+            object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_i64().unwrap() + 1);
+        }
+    }
 }
 
 /// The port.
@@ -88,6 +103,12 @@ impl Cluster for Port {
             return Err(ClusterError::AlreadyExists { object: name });
         }
         manifest["metadata"]["uid"] = json!(format!("uid of {name}"));
+        let before = manifest.clone();
+        self.kept.lock().unwrap().admit(
+            kind,
+            &json!({"spec": before["spec"], "metadata": {"generation": 0}}),
+            &mut manifest,
+        );
         manifest["metadata"]["generation"] = json!(1);
         Ok(self.store(kind, manifest))
     }
@@ -107,19 +128,23 @@ impl Cluster for Port {
             return Err(ClusterError::Conflict { object: target.name, message: "it changed".to_owned() });
         }
         let patch: json_patch::Patch = serde_json::from_value(json!(ops)).unwrap();
-        let before = object["spec"].clone();
+        let before = object.clone();
         json_patch::patch(&mut object, &patch).unwrap();
         assert!(part == Part::Status || paths.iter().all(|path| !path.starts_with("/status")), "{paths:?}");
-        if object["spec"] != before {
-            object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
-        }
+        self.kept.lock().unwrap().admit(target.kind, &before, &mut object);
         Ok(self.store(target.kind, object))
     }
 
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
         self.called(format!("try patch {} {} ({})", target.kind.name(), target.name, ops.len()))?;
         let kept = self.kept.lock().unwrap();
-        Ok(kept.objects[&(target.kind.name(), target.name)].clone())
+        let before = kept.objects[&(target.kind.name(), target.name)].clone();
+        let mut object = before.clone();
+        let ops: Vec<Value> = ops.iter().map(PatchOp::to_json).collect();
+        let patch: json_patch::Patch = serde_json::from_value(json!(ops)).unwrap();
+        json_patch::patch(&mut object, &patch).unwrap();
+        kept.admit(target.kind, &before, &mut object);
+        Ok(object)
     }
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
@@ -201,6 +226,16 @@ impl Stage {
         let mut object = self.get(kind, name);
         let before = object["spec"].clone();
         json_patch::merge(&mut object, patch);
+        if let Some(admission) = self
+            .port
+            .kept
+            .lock()
+            .unwrap()
+            .admission
+            .filter(|_| kind == Kind::StatefulSet && patch["status"].is_null())
+        {
+            admission(&mut object);
+        }
         if object["spec"] != before {
             object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap() + 1);
         }
@@ -221,6 +256,11 @@ impl Stage {
     fn names(&self, kind: Kind) -> Vec<String> {
         let kept = self.port.kept.lock().unwrap();
         kept.objects.keys().filter(|key| key.0 == kind.name()).map(|key| key.1.clone()).collect()
+    }
+
+    /// From now on the API server does this to every StatefulSet that is written.
+    fn admits(&self, admission: fn(&mut Value)) {
+        self.port.kept.lock().unwrap().admission = Some(admission);
     }
 
     /// From now on calls that begin so get this error.

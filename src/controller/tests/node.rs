@@ -1,29 +1,29 @@
 //! The executor's looks at one node that stands alone.
 
+use sha2::{Digest, Sha256};
+
 use super::fleet::template;
 use super::*;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 
 impl Stage {
-    fn node(&self) -> Value {
+    pub(super) fn node(&self) -> Value {
         self.get(Kind::StatefulNode, "db-0")
     }
 
-    fn change_node(&self, patch: &Value) {
+    pub(super) fn change_node(&self, patch: &Value) {
         self.change(Kind::StatefulNode, "db-0", patch);
     }
 
     /// The StatefulSet's controller and the kubelet do what they are to do.
-    fn play(&self) {
+    pub(super) fn play(&self) {
         let set = self.get(Kind::StatefulSet, "db-0");
         if set.is_null() {
             return;
         }
-        let revision =
-            format!("db-0-{}", set["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap());
-        let restarted = set["spec"]["template"]["metadata"]["annotations"].to_string().len();
-        let revision = format!("{revision}-{restarted}");
+        let revision = crate::revision::hash::hex(&Sha256::digest(set["spec"]["template"].to_string()));
+        let revision = format!("db-0-{}", &revision[..8]);
         let seen = json!({"observedGeneration": set["metadata"]["generation"], "updateRevision": revision});
         if set["status"] != seen {
             self.change(Kind::StatefulSet, "db-0", &json!({"status": seen}));
@@ -43,6 +43,7 @@ impl Stage {
             json!({"kind": "StatefulSet", "name": "db-0", "uid": set["metadata"]["uid"], "controller": true});
         self.put(Kind::Pod, "db-0-0", json!({
             "metadata": {"uid": format!("pod {uid}"), "ownerReferences": [owner],
+                "annotations": set["spec"]["template"]["metadata"]["annotations"],
                 "labels": {"controller-revision-hash": revision, "windlass.dev/node": "db-0"}},
             "spec": set["spec"]["template"]["spec"],
             "status": {
@@ -54,7 +55,7 @@ impl Stage {
     }
 
     /// Looks at the node until nothing comes of it.
-    async fn node_settles(&self) {
+    pub(super) async fn node_settles(&self) {
         for _ in 0..40 {
             let before = self.port.kept.lock().unwrap().count;
             self.look_at_node().await.unwrap();
@@ -73,7 +74,7 @@ impl Stage {
         stage
     }
 
-    async fn running(spec: &Value) -> Self {
+    pub(super) async fn running(spec: &Value) -> Self {
         let stage = Self::with_node(spec);
         stage.node_settles().await;
         assert_eq!(stage.node()["status"]["phase"], "Running", "{:#}", stage.node());
@@ -81,7 +82,7 @@ impl Stage {
         stage
     }
 
-    fn history(&self) -> Vec<String> {
+    pub(super) fn history(&self) -> Vec<String> {
         let history = self.node()["status"]["history"].as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         history
@@ -387,11 +388,8 @@ async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
 #[tokio::test(start_paused = true)]
 async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     let stage = Stage::running(&template("v1")).await;
-    stage.change(
-        Kind::StatefulSet,
-        "db-0",
-        &json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}),
-    );
+    stage.admits(|set| set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(9));
+    stage.change(Kind::StatefulSet, "db-0", &json!({"metadata": {"labels": {"somebody": "else"}}}));
     stage.play();
     stage.fail("try patch", busy());
     assert!(stage.look_at_node().await.is_err(), "nothing is decided on what is not known");
@@ -401,6 +399,7 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     assert_eq!(stage.calls().iter().filter(|c| c.starts_with("try patch")).count(), 2);
     assert_eq!(stage.history().len(), 1);
     // Where it does not take it, it is something else.
+    stage.admits(|_| {});
     stage.change(
         Kind::StatefulSet,
         "db-0",
@@ -415,8 +414,10 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     stage.change(
         Kind::StatefulSet,
         "db-0",
-        &json!({"metadata": {"annotations": {"windlass.dev/pod-template-hash": "v1:0"}},
-        "spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}),
+        &json!({"spec": {"template": {
+            "metadata": {"annotations": {"windlass.dev/pod-template-hash": "v1:0"}},
+            "spec": {"terminationGracePeriodSeconds": 9},
+        }}}),
     );
     stage.play();
     stage.look_at_node().await.unwrap();

@@ -110,8 +110,12 @@ fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
 fn roll_recipe(facts: &NodeFacts) -> &'static str {
     let SetFact::Live(set) = &facts.set else { return recipes::NODE_UPDATE };
     let Ok(wanted) = &facts.wanted else { return recipes::RESTART_NODE };
-    let pod_differs = facts.staying_pod().is_some_and(|p| p.main_image != wanted.image);
-    if set.main_image != wanted.image || pod_differs { recipes::NODE_UPDATE } else { recipes::RESTART_NODE }
+    let pod_differs = facts.staying_pod().is_some_and(|p| facts.pod_image(p) != wanted.image);
+    if facts.template_image(set) != wanted.image || pod_differs {
+        recipes::NODE_UPDATE
+    } else {
+        recipes::RESTART_NODE
+    }
 }
 
 fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Option<&'a Plan> {
@@ -145,6 +149,9 @@ mod tests {
                 template: Template::At("v1:a".to_owned()),
                 observed,
                 update_revision: update_revision.to_owned(),
+                known_revisions: Vec::new(),
+                made_for: None,
+                template_digest: String::new(),
                 main_image: "db:1".to_owned(),
             }),
             pod: Some(PodFacts {

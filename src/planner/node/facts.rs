@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::Problem;
+use crate::api::{MadeFor, Problem};
 
 /// Which pod template a StatefulSet was observed to hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,7 +26,13 @@ pub struct LiveSet {
     pub observed: bool,
     /// The revision that its next pod will have.
     pub update_revision: String,
-    /// The image of the main container in its template.
+    /// Revisions that are known to be of templates that Windlass wrote: what a pod at one of them says of itself is so.
+    pub known_revisions: Vec<String>,
+    /// What its template says that its pods are made for.
+    pub made_for: Option<MadeFor>,
+    /// A digest of its template.
+    pub template_digest: String,
+    /// The image of the main container in its template, whoever wrote it there.
     pub main_image: String,
 }
 
@@ -60,7 +66,9 @@ pub struct PodFacts {
     pub unready_since: Option<DateTime<Utc>>,
     /// Whether its main container runs and has an image ID.
     pub running: bool,
-    /// The image of its main container, as its spec says it.
+    /// What it says that it was made for.
+    pub made_for: Option<MadeFor>,
+    /// The image of its main container in its spec, whoever wrote it there.
     pub main_image: String,
     /// Whether its sidecar runs and is not ready.
     pub sidecar_unready: bool,
@@ -170,16 +178,65 @@ impl NodeFacts {
         })
     }
 
-    /// The pod template hash that a pod was made from, as far as that is known.
+    /// The pod template hash that a pod was made for, as far as that is known. Which revision the StatefulSet gives to its
+    /// next pod says nothing against it: that moves by itself, when admission adds to the template or Kubernetes is
+    /// upgraded. What the pod's annotations say counts only at a revision that is known to be ours: a template that
+    /// somebody edited keeps them.
     #[must_use]
-    pub fn pod_hash(&self, pod: &PodFacts) -> Option<&str> {
+    pub fn pod_hash<'a>(&'a self, pod: &'a PodFacts) -> Option<&'a str> {
         if self.is_at_update_revision(pod)
             && let Some(LiveSet { template: Template::At(hash), .. }) = self.live()
         {
             return Some(hash);
         }
-        let known = pod.uid == self.previous.pod_uid && !self.previous.hash.is_empty();
-        known.then_some(self.previous.hash.as_str())
+        if pod.uid == self.previous.pod_uid && !self.previous.hash.is_empty() {
+            return Some(&self.previous.hash);
+        }
+        let is_known = self.live().is_some_and(|set| set.known_revisions.contains(&pod.revision));
+        pod.made_for.as_ref().filter(|_| is_known).map(|made_for| made_for.hash.as_str())
+    }
+
+    /// Whether a pod was made for what was granted.
+    #[must_use]
+    pub fn is_at_grant(&self, pod: &PodFacts) -> bool {
+        self.grant().is_some_and(|grant| self.pod_hash(pod) == Some(grant))
+    }
+
+    /// Whether a pod was made for what the StatefulSet's template is.
+    #[must_use]
+    pub fn is_at_template(&self, pod: &PodFacts) -> bool {
+        let template = self.live().map(|set| &set.template);
+        matches!(template, Some(Template::At(hash)) if self.pod_hash(pod) == Some(hash))
+    }
+
+    /// The image of the main container that the template with this hash asks for, as far as that is known: what the node's
+    /// spec says, what was written down where a template or pod was made, or what was observed before.
+    fn image_of<'a>(&'a self, hash: &str, made_for: Option<&'a MadeFor>) -> Option<&'a str> {
+        let rendered = self.wanted.as_ref().ok().filter(|wanted| wanted.hash == hash);
+        let made_for = made_for.filter(|made_for| made_for.hash == hash);
+        let before = || (self.previous.hash == hash).then_some(self.previous.image.as_str());
+        rendered
+            .map(|wanted| wanted.image.as_str())
+            .or_else(|| made_for.map(|made_for| made_for.image.as_str()))
+            .or_else(before)
+    }
+
+    /// The image that was asked for where a pod was made, and not what admission made of it; only of a pod of which
+    /// nothing is known, what its spec says.
+    #[must_use]
+    pub fn pod_image<'a>(&'a self, pod: &'a PodFacts) -> &'a str {
+        let asked = self.pod_hash(pod).and_then(|hash| self.image_of(hash, pod.made_for.as_ref()));
+        asked.unwrap_or(&pod.main_image)
+    }
+
+    /// The same for the StatefulSet's template.
+    #[must_use]
+    pub fn template_image<'a>(&'a self, set: &'a LiveSet) -> &'a str {
+        let asked = match &set.template {
+            Template::At(hash) => self.image_of(hash, set.made_for.as_ref()),
+            Template::Unknown => None,
+        };
+        asked.unwrap_or(&set.main_image)
     }
 
     /// Whether the node serves. A new pod counts once its StatefulSet's status is seen, and with it what the pod runs: a
@@ -199,10 +256,12 @@ impl NodeFacts {
     /// What the node runs now: see BEHAVIOUR §2 on `currentImage` and `podTemplateHash`.
     #[must_use]
     pub fn running(&self) -> Running {
-        if let Some(pod) = self.staying_pod().filter(|p| p.running && self.is_at_update_revision(p))
-            && let Some(LiveSet { template: Template::At(hash), .. }) = self.live()
+        let observed = self.live().is_some_and(|set| set.observed);
+        if let Some(pod) = self.staying_pod().filter(|p| p.running && observed)
+            && let Some(hash) = self.pod_hash(pod)
         {
-            return Running { hash: hash.clone(), image: pod.main_image.clone(), pod_uid: pod.uid.clone() };
+            let image = self.pod_image(pod).to_owned();
+            return Running { hash: hash.to_owned(), image, pod_uid: pod.uid.clone() };
         }
         let previous = &self.previous;
         if previous.pod_uid.is_empty() {
@@ -215,7 +274,7 @@ impl NodeFacts {
         let same_template = self.live().is_some_and(|set| {
             set.observed && matches!(&set.template, Template::At(hash) if *hash == previous.hash)
         });
-        let no_other_pod = self.pod.as_ref().is_none_or(|p| self.is_at_update_revision(p));
+        let no_other_pod = self.pod.as_ref().is_none_or(|p| self.pod_hash(p) == Some(previous.hash.as_str()));
         if same_template && no_other_pod { previous.clone() } else { Running::default() }
     }
 
@@ -230,7 +289,7 @@ impl NodeFacts {
             SetFact::Leaving => return false,
             SetFact::Live(set) => set,
         };
-        let pod_differs = set.observed && self.staying_pod().is_some_and(|p| !self.is_at_update_revision(p));
+        let pod_differs = set.observed && self.staying_pod().is_some_and(|p| !self.is_at_grant(p));
         if self.template_is_granted() && !pod_differs {
             return false;
         }
@@ -253,7 +312,8 @@ impl NodeFacts {
     #[must_use]
     pub fn is_converged(&self) -> bool {
         self.template_is_granted()
-            && self.staying_pod().is_some_and(|p| p.ready && self.is_at_update_revision(p))
+            && self.live().is_some_and(|set| set.observed)
+            && self.staying_pod().is_some_and(|p| p.ready && self.is_at_grant(p))
     }
 
     /// Whether the pod runs while its sidecar keeps it out of service.

@@ -21,6 +21,9 @@ fn new_node(observed: bool) -> NodeFacts {
             template: Template::At(hash),
             observed,
             update_revision: if observed { "r1".to_owned() } else { String::new() },
+            known_revisions: Vec::new(),
+            made_for: None,
+            template_digest: String::new(),
             main_image: "db:1".to_owned(),
         }),
         pod: Some(PodFacts {

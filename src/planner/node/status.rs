@@ -4,11 +4,12 @@ use chrono::{DateTime, Utc};
 
 use super::{
     decide::is_rolling,
-    facts::{NodeFacts, SetFact, Template},
+    facts::{LiveSet, NodeFacts, PodFacts, SetFact, Template},
 };
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
 };
+use crate::api::stateful_node::KNOWN_REVISIONS;
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
 use crate::engine::{self, Plan, PlanState, sentence::cut};
@@ -81,6 +82,19 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
     let failure = failure(facts, input);
     phase(facts, input, ready, first_ready_at.is_some(), failure.is_some()).clone_into(&mut next.phase);
     set_conditions(facts, input, ready, first_ready_at.is_some(), failure.as_deref(), &mut next);
+    without_lone_knowledge(next, previous)
+}
+
+/// What was learned of the StatefulSet is written with the next thing that is worth a write, and is none by itself: a fleet
+/// at rest costs nothing, after an upgrade of Windlass too.
+fn without_lone_knowledge(mut next: StatefulNodeStatus, previous: &StatefulNodeStatus) -> StatefulNodeStatus {
+    let (Some(set), Some(before)) = (&mut next.stateful_set, &previous.stateful_set) else { return next };
+    let learned = std::mem::replace(set, before.clone());
+    let says_more =
+        (&learned.name, &learned.uid, learned.generation) != (&set.name, &set.uid, set.generation);
+    if says_more || next != *previous {
+        next.stateful_set = Some(learned);
+    }
     next
 }
 
@@ -90,12 +104,39 @@ fn set_ref(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<StatefulSetRef>
         SetFact::Live(set) => set,
     };
     let before = input.previous.stateful_set.as_ref().filter(|s| s.uid == set.uid);
-    let generation = match &set.template {
-        Template::At(_) => set.generation,
+    let (generation, template_digest) = match &set.template {
+        Template::At(_) => (set.generation, set.template_digest.clone()),
         // An edit by hand must go on being seen as one.
-        Template::Unknown => before.map_or(0, |s| s.generation),
+        Template::Unknown => before.map(|s| (s.generation, s.template_digest.clone())).unwrap_or_default(),
     };
-    Some(StatefulSetRef { name: input.set_name.to_owned(), uid: set.uid.clone(), generation })
+    let revisions = known_revisions(facts, set);
+    let (name, uid) = (input.set_name.to_owned(), set.uid.clone());
+    Some(StatefulSetRef { name, uid, generation, template_digest, revisions })
+}
+
+/// The revisions of which it is known that Windlass wrote their templates: those that were known, that of the pod whose
+/// hash is, and the one that the StatefulSet was seen to give to pods of its template as Windlass wrote it.
+fn known_revisions(facts: &NodeFacts, set: &LiveSet) -> Vec<String> {
+    let mut known = set.known_revisions.clone();
+    let mut learn = |revision: &String| {
+        known.retain(|other| other != revision);
+        known.push(revision.clone());
+    };
+    let says_so = |pod: &&PodFacts| {
+        let says = pod.made_for.as_ref().map(|made_for| made_for.hash.as_str());
+        pod.owned && !pod.revision.is_empty() && says.is_some() && says == facts.pod_hash(pod)
+    };
+    if let Some(pod) = facts.staying_pod().filter(says_so) {
+        learn(&pod.revision);
+    }
+    // A pod of a template that says nothing would be no wiser for it.
+    let ours = set.made_for.is_some() && set.template != Template::Unknown;
+    if ours && set.observed && !set.update_revision.is_empty() {
+        learn(&set.update_revision);
+    }
+    let surplus = known.len().saturating_sub(KNOWN_REVISIONS);
+    known.drain(..surplus);
+    known
 }
 
 fn failure(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<String> {

@@ -24,7 +24,7 @@ async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
         ("unseen", v1().unseen(), "waiting for the StatefulSet controller to see the template"),
         (
             "at another revision",
-            v1().with_pod("v0"),
+            v1().with_new_pod("v0"),
             "ChildChanged: the pod is not at the granted template any more",
         ),
         (
@@ -202,7 +202,7 @@ async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
 #[tokio::test]
 async fn a_dead_sidecar_does_not_keep_its_pod_from_being_replaced() {
     // No call of the sidecar is expected: one would be a panic.
-    let mut bench = bench(&with_sidecar().with_pod("v0").not_ready());
+    let mut bench = bench(&with_sidecar().with_new_pod("v0").not_ready());
     bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
     assert_eq!(said(&bench.once(&ReplacePod {}).await), "waiting for the old pod to terminate");
 }

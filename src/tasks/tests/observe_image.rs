@@ -28,7 +28,7 @@ async fn the_image_is_observed_on_the_new_pod_and_on_no_other() {
         (
             "the pod is at another revision",
             to_v2().with_pod("v1"),
-            "ChildChanged: the pod is at another revision",
+            "ChildChanged: the pod was made for something else",
         ),
         ("the pod leaves", to_v2().terminating(), "waiting for the pod to be created again"),
         ("no pod", to_v2().without_pod(), "waiting for the pod to be created again"),

@@ -14,10 +14,9 @@ fn new_target(recipe: &'static str) -> NodeDecision {
 
 #[test]
 fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
-    let same_image = |facts: NodeFacts| {
-        facts
-            .with_set(LiveSet { main_image: image("v2"), ..set("v1") })
-            .with_pod(PodFacts { main_image: image("v2"), ..pod("v1") })
+    let same_image = |facts: NodeFacts| NodeFacts {
+        wanted: Ok(Wanted { hash: "v2".to_owned(), image: image("v1") }),
+        ..facts
     };
     let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
     let table: Vec<(&str, NodeFacts, NodeDecision)> = vec![
@@ -31,7 +30,7 @@ fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
         ),
         (
             "the template's image is the same, the pod's is not",
-            node().granted("v2").with_set(LiveSet { main_image: image("v2"), ..set("v1") }),
+            node().granted("v2").with_template("v2"),
             starts(recipes::NODE_UPDATE),
         ),
         (

@@ -3,6 +3,7 @@
 
 mod decide;
 mod facts;
+mod identity;
 mod problem;
 mod size;
 mod status;
@@ -41,6 +42,9 @@ fn set(version: &str) -> LiveSet {
         template: at(version),
         observed: true,
         update_revision: revision(version),
+        known_revisions: Vec::new(),
+        made_for: None,
+        template_digest: format!("digest of {version}"),
         main_image: image(version),
     }
 }

@@ -324,7 +324,13 @@ fn a_grant_is_spent_in_the_write_that_says_converged_and_not_before() {
 #[test]
 fn an_edit_by_hand_goes_on_being_seen_as_one() {
     let written = look(node()).again();
-    let before = StatefulSetRef { name: "db-0".to_owned(), uid: "set-uid".to_owned(), generation: 3 };
+    let before = StatefulSetRef {
+        name: "db-0".to_owned(),
+        uid: "set-uid".to_owned(),
+        generation: 3,
+        template_digest: "digest of v1".to_owned(),
+        revisions: Vec::new(),
+    };
     assert_eq!(written.status().stateful_set, Some(before.clone()));
     let edited = node().with_set(LiveSet { generation: 4, template: Template::Unknown, ..set("v1") });
     let status = Look { facts: edited, ..written }.status();

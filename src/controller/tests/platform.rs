@@ -1,0 +1,209 @@
+//! What a platform does to a node's objects on the way, and what that is to the executor: neither drift, nor another pod,
+//! nor another image.
+
+use super::fleet::template;
+use super::*;
+
+const SET: Kind = Kind::StatefulSet;
+
+fn annotate(set: &mut Value) {
+    set["spec"]["template"]["metadata"]["annotations"]["policy"] = json!("was here");
+}
+
+fn mirror(set: &mut Value) {
+    let image = &mut set["spec"]["template"]["spec"]["containers"][0]["image"];
+    let asked = image.as_str().unwrap().to_owned();
+    if !asked.starts_with("mirror/") {
+        *image = json!(format!("mirror/{asked}"));
+    }
+}
+
+/// A proxy that comes first.
+fn inject(set: &mut Value) {
+    let containers = set["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
+    if containers[0]["name"] != "proxy" {
+        containers.insert(0, json!({"name": "proxy", "image": "proxy:1"}));
+    }
+}
+
+impl Stage {
+    fn pod_uid(&self) -> String {
+        self.get(Kind::Pod, "db-0-0")["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn revision(&self) -> Value {
+        self.get(SET, "db-0")["status"]["updateRevision"].clone()
+    }
+
+    /// Somebody takes a label off, which the executor puts back: two writes that admission sees.
+    fn strip_label(&self) {
+        self.change(SET, "db-0", &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}}));
+    }
+
+    /// Another process, which knows only what is written down.
+    fn restart(&mut self) {
+        self.cx.memory = Arc::new(Memory::default());
+    }
+
+    async fn rests(&self) {
+        self.node_settles().await;
+        self.calls();
+        self.look_at_node().await.unwrap();
+        assert_eq!(self.calls(), [""; 0], "it is at rest");
+    }
+
+    /// As the version of Windlass before this one left it.
+    fn forget_what_is_new(&self) {
+        let strip = json!({"metadata": {"annotations": null}});
+        let generation = self.get(SET, "db-0")["metadata"]["generation"].clone();
+        self.change(SET, "db-0", &json!({"spec": {"template": strip}}));
+        self.change(SET, "db-0", &json!({"metadata": {"generation": generation}}));
+        self.play();
+        let at = json!({"metadata": {"labels": {"controller-revision-hash": self.revision()}}});
+        if !self.pod_uid().is_empty() {
+            self.change(Kind::Pod, "db-0-0", &strip);
+            self.change(Kind::Pod, "db-0-0", &at);
+        }
+        let learned = json!({"templateDigest": null, "revisions": null});
+        self.change_node(&json!({"status": {"statefulSet": learned}}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_admission_adds_to_a_template_replaces_no_pod_and_is_not_put_back() {
+    for (what, policy) in
+        [("an annotation", annotate as fn(&mut Value)), ("a mirror", mirror), ("a proxy", inject)]
+    {
+        for remembers in [true, false] {
+            let mut stage = Stage::running(&template("v1")).await;
+            let (pod, revision) = (stage.pod_uid(), stage.revision());
+            stage.admits(policy);
+            stage.strip_label();
+            stage.play();
+            if !remembers {
+                stage.restart();
+            }
+            stage.rests().await;
+            assert_ne!(stage.revision(), revision, "{what}: the revision moved by itself");
+            assert_eq!(stage.pod_uid(), pod, "{what}");
+            assert_eq!(stage.history().len(), 1, "{what}");
+            assert_eq!(stage.node()["status"]["currentImage"], "db:v1", "{what}");
+            // It is gone again; then the generation moves for another reason.
+            let template_now = stage.get(SET, "db-0")["spec"]["template"].clone();
+            stage.admits(|_| {});
+            stage.change(SET, "db-0", &json!({"spec": {"replicas": 2}}));
+            stage.restart();
+            stage.rests().await;
+            assert_eq!(
+                stage.get(SET, "db-0")["spec"]["template"],
+                template_now,
+                "{what}: it is not put back"
+            );
+            assert_eq!((stage.pod_uid(), stage.history().len()), (pod, 1), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_completes_under_admission_that_rewrites_and_names_what_was_asked_for() {
+    for (what, policy) in
+        [("an annotation", annotate as fn(&mut Value)), ("a mirror", mirror), ("a proxy", inject)]
+    {
+        let stage = Stage::new();
+        stage.admits(policy);
+        stage.put(Kind::StatefulNode, "db-0", json!({"spec": template("v1")}));
+        stage.node_settles().await;
+        for image in ["db:v1", "db:v2"] {
+            stage.change_node(&json!({"spec": {"image": image}}));
+            stage.node_settles().await;
+            let status = &stage.node()["status"];
+            assert_eq!(
+                (&status["phase"], &status["currentImage"]),
+                (&json!("Running"), &json!(image)),
+                "{what}"
+            );
+        }
+        assert_eq!(stage.history(), ["NodeUpdate Complete "; 2], "{what}");
+        // The template changes, the image does not: that is a restart, whatever stands in the pod.
+        stage.change_node(&json!({"spec": {"podTemplate": {"metadata": {"labels": {"x": "y"}}}}}));
+        stage.rests().await;
+        assert_eq!(stage.history()[2..], ["RestartNode Complete "], "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_somebody_edited_under_a_policy_is_put_right() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.admits(annotate);
+    stage.strip_label();
+    stage.rests().await;
+    let pod = stage.pod_uid();
+    stage.change(SET, "db-0", &json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}));
+    stage.play();
+    stage.rests().await;
+    assert!(stage.get(SET, "db-0")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].is_null());
+    assert_eq!(stage.pod_uid(), pod, "its pod was never at the edit");
+    assert_eq!(stage.history().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_came_back_before_its_revision_moved_is_known_by_its_words() {
+    let mut stage = Stage::running(&template("v1")).await;
+    stage.change_node(&json!({"spec": {"image": "db:v2"}}));
+    stage.node_settles().await;
+    let known = stage.node()["status"]["statefulSet"]["revisions"].clone();
+    assert_eq!(known.as_array().map(Vec::len), Some(2), "{known}");
+    // While nobody looks: the pod is evicted and comes back, then Kubernetes serialises revisions otherwise.
+    stage.remove(Kind::Pod, "db-0-0");
+    stage.play();
+    let pod = stage.pod_uid();
+    stage.change(SET, "db-0", &json!({"status": {"updateRevision": "db-0-serialised-otherwise"}}));
+    stage.restart();
+    for _ in 0..3 {
+        stage.look_at_node().await.unwrap();
+        stage.pass(2).await;
+    }
+    assert_eq!(stage.pod_uid(), pod);
+    assert_eq!(stage.node()["status"]["podUID"], pod.as_str());
+    assert_eq!(stage.history().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_an_earlier_version_left_are_not_written_and_their_pod_stays_whatever_moves() {
+    let mut stage = Stage::running(&template("v1")).await;
+    stage.forget_what_is_new();
+    let (pod, set, node) = (stage.pod_uid(), stage.get(SET, "db-0"), stage.node());
+    stage.restart();
+    stage.calls();
+    for _ in 0..3 {
+        stage.look_at_node().await.unwrap();
+        stage.pass(2).await;
+        stage.play();
+    }
+    assert_eq!(stage.calls(), [""; 0], "an upgrade writes nothing");
+    assert_eq!((stage.get(SET, "db-0"), stage.node()), (set, node));
+
+    // The generation moves, and nothing that was written says why: the template is compared as it was written.
+    stage.change(SET, "db-0", &json!({"spec": {"replicas": 2}}));
+    stage.restart();
+    stage.rests().await;
+    assert!(
+        stage.get(SET, "db-0")["spec"]["template"]["metadata"]["annotations"]["windlass.dev/image"].is_null()
+    );
+    stage.admits(annotate);
+    stage.strip_label();
+    stage.restart();
+    stage.rests().await;
+    assert_eq!((stage.pod_uid(), stage.history().len()), (pod.clone(), 1));
+
+    // What is next made for it says what it was made for.
+    stage.change_node(&json!({"spec": {"image": "db:v2"}}));
+    stage.rests().await;
+    assert_ne!(stage.pod_uid(), pod);
+    let made = stage.get(SET, "db-0")["spec"]["template"]["metadata"]["annotations"].clone();
+    assert_eq!(
+        (&made["windlass.dev/image"], &made["windlass.dev/main-container"]),
+        (&json!("db:v2"), &json!("db"))
+    );
+    assert_eq!(made["windlass.dev/pod-template-hash"], stage.node()["status"]["podTemplateHash"]);
+}

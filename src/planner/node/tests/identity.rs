@@ -1,0 +1,232 @@
+//! What a pod is: what it was made for, whatever a platform makes of its StatefulSet's revision, of its template, of its
+//! containers and of their images.
+
+use super::super::decide::{NodeDecision, decide, recipes};
+use super::super::status::{SidecarAnswer, StatusInput, status};
+use super::*;
+use crate::api::{MadeFor, StatefulNodeStatus, StatefulSetRef};
+
+fn made_for(version: &str) -> Option<MadeFor> {
+    Some(MadeFor { hash: version.to_owned(), image: image(version), main_container: "db".to_owned() })
+}
+
+/// The StatefulSet's revision moved by itself: its template is still that of the version.
+fn moved(version: &str) -> LiveSet {
+    LiveSet { update_revision: "db-0-moved".to_owned(), ..set(version) }
+}
+
+fn knowing(set: LiveSet, revisions: &[&str]) -> LiveSet {
+    LiveSet { known_revisions: revisions.iter().map(|r| (*r).to_owned()).collect(), ..set }
+}
+
+/// A pod that says what it was made for, and is not the one that the status speaks of.
+fn annotated(version: &str) -> PodFacts {
+    PodFacts { made_for: made_for(version), ..pod(version).of_another_uid() }
+}
+
+#[test]
+fn a_pod_is_what_it_was_made_for_whatever_revision_its_stateful_set_gives_to_the_next() {
+    let unknown = || Running::default();
+    let table: Vec<(&str, NodeFacts, Option<&str>)> = vec![
+        ("it is at the revision of the template", node().that_ran(unknown()), Some("v1")),
+        ("the status names it", node().with_set(moved("v1")), Some("v1")),
+        (
+            "the status names it, and an earlier version of Windlass made it",
+            node().with_set(moved("v1")).with_pod(PodFacts { made_for: None, ..pod("v1") }),
+            Some("v1"),
+        ),
+        ("nothing tells of it", node().with_set(moved("v1")).that_ran(unknown()), None),
+        (
+            "it says so itself, at a revision that is known to be ours",
+            node().with_set(knowing(moved("v1"), &["db-0-v1"])).with_pod(annotated("v1")),
+            Some("v1"),
+        ),
+        (
+            "it says so, at a revision that nobody knows: the template may have been edited",
+            node().with_set(knowing(moved("v1"), &["db-0-v0"])).with_pod(annotated("v1")),
+            None,
+        ),
+        (
+            "its revision is known, and it says nothing",
+            node().with_set(knowing(moved("v1"), &["db-0-v1"])).with_pod(pod("v1").of_another_uid()),
+            None,
+        ),
+        (
+            "it came back at an edited template, which kept the words",
+            node()
+                .with_edited_template()
+                .with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..annotated("v1") }),
+            None,
+        ),
+        (
+            "it says what it was made for, and that is not the template of now",
+            node().with_set(knowing(set("v2"), &["db-0-v1", "db-0-v2"])).with_pod(annotated("v1")),
+            Some("v1"),
+        ),
+        ("its StatefulSet is gone", node().without_set(), Some("v1")),
+        (
+            "its StatefulSet is gone, and nothing is known of it",
+            node().without_set().with_pod(annotated("v1")),
+            None,
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.pod_hash(facts.pod.as_ref().unwrap()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() {
+    let by_annotation = node().with_set(knowing(moved("v1"), &["db-0-v1"])).with_pod(annotated("v1"));
+    for (what, facts) in [("by its UID", node().with_set(moved("v1"))), ("by its words", by_annotation)] {
+        for facts in [
+            facts.clone(),
+            NodeFacts { grant_id: "grant-2".to_owned(), ..facts.clone() },
+            facts.clone().without_grant(),
+        ] {
+            assert!(!facts.wants_roll(), "{what}");
+            assert!(facts.is_converged(), "{what}");
+            assert_eq!(facts.running().hash, "v1", "{what}");
+            assert_eq!(decide(&facts, None, now()), NodeDecision::Keep, "{what}");
+        }
+    }
+    // One that nothing is known of is not taken down either without a new grant.
+    let strange = node().with_set(moved("v1")).that_ran(Running::default());
+    assert!(!strange.wants_roll() && strange.is_kept_by_spent_grant() && !strange.is_converged());
+}
+
+#[test]
+fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
+    let pinned = |pod: PodFacts| PodFacts { main_image: "mirror/db@sha256:1".to_owned(), ..pod };
+    let pinned_set = |version| LiveSet { main_image: "mirror/db@sha256:1".to_owned(), ..set(version) };
+    let upgraded = Running {
+        hash: "v1".to_owned(),
+        image: "mirror/db@sha256:1".to_owned(),
+        pod_uid: "pod-1".to_owned(),
+    };
+    let table = [
+        ("pinned on the pod", node().with_pod(pinned(pod("v1"))), "db:v1"),
+        ("pinned on both", node().with_set(pinned_set("v1")).with_pod(pinned(pod("v1"))), "db:v1"),
+        (
+            "an earlier version of Windlass believed the pod",
+            node().with_pod(pinned(pod("v1"))).that_ran(upgraded),
+            "db:v1",
+        ),
+        (
+            "the pod says it, and this version renders another",
+            node().rendering("v3").with_pod(pinned(annotated("v1"))).that_ran(Running::default()),
+            "db:v1",
+        ),
+        ("only the status says it", node().rendering("v3").with_pod(pinned(pod("v1"))), "db:v1"),
+        (
+            "nobody says it",
+            node().rendering("v3").with_pod(pinned(pod("v1"))).that_ran(Running::default()),
+            "mirror/db@sha256:1",
+        ),
+        (
+            "the same template, and another of its containers is the main one by now",
+            NodeFacts {
+                wanted: Ok(Wanted { hash: "v1".to_owned(), image: "log:1".to_owned() }),
+                ..node().with_pod(annotated("v1"))
+            },
+            "log:1",
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.running().image, expected, "{what}");
+    }
+}
+
+#[test]
+fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
+    let rewritten = || {
+        let set = LiveSet { main_image: "mirror/db".to_owned(), made_for: made_for("v1"), ..set("v1") };
+        let pod = PodFacts { main_image: "mirror/db".to_owned(), made_for: made_for("v1"), ..pod("v1") };
+        node().with_set(set).with_pod(pod)
+    };
+    let same_image = Ok(Wanted { hash: "v2".to_owned(), image: image("v1") });
+    let restart = NodeFacts { wanted: same_image, ..rewritten().granted("v2") };
+    let start = |recipe| NodeDecision::Start { recipe, attempt: 0 };
+    assert_eq!(decide(&restart, None, now()), start(recipes::RESTART_NODE));
+    assert_eq!(decide(&rewritten().granted("v2"), None, now()), start(recipes::NODE_UPDATE));
+}
+
+/// The status that follows, and the one before it.
+fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStatus {
+    let input = StatusInput {
+        previous,
+        generation: 1,
+        plan: None,
+        raw_plan: None,
+        sidecar: &SidecarAnswer::NotConfigured,
+        invalid: None,
+        beside: None,
+        set_name: "db-0",
+        restarted_at: "",
+        now: now(),
+    };
+    status(facts, &input)
+}
+
+#[test]
+fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_by_itself() {
+    let facts = || node().with_set(LiveSet { made_for: made_for("v1"), ..set("v1") });
+    // As an earlier version of Windlass left it.
+    let mut at_rest = written(&facts(), &StatefulNodeStatus::default());
+    at_rest.stateful_set = Some(StatefulSetRef {
+        name: "db-0".to_owned(),
+        uid: "set-uid".to_owned(),
+        generation: 3,
+        ..StatefulSetRef::default()
+    });
+    let next = written(&facts(), &at_rest);
+    assert_eq!(next, at_rest, "a node at rest costs no write");
+
+    let not_ready = written(&facts().with_pod(pod("v1").not_ready()), &at_rest);
+    let set = not_ready.stateful_set.clone().unwrap();
+    assert_eq!((set.template_digest.as_str(), set.revisions), ("digest of v1", vec!["db-0-v1".to_owned()]));
+
+    let moved_on = LiveSet { generation: 4, ..knowing(moved("v1"), &["db-0-v1"]) };
+    let facts = node().with_set(LiveSet { made_for: made_for("v1"), ..moved_on });
+    let set = written(&facts, &not_ready).stateful_set.unwrap();
+    assert_eq!((set.generation, set.revisions), (4, vec!["db-0-v1".to_owned(), "db-0-moved".to_owned()]));
+}
+
+#[test]
+fn only_revisions_of_templates_that_windlass_wrote_are_learned_and_only_the_last_of_them_kept() {
+    let ours = |set: LiveSet| LiveSet { made_for: made_for("v1"), ..set };
+    let learned = |facts: NodeFacts| {
+        written(&facts.that_ran(Running::default()), &StatefulNodeStatus::default())
+            .stateful_set
+            .unwrap()
+            .revisions
+    };
+    assert_eq!(learned(node().with_set(ours(set("v1")))), ["db-0-v1"]);
+    assert_eq!(learned(node().with_set(set("v1"))), [""; 0], "its pods say nothing of themselves");
+    let unseen = LiveSet { observed: false, ..ours(moved("v1")) };
+    assert_eq!(learned(node().with_set(unseen)), [""; 0], "the revision may be that of the template before");
+    let edited = LiveSet { template: Template::Unknown, ..ours(moved("v1")) };
+    assert_eq!(learned(node().with_set(edited)), [""; 0], "the template is somebody else's");
+    let known = ["r1", "r2", "r3", "r4", "r5"];
+    let set = knowing(ours(set("v1")), &known);
+    assert_eq!(learned(node().with_set(set)), ["r2", "r3", "r4", "r5", "db-0-v1"]);
+}
+
+#[test]
+fn an_edit_leaves_the_record_of_what_was_written_as_it_was() {
+    let before = StatefulSetRef {
+        name: "db-0".to_owned(),
+        uid: "set-uid".to_owned(),
+        generation: 3,
+        template_digest: "digest of v1".to_owned(),
+        revisions: vec!["db-0-v1".to_owned()],
+    };
+    let previous = StatefulNodeStatus { stateful_set: Some(before.clone()), ..StatefulNodeStatus::default() };
+    let edited = LiveSet {
+        template: Template::Unknown,
+        generation: 4,
+        template_digest: "digest of the edit".to_owned(),
+        ..knowing(moved("v1"), &["db-0-v1"])
+    };
+    assert_eq!(written(&node().with_set(edited), &previous).stateful_set, Some(before));
+}
