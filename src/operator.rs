@@ -12,7 +12,6 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -24,9 +23,9 @@ use tokio::task::JoinSet;
 use tracing::{Instrument, info, info_span, warn};
 
 use crate::clock::{SharedClock, SystemClock, monotonic};
+use crate::cluster::client::Careful;
 use crate::cluster::watch::Scope;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
-use crate::controller::metrics::Metrics;
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
 use crate::render::RenderOptions;
@@ -35,6 +34,9 @@ use crate::sidecar::{HttpSidecar, SidecarClient};
 use lease::{Candidate, Election, Fence};
 use queue::take_turns;
 
+pub use health::Health;
+
+mod health;
 pub mod lease;
 mod queue;
 mod triggers;
@@ -75,22 +77,6 @@ pub struct Operator {
     instance: String,
     election: Option<Election>,
     health: Health,
-}
-
-/// What the operator tells of itself while it runs.
-#[derive(Clone, Default)]
-pub struct Health {
-    /// What it counts.
-    pub metrics: Metrics,
-    ready: Arc<AtomicBool>,
-}
-
-impl Health {
-    /// Whether every cache has its first list.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
-    }
 }
 
 impl Operator {
@@ -201,9 +187,10 @@ impl Operator {
             return Ok(());
         };
         let name = format!("{}/{}", election.namespace, election.name);
-        let candidate = Candidate::new(&self.client, election, self.clock.clone());
-        // A replica that stands by is well.
-        self.health.ready.store(true, Ordering::Relaxed);
+        let health = self.health.clone();
+        let client = Careful::new(&self.client).client();
+        let candidate = Candidate::new(&client, election, self.clock.clone());
+        let candidate = candidate.telling(move || health.stands_by());
         tokio::select! {
             biased;
             () = candidate.lead() => {}
@@ -236,13 +223,15 @@ impl Operator {
         };
         let mut helpers = JoinSet::new();
         let mut tellers = JoinSet::new();
-        let unlisted = Arc::new(AtomicUsize::new(scopes.len()));
+        let views: Vec<Arc<View>> = scopes.iter().map(|_| View::shared()).collect();
+        self.health.acts_on(views.clone());
+        let may_write = fence.clone();
+        let client = Careful::new(&self.client).fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
-        for scope in scopes {
-            let view = View::shared();
+        for (scope, view) in scopes.into_iter().zip(views) {
             let memory = Arc::new(Memory::default());
             let fence = fence.clone();
-            let port = KubeCluster::new(self.client.clone(), view.clone()).fenced(move || fence.is_open());
+            let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
             let cluster: Arc<dyn Cluster> = Arc::new(port);
             let (events, send) = Events::new(
                 cluster.clone(),
@@ -263,7 +252,7 @@ impl Operator {
                 clock: self.clock.clone(),
                 events,
             };
-            running.push(self.run_scope(&scope, context, &mut helpers, unlisted.clone(), shutdown.clone()));
+            running.push(self.run_scope(&scope, context, &mut helpers, shutdown.clone()));
         }
         join_all(running).await;
         helpers.shutdown().await;
@@ -278,7 +267,6 @@ impl Operator {
         scope: &Scope,
         context: Context,
         helpers: &mut JoinSet<()>,
-        unlisted: Arc<AtomicUsize>,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
         let context = Arc::new(context);
@@ -297,10 +285,6 @@ impl Operator {
                 biased;
                 () = listed => {}
                 () = shutdown.clone() => return,
-            }
-            // Ready is one that sees all that it is to see.
-            if unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
-                health.ready.store(true, Ordering::Relaxed);
             }
             info!(scope, "the caches are filled; reconciling begins");
             let look = |kind| {

@@ -15,7 +15,7 @@ fn a_log_in_text_that_goes_into_a_file_has_no_colours() {
     });
     std::fs::write(&kubeconfig, nowhere.to_string()).unwrap();
     let mut operator = Command::new(env!("CARGO_BIN_EXE_windlass"))
-        .args(["operator", "--bind", "127.0.0.1:0", "--log-format", "text"])
+        .args(["operator", "--no-leader-elect", "--bind", "127.0.0.1:0", "--log-format", "text"])
         .env("KUBECONFIG", &kubeconfig)
         .env_remove("RUST_LOG")
         .env_remove("NO_COLOR")

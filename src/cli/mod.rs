@@ -12,6 +12,7 @@ use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, SystemClock};
+use crate::cluster::client::connect;
 use crate::sidecar::SidecarArgs;
 
 use verbs::Verb;
@@ -135,7 +136,7 @@ async fn cluster_client(agent: &'static str) -> Result<(Client, String), String>
     })?;
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
     let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
+    let client = connect(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
     Ok((client, namespace))
 }
 

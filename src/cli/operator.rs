@@ -21,10 +21,10 @@ pub struct OperatorArgs {
     /// How many objects of a kind are reconciled at the same time
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: u16,
-    /// Elect a leader among replicas, by a Lease in the namespace of the account
+    /// Elect a leader among replicas, by a Lease in the namespace of the account [default]
     #[arg(long, conflicts_with = "no_leader_elect")]
     leader_elect: bool,
-    /// Run without electing a leader, as the only replica [default]
+    /// Run without electing a leader, where there is no other replica
     #[arg(long)]
     no_leader_elect: bool,
     /// Where /metrics, /healthz and /readyz are served
@@ -66,13 +66,8 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         .namespaces(arguments.namespaces.clone())
         .concurrency(arguments.concurrency)
         .instance(host.clone());
-    if arguments.leader_elect {
-        operator = operator.elect(Election {
-            namespace,
-            name: lease_name(&arguments.namespaces),
-            // Two processes on one host are two replicas.
-            identity: format!("{host}-{}", std::process::id()),
-        });
+    if arguments.leader_elect || !arguments.no_leader_elect {
+        operator = operator.elect(Election::of_process(namespace, lease_name(&arguments.namespaces), &host));
     }
     let listener = TcpListener::bind(arguments.bind)
         .await
@@ -104,19 +99,22 @@ fn lease_name(namespaces: &[String]) -> String {
 }
 
 fn pages(health: Health) -> Router {
-    let readyz = |State(health): State<Health>| async move {
-        if health.is_ready() {
-            (StatusCode::OK, "ok\n")
-        } else {
-            (StatusCode::SERVICE_UNAVAILABLE, "the caches are not filled yet\n")
-        }
-    };
-    let metrics = |State(health): State<Health>| async move { health.metrics.text() };
+    let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
+    let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
+    let metrics = |State(health): State<Health>| async move { health.text() };
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(health)
+}
+
+/// 200, or 503 with the sentence that says why.
+fn answer(wrong: Option<String>) -> (StatusCode, String) {
+    match wrong {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(sentence) => (StatusCode::SERVICE_UNAVAILABLE, format!("{sentence}\n")),
+    }
 }
 
 fn log(format: LogFormat) {

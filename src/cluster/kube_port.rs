@@ -11,22 +11,24 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::client::REQUEST_TIMEOUT;
 use super::memory::Remembered;
 use super::observed::Meta;
-use super::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View, port::Told, raw::RawObject};
-use crate::api::names::MANAGER;
+use super::{
+    Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, port::Told, raw::RawObject,
+};
+use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
 
 /// How many entries of a list are asked for at a time.
 const PAGE: u32 = 1_000;
+/// The same where objects are asked for whole.
+const PODS_PAGE: u32 = 500;
 /// How many pages a list may have.
 const MAX_PAGES: usize = 1_000;
 
 /// How soon after an object was made it is not made again without a look at its owner. A watch is rarely later.
 const AGAIN: Duration = Duration::from_secs(30);
-
-/// How long a request may take before it counts as lost.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port on a real API server. Answers of writes go into the view at once.
 pub struct KubeCluster {
@@ -187,12 +189,52 @@ impl Cluster for KubeCluster {
                 return Ok(names);
             }
         }
-        Err(ClusterError::Transient {
-            object: described,
-            message: format!("it has over {} entries", MAX_PAGES * PAGE as usize),
-            retry_after: None,
-        })
+        Err(too_many(described))
     }
+
+    async fn live_pods(&self, namespace: &str, fleet: &str) -> Result<Vec<LivePod>, ClusterError> {
+        let described = format!("the list of pods of {namespace}/{fleet}");
+        let api = self.api(Kind::Pod, namespace);
+        let mut pods = Vec::new();
+        let mut from = None;
+        for _ in 0..MAX_PAGES {
+            // No resourceVersion is named: the answer is as new as any write that was acknowledged before it.
+            let page = ListParams {
+                label_selector: Some(format!("{LABEL_DEPLOYMENT}={fleet}")),
+                limit: Some(PODS_PAGE),
+                continue_token: from.take(),
+                ..ListParams::default()
+            };
+            let list = within(&described, api.list(&page)).await?;
+            for pod in list.items {
+                pods.push(LivePod::read(&pod.value));
+                self.view.observe(Kind::Pod, &pod.value);
+            }
+            from = list.metadata.continue_.filter(|token| !token.is_empty());
+            if from.is_none() {
+                return Ok(pods);
+            }
+        }
+        Err(too_many(described))
+    }
+
+    async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<LivePod>, ClusterError> {
+        let known = self.view.pods.get(&Key::new(namespace, name));
+        let found = self.get(Kind::Pod, namespace, name).await?;
+        let pod = found.as_ref().map(LivePod::read);
+        if let Some(known) = known.filter(|known| pod.as_ref().is_none_or(|pod| pod.uid != known.meta.uid)) {
+            self.view.vanished(Kind::Pod, &known.meta);
+        }
+        if let Some(found) = &found {
+            self.view.observe(Kind::Pod, found);
+        }
+        Ok(pod)
+    }
+}
+
+fn too_many(object: String) -> ClusterError {
+    let message = format!("it has over {MAX_PAGES} pages");
+    ClusterError::Transient { object, message, retry_after: None }
 }
 
 impl KubeCluster {

@@ -2,7 +2,9 @@
 //! caches that include our own writes, what is written is guarded by a resourceVersion or a UID.
 
 pub mod cache;
+pub mod client;
 pub mod error;
+pub mod freshness;
 mod index;
 pub mod kind;
 pub mod kube_port;
@@ -21,5 +23,5 @@ pub use error::ClusterError;
 pub use kind::Kind;
 pub use kube_port::KubeCluster;
 pub use memory::Memory;
-pub use port::{Cluster, Part, PatchOp, Target};
+pub use port::{Cluster, LivePod, Part, PatchOp, Target};
 pub use view::View;

@@ -131,6 +131,36 @@ impl Told {
     }
 }
 
+/// A pod as the API server itself says it is: what a wave rests on.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LivePod {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether it is Ready, and stays.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+impl LivePod {
+    /// Reads a pod from the API server's JSON.
+    #[must_use]
+    pub fn read(pod: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let terminating = pod["metadata"]["deletionTimestamp"].is_string();
+        let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let says_ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        Self {
+            name: text(&pod["metadata"]["name"]),
+            uid: text(&pod["metadata"]["uid"]),
+            ready: says_ready && !terminating,
+            terminating,
+        }
+    }
+}
+
 /// Everything that Windlass asks of a Kubernetes API server beside watching. Reads are in [`super::View`].
 ///
 /// A write's answer is in the view when the call returns, so that nobody acts on less than it knows.
@@ -162,4 +192,12 @@ pub trait Cluster: Send + Sync {
 
     /// The names of all objects of a kind in a namespace, from the API server itself: those that no watch shows too.
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError>;
+
+    /// The pods that carry a fleet's label, from the API server itself and as they are now: a consistent read. What it
+    /// shows is in the view when the call returns.
+    async fn live_pods(&self, namespace: &str, fleet: &str) -> Result<Vec<LivePod>, ClusterError>;
+
+    /// One pod by its name, from the API server itself and as it is now; what it shows is in the view when the call
+    /// returns, also that there is none.
+    async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<LivePod>, ClusterError>;
 }

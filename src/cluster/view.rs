@@ -12,6 +12,7 @@ use crate::clock::monotonic;
 
 use super::{
     Cache, Key, Kind,
+    freshness::Freshness,
     observed::{
         Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
         ObservedSet,
@@ -38,6 +39,8 @@ pub struct View {
     pub claims: Cache<ObservedClaim>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
+    /// How old what is known may be.
+    pub freshness: Freshness,
     news: OnceLock<UnboundedSender<News>>,
     doubts: Mutex<Doubts>,
 }

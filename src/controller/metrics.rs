@@ -1,11 +1,13 @@
 //! What the operator counts, for Prometheus.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -28,6 +30,7 @@ pub struct Metrics {
     registry: Arc<Registry>,
     reconciles: Family<Outcome, Counter>,
     durations: Family<OfKind, Histogram>,
+    cache_ages: Family<OfKind, Gauge<f64, AtomicU64>>,
 }
 
 impl Default for Metrics {
@@ -38,7 +41,10 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("windlass");
         registry.register("reconciles", "Reconciles, by kind and outcome", reconciles.clone());
         registry.register("reconcile_seconds", "How long a reconcile took", durations.clone());
-        Self { registry: Arc::new(registry), reconciles, durations }
+        let cache_ages = Family::<OfKind, Gauge<f64, AtomicU64>>::default();
+        let said = "For how long a watch cache has heard nothing of the API server, not even a bookmark";
+        registry.register("cache_age_seconds", said, cache_ages.clone());
+        Self { registry: Arc::new(registry), reconciles, durations, cache_ages }
     }
 }
 
@@ -47,6 +53,11 @@ impl Metrics {
     pub fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
         self.reconciles.get_or_create(&Outcome { kind, outcome }).inc();
         self.durations.get_or_create(&OfKind { kind }).observe(took.as_secs_f64());
+    }
+
+    /// Says for how long the cache of a kind has heard nothing.
+    pub fn cache_age(&self, kind: &'static str, age: Duration) {
+        self.cache_ages.get_or_create(&OfKind { kind }).set(age.as_secs_f64());
     }
 
     /// Everything that was counted, in the text format of OpenMetrics.

@@ -1,10 +1,19 @@
 //! Leader election by a Lease: one replica acts, the others stand by.
 //!
-//! A leader that could not renew stops writing before another may start: its fence closes when the lease's
-//! own duration, less the longest time that a request may take, has passed since the renewal was *sent*.
-//! Whether somebody else's lease has run out is told by how long we ourselves have seen it unchanged, never
-//! by comparing its times with our clock. Every write of the Lease is guarded by its resourceVersion.
+//! A leader may begin a write for [`LEASE`] after it *sent* the renewal that was last answered; then its fence closes. A
+//! write is over, one way or the other, within one time-out of a request. So nothing of a leader is under way any more
+//! when [`QUIET`] has passed since its last renewal, and nobody acts before that:
+//!
+//! - Whoever takes the Lease has seen it unchanged for that long, by its own clock and nobody else's.
+//! - Whoever makes it, since nobody had one or somebody deleted it, waits for that long: the leader before may not have
+//!   noticed yet.
+//! - Only a Lease that was given up in good order, by a leader that had come to the end of its work, is taken at once.
+//!
+//! A leader whose Lease is gone, or another's, stops at once. An identity is one process's: the name on a Lease is never
+//! taken for one's own from before. Every write of the Lease is guarded by its resourceVersion.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +26,16 @@ use tracing::{info, warn};
 
 use crate::api::names::MANAGER;
 use crate::clock::{SharedClock, monotonic};
-use crate::cluster::kube_port::REQUEST_TIMEOUT;
+use crate::cluster::client::REQUEST_TIMEOUT;
 
-/// How long a lease is good for after a renewal.
-const DURATION: Duration = Duration::from_secs(30);
-/// How often it is renewed, and how often a replica that stands by looks at it.
-const PERIOD: Duration = Duration::from_secs(5);
+/// How long a leader may begin writes after it sent a renewal.
+const LEASE: Duration = Duration::from_secs(15);
+/// How long after that renewal nothing of it is under way any more.
+const QUIET: Duration = LEASE.saturating_add(REQUEST_TIMEOUT);
+/// How often the Lease is renewed, how often a replica that stands by looks at it, and how long an answer may take.
+const PERIOD: Duration = Duration::from_secs(4);
+/// What is written as the Lease's duration, in seconds, when it is given up in good order. client-go does the same.
+const GIVEN_UP: u64 = 1;
 
 /// Which Lease the replicas compete for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,8 +44,19 @@ pub struct Election {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// What this replica calls itself; must differ between replicas.
+    /// What this replica calls itself. It must differ between processes, also between one and the next in its place.
     pub identity: String,
+}
+
+impl Election {
+    /// An election in which this process takes part under a name that no other has: that of its host, and digits that
+    /// were drawn at random.
+    #[must_use]
+    pub fn of_process(namespace: impl Into<String>, name: impl Into<String>, host: &str) -> Self {
+        // The keys of the standard library's hash maps come from the operating system's source of randomness.
+        let drawn = RandomState::new().hash_one(std::process::id());
+        Self { namespace: namespace.into(), name: name.into(), identity: format!("{host}-{drawn:016x}") }
+    }
 }
 
 /// Closed until the lease is held, and again when it may be lost. A fence that was never given a lease is
@@ -57,7 +81,7 @@ impl Fence {
 
     fn open_since(&self, sent: Instant) {
         if let Some(until) = &self.open_until {
-            *until.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent + DURATION - REQUEST_TIMEOUT);
+            *until.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent + LEASE);
         }
     }
 
@@ -74,6 +98,8 @@ pub struct Candidate {
     leases: Api<Lease>,
     clock: SharedClock,
     fence: Fence,
+    /// Is told whenever the Lease was read.
+    told: Box<dyn Fn() + Send + Sync>,
 }
 
 /// What another replica's lease looked like, and since when we have seen it so.
@@ -82,12 +108,27 @@ struct Seen {
     since: Instant,
 }
 
+/// The Lease is ours.
+struct Taken {
+    /// When the write was sent that made it so.
+    sent: Instant,
+    /// How long after that a write of another may be under way.
+    wait: Duration,
+}
+
 impl Candidate {
     /// A candidate that does not lead.
     #[must_use]
     pub fn new(client: &Client, election: Election, clock: SharedClock) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
-        Self { election, leases, clock, fence: Fence::closed() }
+        Self { election, leases, clock, fence: Fence::closed(), told: Box::new(|| ()) }
+    }
+
+    /// Tells whenever the Lease was read.
+    #[must_use]
+    pub fn telling(mut self, told: impl Fn() + Send + Sync + 'static) -> Self {
+        self.told = Box::new(told);
+        self
     }
 
     /// Open while this replica leads.
@@ -96,29 +137,18 @@ impl Candidate {
         self.fence.clone()
     }
 
-    /// Waits until this replica leads, and until no request of the one before it can still be under way.
+    /// Waits until this replica leads, and until no request of another can be under way.
     pub async fn lead(&self) {
         let mut seen: Option<Seen> = None;
+        let (lease, identity) = (&self.election.name, &self.election.identity);
         loop {
             match self.within(self.attempt(&mut seen)).await {
-                Ok(Some(predecessor)) => {
-                    info!(lease = %self.election.name, identity = %self.election.identity, "this replica leads");
-                    if predecessor {
-                        tokio::time::sleep(REQUEST_TIMEOUT).await;
-                        // The wait is part of the lease: it must not have run out meanwhile.
-                        match self.within(self.renew()).await {
-                            Ok(true) => {}
-                            Ok(false) => {
-                                self.fence.close();
-                                continue;
-                            }
-                            Err(error) => {
-                                warn!(%error, "the lease was lost before it was used");
-                                continue;
-                            }
-                        }
+                Ok(Some(taken)) => {
+                    info!(%lease, %identity, wait = ?taken.wait, "this replica has the lease, and waits until no write of another is under way");
+                    if self.wait_out(&taken).await {
+                        info!(%lease, %identity, "this replica leads");
+                        return;
                     }
-                    return;
                 }
                 Ok(None) => {}
                 Err(error) => warn!(%error, "the lease cannot be read or written; tried again"),
@@ -127,13 +157,38 @@ impl Candidate {
         }
     }
 
+    /// Keeps the Lease until nothing of another is under way; then the fence is open. `false`: it was lost meanwhile.
+    async fn wait_out(&self, taken: &Taken) -> bool {
+        let (over, mut renewed) = (taken.sent + taken.wait, taken.sent);
+        loop {
+            let now = monotonic();
+            if now >= renewed + LEASE {
+                warn!("the lease was lost before it was used");
+                return false;
+            }
+            if now >= over {
+                self.fence.open_since(renewed);
+                return true;
+            }
+            tokio::time::sleep(PERIOD.min(over - now)).await;
+            match self.within(self.renew()).await {
+                Ok(Some(sent)) => {
+                    renewed = sent;
+                    (self.told)();
+                }
+                Ok(None) => return false,
+                Err(error) => warn!(%error, "the lease could not be renewed; tried again"),
+            }
+        }
+    }
+
     /// Renews until the lease is lost. The fence is closed when this returns.
     pub async fn hold(&self) {
         while self.fence.is_open() {
             tokio::time::sleep(PERIOD).await;
             match self.within(self.renew()).await {
-                Ok(true) => {}
-                Ok(false) => break,
+                Ok(Some(sent)) => self.fence.open_since(sent),
+                Ok(None) => break,
                 Err(error) => warn!(%error, "the lease could not be renewed; tried again"),
             }
         }
@@ -155,45 +210,47 @@ impl Candidate {
         }
     }
 
-    /// `Some` when the lease is now ours; whether another replica held it before.
-    async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<bool>> {
+    /// Makes the Lease ours, if it may be.
+    async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Taken>> {
         let sent = monotonic();
-        let Some(lease) = self.leases.get_opt(&self.election.name).await? else {
+        let found = self.leases.get_opt(&self.election.name).await?;
+        (self.told)();
+        let Some(lease) = found else {
+            let sent = monotonic();
             self.create().await?;
-            self.fence.open_since(sent);
-            return Ok(Some(false));
+            return Ok(Some(Taken { sent, wait: QUIET }));
         };
-        let holder = holder(&lease).to_owned();
         let version = lease.resource_version().unwrap_or_default();
         let since = match seen {
             Some(known) if known.version == version => known.since,
             _ => {
-                *seen = Some(Seen { version, since: sent });
+                *seen = Some(Seen { version, since: monotonic() });
                 sent
             }
         };
-        // Our own name on it is that of a process that is gone: a pod's container that was restarted.
-        let free = holder.is_empty() || holder == self.election.identity;
-        if !free && sent.duration_since(since) < DURATION {
+        let given_up = is_given_up(&lease);
+        if !given_up && sent.duration_since(since) < QUIET {
             return Ok(None);
         }
+        let sent = monotonic();
         self.write(&lease, &self.election.identity, true).await?;
-        self.fence.open_since(sent);
-        // One that gave it up may have left a request under way, too.
-        Ok(Some(true))
+        // One that ended without a word may have left a request with a server that is slow to carry it out.
+        Ok(Some(Taken { sent, wait: if given_up { Duration::ZERO } else { REQUEST_TIMEOUT } }))
     }
 
-    /// Whether the lease is still ours.
-    async fn renew(&self) -> kube::Result<bool> {
+    /// Renews the Lease. Answers when that was sent; `None`: it is not ours any more.
+    async fn renew(&self) -> kube::Result<Option<Instant>> {
         let sent = monotonic();
-        let lease = self.leases.get(&self.election.name).await?;
+        let Some(lease) = self.leases.get_opt(&self.election.name).await? else {
+            warn!("the lease is gone");
+            return Ok(None);
+        };
         if holder(&lease) != self.election.identity {
             warn!(holder = holder(&lease), "another replica holds the lease");
-            return Ok(false);
+            return Ok(None);
         }
         self.write(&lease, &self.election.identity, false).await?;
-        self.fence.open_since(sent);
-        Ok(true)
+        Ok(Some(sent))
     }
 
     async fn create(&self) -> kube::Result<Lease> {
@@ -204,7 +261,7 @@ impl Candidate {
             "metadata": {"name": self.election.name, "namespace": self.election.namespace},
             "spec": {
                 "holderIdentity": self.election.identity,
-                "leaseDurationSeconds": DURATION.as_secs(),
+                "leaseDurationSeconds": QUIET.as_secs(),
                 "acquireTime": now,
                 "renewTime": now,
                 "leaseTransitions": 0,
@@ -216,10 +273,11 @@ impl Candidate {
 
     async fn write(&self, lease: &Lease, holder: &str, acquire: bool) -> kube::Result<Lease> {
         let now = self.now();
+        let seconds = if holder.is_empty() { GIVEN_UP } else { QUIET.as_secs() };
         let mut ops = vec![
             json!({"op": "replace", "path": "/metadata/resourceVersion", "value": lease.resource_version()}),
             json!({"op": "add", "path": "/spec/holderIdentity", "value": holder}),
-            json!({"op": "add", "path": "/spec/leaseDurationSeconds", "value": DURATION.as_secs()}),
+            json!({"op": "add", "path": "/spec/leaseDurationSeconds", "value": seconds}),
             json!({"op": "add", "path": "/spec/renewTime", "value": now}),
         ];
         if acquire {
@@ -246,6 +304,12 @@ impl Candidate {
 
 fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// Whether its last holder gave it up in good order; a hand that took the name off leaves the duration.
+fn is_given_up(lease: &Lease) -> bool {
+    let seconds = lease.spec.as_ref().and_then(|s| s.lease_duration_seconds);
+    holder(lease).is_empty() && seconds.is_some_and(|seconds| seconds <= GIVEN_UP as i32)
 }
 
 /// What the API server says, in one line; its own words for an error are the whole object that it sent.
@@ -281,3 +345,7 @@ mod tests {
         assert_eq!(refused(500), "leases \"windlass\" is forbidden");
     }
 }
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod replicas;

@@ -25,7 +25,7 @@ pub fn start(
     let managed = format!("{LABEL_MANAGED_BY}={MANAGER}");
     let of_fleets = format!("{LABEL_DEPLOYMENT},!{LABEL_NODE}");
     let tell = Tell { view: view.clone(), fleets, nodes };
-    let api = |kind| scope.api(client, kind);
+    let api = |kind| scope.api(client, view, kind);
     let v = || view.clone();
     let streams: [(Kind, BoxStream<'static, Meta>); 7] = [
         (

@@ -12,6 +12,7 @@ mod create_entrants;
 mod entrants;
 mod fleet_facts;
 pub mod fleet_nodes;
+pub mod fleet_pods;
 mod fleet_record;
 pub mod fleet_scope;
 mod mark_ready;

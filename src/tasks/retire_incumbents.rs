@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, fleet_scope::some_of};
+use super::{FleetScope, fleet_pods::LOOK_ANEW, fleet_scope::some_of};
 use crate::api::Stage;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -28,6 +28,13 @@ impl Task for RetireIncumbents {
         }
         let set = &rollout.incumbent;
         if rollout.stage == Stage::Promoting {
+            let children = if *set == facts.set { Some(&facts.children) } else { None };
+            let children = children.or_else(|| facts.sets.get(set).map(|set| &set.children));
+            if let Some(children) = children
+                && let Some(differs) = fleet.what_differs(children, &[]).await?
+            {
+                return Ok(Outcome::recheck(differs, LOOK_ANEW));
+            }
             let kept = fleet.remove_set(set, "another set takes over").await?;
             let left = left();
             return Ok(if left.is_empty() {

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::fleet_pods::LOOK_ANEW;
 use super::fleet_scope::{FleetScope, some_of};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::{next_grants, progress};
@@ -21,7 +22,10 @@ impl Task for UpdateNodeSpecs {
         if facts.paused {
             return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
         }
-        fleet.grant_all(next_grants(&facts, &fleet.scope), &cx.plan.id).await?;
+        let grants = next_grants(&facts, &fleet.scope);
+        if let Some(differs) = fleet.grant_what_stands(&facts, grants, &cx.plan.id).await? {
+            return Ok(Outcome::recheck(differs, LOOK_ANEW));
+        }
         let facts = fleet.facts();
         let ungranted: Vec<&str> =
             facts.wanted().filter(|c| !facts.is_granted(c, &fleet.scope)).map(|c| c.name.as_str()).collect();

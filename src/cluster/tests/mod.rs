@@ -1,8 +1,10 @@
 //! What is known of the cluster, and what can go wrong at the port.
 
 mod cache;
+mod client;
 mod doubt;
 mod error;
 mod gone;
 mod index;
 mod observed;
+mod watch;

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 
 use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
+use crate::api::names::pod_name;
 use crate::clock::Clock;
 use crate::cluster::port::Told;
-use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, PatchOp, Target, View};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
 use crate::engine::{Env, Registry};
 use crate::render::RenderOptions;
 use crate::sidecar::MockSidecarClient;
@@ -171,6 +172,26 @@ impl Cluster for Port {
         self.called(format!("names {}", kind.name()))?;
         let kept = self.kept.lock().unwrap();
         Ok(kept.objects.keys().filter(|key| key.0 == kind.name()).map(|key| key.1.clone()).collect())
+    }
+
+    /// The pods that are kept; a node that was put here without one has the pod that its status speaks of.
+    async fn live_pods(&self, _: &str, _: &str) -> Result<Vec<LivePod>, ClusterError> {
+        let kept = self.kept.lock().unwrap();
+        let of =
+            |kind: Kind| kept.objects.iter().filter(move |(key, _)| key.0 == kind.name()).map(|(_, o)| o);
+        let mut pods: Vec<LivePod> = of(Kind::Pod).map(LivePod::read).collect();
+        for node in of(Kind::StatefulNode) {
+            let (name, pod) = (pod_name(&name_of(node)), LivePod::read(node));
+            if pods.iter().all(|pod| pod.name != name) {
+                pods.push(LivePod { name, ..pod });
+            }
+        }
+        Ok(pods)
+    }
+
+    async fn live_pod(&self, _: &str, name: &str) -> Result<Option<LivePod>, ClusterError> {
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.objects.get(&(Kind::Pod.name(), name.to_owned())).map(LivePod::read))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::revision::RevisionData;
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
 
 /// A fleet, and its nodes by ordinal.
-struct Fleet {
+pub(super) struct Fleet {
     strategy: Value,
     wants: &'static str,
     paused: bool,
@@ -21,18 +21,18 @@ struct Fleet {
 }
 
 /// A fleet that completed v1 and wants v2.
-fn fleet(nodes: Vec<Value>) -> Fleet {
+pub(super) fn fleet(nodes: Vec<Value>) -> Fleet {
     Fleet { strategy: json!({}), wants: "v2", paused: false, nodes, completed: "v1" }
 }
 
 /// The rollout hash of a version.
-fn revision_of(version: &str) -> String {
+pub(super) fn revision_of(version: &str) -> String {
     let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
     revision::rollout_hash(&spec, "")
 }
 
 /// A node that serves a version.
-fn serving(ordinal: usize, version: &str) -> Value {
+pub(super) fn serving(ordinal: usize, version: &str) -> Value {
     let name = format!("db-{ordinal}");
     let mut node = Node::serving(version).object;
     node["metadata"] = meta(&name, &format!("uid-{ordinal}"), 5, Some(FLEET));
@@ -41,19 +41,19 @@ fn serving(ordinal: usize, version: &str) -> Value {
     node
 }
 
-fn down(mut node: Value) -> Value {
+pub(super) fn down(mut node: Value) -> Value {
     node["status"]["conditions"][0]["status"] = json!("False");
     node
 }
 
 /// A node whose executor has not seen its spec.
-fn behind(mut node: Value) -> Value {
+pub(super) fn behind(mut node: Value) -> Value {
     node["status"]["observedGeneration"] = json!(2);
     node
 }
 
 impl Fleet {
-    fn at_most(self, max_unavailable: usize) -> Self {
+    pub(super) fn at_most(self, max_unavailable: usize) -> Self {
         Self { strategy: json!({"maxUnavailable": max_unavailable}), ..self }
     }
 
@@ -65,7 +65,8 @@ impl Fleet {
         Self { strategy: json!({"partition": partition}), ..self }
     }
 
-    fn scope(&self, cluster: MockCluster, view: &Arc<View>) -> FleetScope {
+    pub(super) fn scope(&self, mut cluster: MockCluster, view: &Arc<View>) -> FleetScope {
+        pods_are_as_said(view, &mut cluster, &self.nodes);
         let spec = json!({
             "replicas": self.nodes.len(), "paused": self.paused,
             "template": {"spec": spec_json(self.wants)},
@@ -101,6 +102,7 @@ impl Fleet {
             invalid: None,
             known: Arc::default(),
             told: Arc::default(),
+            pods: Arc::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }
     }
@@ -113,7 +115,7 @@ impl Fleet {
 }
 
 /// What a patch sets a node's spec to.
-fn spec_in(ops: &[PatchOp]) -> Value {
+pub(super) fn spec_in(ops: &[PatchOp]) -> Value {
     let sets = |op: &PatchOp| match op {
         PatchOp::Set { path, value } if path == "/spec" => Some(value.clone()),
         PatchOp::Set { .. } | PatchOp::Remove { .. } => None,

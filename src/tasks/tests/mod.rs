@@ -5,6 +5,7 @@
 mod apply_service;
 mod apply_stateful_set;
 mod fleet;
+mod fleet_pods;
 mod mark_ready;
 mod observe_image;
 mod replace_pod;
@@ -20,7 +21,7 @@ use super::NodeScope;
 use super::node_scope::decided_on;
 use crate::api::StatefulNodeSpec;
 use crate::cluster::port::MockCluster;
-use crate::cluster::{ClusterError, Key, Kind, Memory, View};
+use crate::cluster::{ClusterError, Key, Kind, LivePod, Memory, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::{self, RenderOptions};
@@ -273,6 +274,23 @@ fn said(outcome: &Result<Outcome, TaskError>) -> String {
         Err(TaskError::Terminal { message }) => format!("failed: {message}"),
         Err(TaskError::Transient { message, retry_after }) => format!("again {retry_after:?}: {message}"),
     }
+}
+
+/// The pods of these nodes are as the nodes say; the API server says the same, where nothing else was expected of it.
+fn pods_are_as_said<'a>(view: &View, cluster: &mut MockCluster, nodes: impl IntoIterator<Item = &'a Value>) {
+    let mut pods = Vec::new();
+    for node in nodes {
+        let name = format!("{}-0", node["metadata"]["name"].as_str().unwrap_or_default());
+        let ready = &node["status"]["conditions"][0]["status"];
+        let pod = json!({
+            "metadata": meta(&name, "pod-1", 1, None),
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        // What a test showed before is newer.
+        view.observe(Kind::Pod, &pod);
+        pods.push(LivePod::read(&pod));
+    }
+    cluster.expect_live_pods().returning(move |_, _| Ok(pods.clone()));
 }
 
 fn conflict() -> ClusterError {

@@ -29,14 +29,14 @@ fn serving(name: &str, version: &str) -> Value {
 }
 
 /// A fleet of one node that serves v1, and one of the set `new` that is to serve v2.
-struct Amid {
+pub(super) struct Amid {
     strategy: &'static str,
     stage: &'static str,
     spec: Value,
     nodes: Vec<Value>,
 }
 
-fn amid(strategy: &'static str, stage: &'static str) -> Amid {
+pub(super) fn amid(strategy: &'static str, stage: &'static str) -> Amid {
     Amid { strategy, stage, spec: json!({}), nodes: vec![serving("db-0", "v1"), serving("db-new-0", "v2")] }
 }
 
@@ -45,7 +45,7 @@ impl Amid {
         Self { spec, ..self }
     }
 
-    fn without(mut self, name: &str) -> Self {
+    pub(super) fn without(mut self, name: &str) -> Self {
         self.nodes.retain(|n| n["metadata"]["name"] != name);
         self
     }
@@ -57,7 +57,8 @@ impl Amid {
         self
     }
 
-    fn scope(&self, cluster: MockCluster, view: &Arc<View>) -> FleetScope {
+    pub(super) fn scope(&self, mut cluster: MockCluster, view: &Arc<View>) -> FleetScope {
+        pods_are_as_said(view, &mut cluster, &self.nodes);
         let mut spec = json!({
             "replicas": 1, "template": {"spec": spec_json("v2")},
             "updateStrategy": {"type": self.strategy, "hardFork": {"haltHeight": 1000}},
@@ -106,6 +107,7 @@ impl Amid {
             invalid: None,
             known: Arc::default(),
             told: Arc::default(),
+            pods: Arc::default(),
             now: now(),
         }
     }

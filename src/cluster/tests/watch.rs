@@ -1,0 +1,96 @@
+//! A watch whose other side is gone: it is begun anew within half a minute, and so is a list that is not answered.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use super::super::watch::{Scope, watch};
+use super::super::{Kind, View};
+use crate::clock::monotonic;
+
+/// What a client was asked for, and after how many seconds.
+type Asked = Arc<Mutex<Vec<(u64, String)>>>;
+
+/// A server that leaves the first request of a kind without an answer, and whose watches say nothing and never end.
+fn black_hole(lists_unanswered: usize) -> (Client, Asked) {
+    let (asked, began) = (Asked::default(), monotonic());
+    let log = asked.clone();
+    let server = service_fn(move |request: Request<Body>| {
+        let log = log.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let is_watch = query.contains("watch=true");
+            let lists = {
+                let mut log = log.lock().unwrap();
+                log.push((began.elapsed().as_secs(), query));
+                log.iter().filter(|(_, query)| !query.contains("watch=true")).count()
+            };
+            if is_watch || lists > lists_unanswered {
+                let list: Value = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []});
+                let stream = futures::stream::once(std::future::ready(list.to_string()));
+                let body: Silence = if is_watch { Silence(None) } else { Silence(Some(stream.boxed())) };
+                return Ok::<_, BoxError>(Response::new(body));
+            }
+            std::future::pending().await
+        }
+    });
+    (Client::new(server, "shop"), asked)
+}
+
+/// The lines of an answer, or silence.
+struct Silence(Option<futures::stream::BoxStream<'static, String>>);
+
+impl http_body::Body for Silence {
+    type Data = bytes::Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, BoxError>>> {
+        let Some(lines) = self.0.as_mut() else { return std::task::Poll::Pending };
+        lines.poll_next_unpin(context).map(|line| line.map(|line| Ok(http_body::Frame::data(line.into()))))
+    }
+}
+
+async fn watched_for(seconds: u64, lists_unanswered: usize) -> (Vec<(u64, String)>, Arc<View>) {
+    let (client, asked) = black_hole(lists_unanswered);
+    let view = View::shared();
+    let api = Scope::All.api(&client, &view, Kind::Pod);
+    let mut changes = watch(api, None, Kind::Pod, view.clone(), |view| &view.pods);
+    let _ = tokio::time::timeout(Duration::from_secs(seconds), changes.next()).await;
+    let asked = asked.lock().unwrap().clone();
+    (asked, view)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_begun_anew_within_half_a_minute_from_where_it_was_and_never_waits_for_more() {
+    let (asked, _) = watched_for(200, 0).await;
+    let watches: Vec<&(u64, String)> =
+        asked.iter().filter(|(_, query)| query.contains("watch=true")).collect();
+    assert!(watches.len() >= 200 / 30, "{watches:?}");
+    for pair in watches.windows(2) {
+        assert!(pair[1].0 - pair[0].0 < 29, "{watches:?}");
+        assert!(pair[1].1.contains("resourceVersion=7"), "{watches:?}");
+    }
+    assert_eq!(asked.len() - watches.len(), 1, "it is not listed again: {asked:?}");
+    // The server ends a watch that it can still reach sooner than it is given up here.
+    let seconds = watches[0].1.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
+    assert!(seconds.parse::<u64>().unwrap() < watches[1].0, "{watches:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_not_answered_is_asked_for_again_and_nothing_is_heard_meanwhile() {
+    let (asked, view) = watched_for(9, 1).await;
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert!(!view.pods.is_ready());
+    assert!(view.freshness.ages().contains(&(Kind::Pod, Duration::from_secs(9))));
+    let (asked, view) = watched_for(20, 1).await;
+    assert!(asked.len() >= 3 && (10..13).contains(&asked[1].0), "{asked:?}");
+    assert!(view.pods.is_ready(), "the second list was answered, and a watch begun: {asked:?}");
+}

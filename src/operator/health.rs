@@ -1,0 +1,190 @@
+//! What the operator tells of itself while it runs: whether it is well, whether it can do its work, and what it counts.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::monotonic;
+use crate::cluster::{Kind, View};
+use crate::controller::metrics::Metrics;
+
+/// For how long a cache may have heard nothing, or a replica that stands by nothing of its Lease, before the replica is
+/// not ready. A watch is begun anew more often than that.
+const FRESH: Duration = Duration::from_secs(30);
+/// For how long before it is ill: whatever it does to be heard again did not help.
+const ILL: Duration = Duration::from_mins(2);
+
+/// What the operator tells of itself while it runs.
+#[derive(Clone, Default)]
+pub struct Health {
+    /// What it counts.
+    pub metrics: Metrics,
+    doing: Arc<Mutex<Doing>>,
+}
+
+/// What this replica does.
+#[derive(Default)]
+enum Doing {
+    /// It has not begun.
+    #[default]
+    Starting,
+    /// It waits for the Lease, of which it last read then.
+    StandingBy(Instant),
+    /// It reconciles on these caches.
+    Acting(Vec<Arc<View>>),
+}
+
+impl Health {
+    /// Why the replica cannot do its work now, in a sentence; `None`: it is ready. A replica that stands by is ready as long
+    /// as it can read the Lease; one that leads while its caches are filled and fresh.
+    #[must_use]
+    pub fn not_ready(&self) -> Option<String> {
+        match &*self.doing() {
+            Doing::Starting => Some("it has not begun to watch, nor read the Lease, yet".to_owned()),
+            Doing::StandingBy(read) => {
+                let age = monotonic().duration_since(*read);
+                (age > FRESH).then(|| {
+                    let seconds = age.as_secs();
+                    format!("it stands by, and the Lease could not be read for {seconds} s")
+                })
+            }
+            Doing::Acting(views) if !views.iter().all(|view| view.is_ready()) => {
+                Some("the caches are not filled yet".to_owned())
+            }
+            Doing::Acting(views) => older_than(FRESH, views),
+        }
+    }
+
+    /// Whether the replica can do its work now.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.not_ready().is_none()
+    }
+
+    /// Why the replica should be started anew, in a sentence; `None`: it is well.
+    #[must_use]
+    pub fn ill(&self) -> Option<String> {
+        match &*self.doing() {
+            Doing::Acting(views) => older_than(ILL, views),
+            Doing::Starting | Doing::StandingBy(_) => None,
+        }
+    }
+
+    /// Everything that is counted and measured, in the text format of OpenMetrics.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if let Doing::Acting(views) = &*self.doing() {
+            for (kind, age) in ages(views) {
+                self.metrics.cache_age(kind.name(), age);
+            }
+        }
+        self.metrics.text()
+    }
+
+    /// It stands by, and has just read the Lease.
+    pub(super) fn stands_by(&self) {
+        *self.doing() = Doing::StandingBy(monotonic());
+    }
+
+    /// It reconciles on these caches.
+    pub(super) fn acts_on(&self, views: Vec<Arc<View>>) {
+        *self.doing() = Doing::Acting(views);
+    }
+
+    fn doing(&self) -> MutexGuard<'_, Doing> {
+        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The oldest age of each kind, over all namespaces that are watched apart.
+fn ages(views: &[Arc<View>]) -> Vec<(Kind, Duration)> {
+    let mut oldest = std::collections::BTreeMap::new();
+    for (kind, age) in views.iter().flat_map(|view| view.freshness.ages()) {
+        let known = oldest.entry(kind).or_insert(age);
+        *known = age.max(*known);
+    }
+    oldest.into_iter().collect()
+}
+
+fn older_than(limit: Duration, views: &[Arc<View>]) -> Option<String> {
+    let (kind, age) = ages(views).into_iter().max_by_key(|(_, age)| *age)?;
+    let (kind, seconds) = (kind.name(), age.as_secs());
+    (age > limit).then(|| format!("the cache of {kind} has heard nothing of the API server for {seconds} s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leads to a health of an operator that reconciles, all its lists in.
+    fn acting() -> (Health, Arc<View>) {
+        let (health, view) = (Health::default(), View::shared());
+        for kind in [Kind::Pod, Kind::StatefulNode] {
+            view.freshness.listen(kind);
+        }
+        health.acts_on(vec![view.clone()]);
+        assert_eq!(health.not_ready().as_deref(), Some("the caches are not filled yet"));
+        view.fleets.end_relist();
+        view.nodes.end_relist();
+        view.sets.end_relist();
+        view.pods.end_relist();
+        view.services.end_relist();
+        view.claims.end_relist();
+        view.revisions.end_relist();
+        (health, view)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_that_hears_nothing_makes_the_replica_unready_and_then_ill_until_it_hears_again() {
+        let (health, view) = acting();
+        let mut said = Vec::new();
+        for seconds in 1..=125 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            view.freshness.heard(Kind::StatefulNode);
+            said.push((seconds, health.not_ready(), health.ill()));
+        }
+        let first = |of: fn(&(i32, Option<String>, Option<String>)) -> &Option<String>| {
+            let (second, ready, ill) = said.iter().find(|row| of(row).is_some()).unwrap();
+            (*second, of(&(*second, ready.clone(), ill.clone())).clone().unwrap())
+        };
+        let sentence = |s| format!("the cache of Pod has heard nothing of the API server for {s} s");
+        assert_eq!(first(|row| &row.1), (31, sentence(31)));
+        assert_eq!(first(|row| &row.2), (121, sentence(121)));
+        assert!(
+            health.text().contains("windlass_cache_age_seconds{kind=\"Pod\"} 125.0"),
+            "{}",
+            health.text()
+        );
+        assert!(health.text().contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0"));
+        view.freshness.heard(Kind::Pod);
+        assert_eq!((health.not_ready(), health.ill()), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_of_the_caches_of_several_namespaces_counts() {
+        let (health, view) = acting();
+        let (_, other) = acting();
+        health.acts_on(vec![view.clone(), other]);
+        tokio::time::advance(Duration::from_secs(130)).await;
+        view.freshness.heard(Kind::Pod);
+        view.freshness.heard(Kind::StatefulNode);
+        assert!(health.ill().is_some_and(|said| said.ends_with("130 s")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_stands_by_is_ready_as_long_as_it_reads_the_lease_and_never_ill() {
+        let health = Health::default();
+        assert!(!health.is_ready());
+        health.stands_by();
+        assert!(health.is_ready());
+        tokio::time::advance(Duration::from_secs(200)).await;
+        assert_eq!(
+            health.not_ready().as_deref(),
+            Some("it stands by, and the Lease could not be read for 200 s")
+        );
+        assert_eq!(health.ill(), None);
+        health.stands_by();
+        assert!(health.is_ready());
+    }
+}

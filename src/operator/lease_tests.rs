@@ -1,0 +1,136 @@
+//! Who acts, when: replicas on a simulated cluster, and hands on the Lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::sim::{Cluster, Options};
+
+struct Stage {
+    cluster: Cluster,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { cluster: Cluster::start(Options::seeded(1)) }
+    }
+
+    fn candidate(&self, identity: &str) -> Arc<Candidate> {
+        let election =
+            Election { namespace: "default".into(), name: "windlass".into(), identity: identity.into() };
+        let client = self.cluster.client(identity, "default");
+        Arc::new(Candidate::new(&client, election, self.cluster.clock()))
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.cluster.client("hand", "default"), "default")
+    }
+
+    async fn change(&self, spec: Value) {
+        let change = Patch::Merge(json!({"spec": spec}));
+        self.leases().patch("windlass", &PatchParams::default(), &change).await.unwrap();
+    }
+
+    async fn delete(&self) {
+        self.leases().delete("windlass", &kube::api::DeleteParams::default()).await.unwrap();
+    }
+}
+
+/// How many seconds it takes until a candidate leads.
+async fn leads_after(candidate: &Candidate) -> u64 {
+    let began = monotonic();
+    candidate.lead().await;
+    assert!(candidate.fence().is_open());
+    began.elapsed().as_secs()
+}
+
+const REQUEST: u64 = REQUEST_TIMEOUT.as_secs();
+
+#[tokio::test(start_paused = true)]
+async fn whoever_makes_the_lease_waits_until_a_leader_before_it_can_have_no_write_under_way() {
+    let stage = Stage::new();
+    let waited = leads_after(&stage.candidate("a")).await;
+    assert!((LEASE.as_secs() + REQUEST..LEASE.as_secs() + REQUEST + 2).contains(&waited), "{waited} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_given_up_in_good_order_is_taken_at_once_and_one_whose_name_a_hand_took_off_is_not()
+{
+    let stage = Stage::new();
+    let first = stage.candidate("a");
+    first.lead().await;
+    first.release().await;
+    assert!(!first.fence().is_open());
+    let second = stage.candidate("b");
+    assert!(leads_after(&second).await <= 1);
+
+    stage.change(json!({"holderIdentity": ""})).await;
+    let waited = leads_after(&stage.candidate("c")).await;
+    assert!(waited >= QUIET.as_secs() + REQUEST, "{waited} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_is_gone_or_anothers_stops_at_once_long_before_another_acts() {
+    for deleted in [true, false] {
+        let stage = Stage::new();
+        let leader = stage.candidate("a");
+        leader.lead().await;
+        if deleted {
+            stage.delete().await;
+        } else {
+            stage.change(json!({"holderIdentity": "somebody"})).await;
+        }
+        let began = monotonic();
+        let heir = stage.candidate("b");
+        let (held, waited) = tokio::join!(
+            async {
+                leader.hold().await;
+                began.elapsed().as_secs()
+            },
+            async {
+                heir.lead().await;
+                began.elapsed().as_secs()
+            }
+        );
+        assert!(held <= PERIOD.as_secs() && !leader.fence().is_open(), "{held} s");
+        assert!(waited >= QUIET.as_secs(), "{waited} s after the Lease was taken from its leader");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_under_way_when_another_acts() {
+    let stage = Stage::new();
+    let leader = stage.candidate("a");
+    leader.lead().await;
+    // It is stopped: it renews nothing, and looks at its fence when it wakes up.
+    let (fence, began) = (leader.fence(), monotonic());
+    let closes = async {
+        while fence.is_open() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        began.elapsed()
+    };
+    let heir = stage.candidate("b");
+    let leads = async {
+        heir.lead().await;
+        began.elapsed()
+    };
+    let (closed, led) = tokio::join!(closes, leads);
+    assert!(closed + REQUEST_TIMEOUT <= led, "closed after {closed:?}, another leads after {led:?}");
+    leader.hold().await;
+    assert!(!leader.fence().is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_on_the_lease_is_never_taken_for_ones_own_from_before() {
+    let stage = Stage::new();
+    stage.candidate("a").lead().await;
+    // The same name again: a container that was started anew, or a second replica of the same host.
+    let waited = leads_after(&stage.candidate("a")).await;
+    assert!(waited >= QUIET.as_secs() + REQUEST, "{waited} s");
+    let of = || Election::of_process("default", "windlass", "host").identity;
+    assert_ne!(of(), of());
+    assert!(of().starts_with("host-"));
+}

@@ -1,0 +1,125 @@
+//! What a wave rests on is asked of the API server itself before a node goes that serves: where the pods are other than
+//! they are taken to be, none goes.
+
+use super::fleet::{behind, down, fleet, serving};
+use super::*;
+use crate::tasks::{RetireIncumbents, UpdateNodeSpecs};
+
+fn live(name: &str, uid: &str, ready: bool) -> LivePod {
+    LivePod { name: name.to_owned(), uid: uid.to_owned(), ready, terminating: false }
+}
+
+/// A pod as a watch showed it.
+fn known(name: &str, uid: &str, ready: bool) -> Value {
+    let mut metadata = meta(name, uid, 20, None);
+    metadata["labels"] = json!({"windlass.dev/deployment": "db"});
+    let status = if ready { "True" } else { "False" };
+    json!({"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": status}]}})
+}
+
+/// Runs `update-node-specs` over these nodes twice, and answers with the nodes that it granted, and what it waits for.
+async fn granted(
+    nodes: Vec<Value>,
+    pods: &[Value],
+    listed: Vec<LivePod>,
+    by_name: Option<LivePod>,
+    reads: usize,
+) -> (Vec<String>, String) {
+    let (view, mut cluster) = (View::shared(), MockCluster::new());
+    for pod in pods {
+        view.observe(Kind::Pod, pod);
+    }
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let written = log.clone();
+    cluster.expect_patch().returning(move |target, _, _| {
+        written.lock().unwrap().push(target.name);
+        Err(conflict())
+    });
+    cluster
+        .expect_live_pods()
+        .times(reads)
+        .withf(|namespace, fleet| namespace == "shop" && fleet == "db")
+        .returning(move |_, _| Ok(listed.clone()));
+    cluster.expect_live_pod().returning(move |_, name| Ok(by_name.clone().filter(|pod| pod.name == name)));
+    let env = Env::new().with(fleet(nodes).scope(cluster, &view));
+    let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs {}).await);
+    let again = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs {}).await);
+    assert_eq!(outcome, again);
+    let mut granted = log.lock().unwrap().clone();
+    granted.dedup();
+    (granted, outcome)
+}
+
+#[tokio::test]
+async fn no_node_that_serves_goes_on_old_news_of_another() {
+    let up = |ordinal: usize| live(&format!("db-{ordinal}-0"), &format!("pod-{ordinal}"), true);
+    let shown = |ordinal: usize| known(&format!("db-{ordinal}-0"), &format!("pod-{ordinal}"), true);
+    let leaving = LivePod { ready: false, terminating: true, ..up(1) };
+    let rows = [
+        ("all is as it is known", vec![up(0), up(1), up(2)], None, true),
+        ("one is not Ready", vec![up(0), live("db-1-0", "pod-1", false), up(2)], None, false),
+        ("the one to go is not", vec![up(0), up(1), live("db-2-0", "pod-2", false)], None, false),
+        ("one is terminating", vec![up(0), leaving, up(2)], None, false),
+        ("one is another pod", vec![up(0), live("db-1-0", "pod-9", true), up(2)], None, false),
+        ("one is gone", vec![up(0), up(2)], None, false),
+        ("one has lost its label", vec![up(0), up(2)], Some(up(1)), true),
+    ];
+    for (what, listed, by_name, goes) in rows {
+        let nodes = (0..3).map(|i| serving(i, "v1")).collect();
+        let pods = [shown(0), shown(1), shown(2)];
+        let (granted, outcome) = granted(nodes, &pods, listed, by_name, 1).await;
+        assert_eq!(granted, if goes { vec!["db-2"] } else { vec![] }, "{what}: {outcome}");
+        assert_eq!(outcome.starts_with("waiting for another look at db-"), !goes, "{what}: {outcome}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
+    let rows = [
+        ("it is down", live("db-1-0", "pod-1", false), true),
+        ("its pod is gone", live("other", "", true), true),
+        ("it came up", live("db-1-0", "pod-1", true), false),
+        ("another pod of it came up", live("db-1-0", "pod-9", true), false),
+    ];
+    for (what, pod, goes) in rows {
+        let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
+        let pods = [known("db-1-0", "pod-1", false)];
+        let listed = vec![live("db-0-0", "pod-1", true), pod, live("db-2-0", "pod-1", true)];
+        let (granted, outcome) = granted(nodes, &pods, listed, None, 1).await;
+        assert_eq!(granted, if goes { vec!["db-1"] } else { vec![] }, "{what}: {outcome}");
+    }
+    // One that is Ready and counts as down for another reason goes as before.
+    let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
+    let listed =
+        vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true), live("db-2-0", "pod-1", true)];
+    let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
+    assert_eq!(granted, ["db-1"], "{outcome}");
+}
+
+#[tokio::test]
+async fn what_rests_on_no_other_node_is_granted_without_a_read() {
+    let mut moving = behind(serving(1, "v1"));
+    moving["spec"]["grantID"] = json!("grant-2");
+    let (granted, outcome) = granted(vec![serving(0, "v2"), moving], &[], Vec::new(), None, 0).await;
+    assert_eq!(granted, ["db-1"], "{outcome}");
+}
+
+#[tokio::test]
+async fn a_read_that_fails_lets_nothing_go() {
+    let mut cluster = MockCluster::new();
+    cluster.expect_live_pods().returning(|_, _| Err(overloaded()));
+    let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
+    let outcome = run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await;
+    assert_eq!(said(&outcome), "again Some(7s): x: slow down");
+}
+
+#[tokio::test]
+async fn a_set_that_serves_and_goes_first_goes_only_as_it_is_known_to_be() {
+    let (view, mut cluster) = (View::shared(), MockCluster::new());
+    view.observe(Kind::Pod, &known("db-0-0", "pod-0", true));
+    cluster.expect_live_pods().times(1).returning(|_, _| Ok(vec![live("db-0-0", "pod-0", false)]));
+    let scope = super::sets::amid("BlueGreen", "Promoting").without("db-new-0").scope(cluster, &view);
+    let outcome =
+        said(&run_in(&Env::new().with(scope), &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
+    assert!(outcome.starts_with("waiting for another look at db-0"), "{outcome}");
+}
