@@ -72,10 +72,16 @@ impl World {
         self.operator.take().expect("an operator runs")
     }
 
+    /// The operator that runs, to be put in the place of another.
+    pub fn operator_mut(&mut self) -> &mut Child {
+        self.operator.as_mut().expect("an operator runs")
+    }
+
     fn start(&mut self, arguments: &[&str]) {
         assert!(self.operator.is_none(), "the operator runs already");
         let child = Command::new(env!("CARGO_BIN_EXE_windlass"))
-            .args(["operator", "--bind", "127.0.0.1:0", "--namespace", &self.ns])
+            .args(["operator", "--namespace", &self.ns])
+            .args(if arguments.contains(&"--bind") { &[][..] } else { &["--bind", "127.0.0.1:0"] })
             .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())
