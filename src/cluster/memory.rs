@@ -2,12 +2,13 @@
 //! that starts with an empty memory asks once more.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
+use super::live_pods::LivePods;
 use super::{Key, Kind};
 use crate::clock::monotonic;
 
@@ -165,6 +166,8 @@ pub struct Memory {
     pub saved_at: Remembered<String, Instant>,
     /// By an object's key: how often in a row its reconcile failed.
     pub failures: Remembered<String, u32>,
+    /// By a fleet's UID: what the API server itself last said of its pods.
+    pub live_pods: Remembered<String, Arc<LivePods>>,
     /// By a fleet's UID and target: when no name was found for its new set, and why.
     pub nameless: Remembered<(String, String), Nameless>,
     /// By cause: what an event was already sent for.

@@ -8,6 +8,7 @@ pub mod freshness;
 mod index;
 pub mod kind;
 pub mod kube_port;
+pub mod live_pods;
 pub mod memory;
 pub mod observed;
 pub mod port;

@@ -138,10 +138,10 @@ pub struct LivePod {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Whether it is Ready, and stays.
+    /// Its resourceVersion, as a number: what is newer has a larger one.
+    pub version: u64,
+    /// Whether it is Ready, and not being deleted.
     pub ready: bool,
-    /// Whether it is being deleted.
-    pub terminating: bool,
 }
 
 impl LivePod {
@@ -155,8 +155,8 @@ impl LivePod {
         Self {
             name: text(&pod["metadata"]["name"]),
             uid: text(&pod["metadata"]["uid"]),
+            version: text(&pod["metadata"]["resourceVersion"]).parse().unwrap_or_default(),
             ready: says_ready && !terminating,
-            terminating,
         }
     }
 }

@@ -76,7 +76,6 @@ impl Context {
             now,
             known: Arc::default(),
             told: Arc::default(),
-            pods: Arc::default(),
         };
         Some(scope.put_right().obeying_from_the_start())
     }

@@ -1,9 +1,13 @@
 //! Whether what a wave rests on is so. A watch may be silent while a node goes down, and nothing here would say so: before
-//! a write that lets nodes go which serve, the fleet's pods are read from the API server itself, once in a reconcile. Where
-//! they are other than a decision took them to be, it is not carried out, and the look begins anew: the read has told the
-//! cache, and the nodes' own controller puts their statuses right.
+//! a write that lets nodes go which serve, the fleet's pods are read from the API server itself. Where they are other than
+//! a decision took them to be, it is not carried out, and the look begins anew: the read has told the cache, and the nodes'
+//! own controller puts their statuses right.
+//!
+//! One read is for a wave, not for each of its grants, which may be a hundred in a second: it stands for as long as it takes
+//! to read as many pods again at a bounded pace ([`LivePods::stands`]), and what was heard of a pod after it counts more.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -11,6 +15,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use super::FleetScope;
 use super::fleet_scope::some_of;
 use crate::api::names::pod_name;
+use crate::cluster::live_pods::{LivePods, is_ready};
 use crate::cluster::{ClusterError, Key, LivePod};
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
@@ -20,31 +25,6 @@ pub const LOOK_ANEW: Duration = Duration::from_secs(2);
 
 /// How many pods are asked for by name at the same time.
 const AT_ONCE: usize = 16;
-
-/// A fleet's pods as the API server itself said, by name.
-#[derive(Debug)]
-pub struct LivePods {
-    pods: BTreeMap<String, LivePod>,
-    /// What was known of them before: the UID, and whether they were Ready.
-    known: BTreeMap<String, (String, bool)>,
-}
-
-impl LivePods {
-    /// Whether a node that counts as serving has its pod, Ready, and no other one than was known.
-    fn serves(&self, node: &str) -> bool {
-        let name = pod_name(node);
-        let known = self.known.get(&name);
-        self.pods.get(&name).is_some_and(|pod| pod.ready && known.is_none_or(|(uid, _)| *uid == pod.uid))
-    }
-
-    /// Whether the pod of a node that is taken as down is Ready, and nobody here knew.
-    fn has_come_up(&self, node: &str) -> bool {
-        let name = pod_name(node);
-        let is_known =
-            |uid: &String| self.known.get(&name).is_some_and(|(known, ready)| *ready && known == uid);
-        self.pods.get(&name).is_some_and(|pod| pod.ready && !is_known(&pod.uid))
-    }
-}
 
 impl FleetScope {
     /// Gives these grants; those that rest on other nodes' serving only where the API server says that these serve.
@@ -71,7 +51,6 @@ impl FleetScope {
 
     /// Asks the API server itself whether nodes are as a decision takes them to be, before it lets those of `taken` go:
     /// each that counts as serving has its pod, Ready, and each that is taken as down is. `None`: all is so.
-    /// The pods are read once in a reconcile, however often this is asked.
     pub async fn what_differs(
         &self,
         children: &[ChildFacts],
@@ -80,12 +59,22 @@ impl FleetScope {
         if taken.is_empty() && children.iter().all(ChildFacts::is_disrupted) {
             return Ok(None);
         }
-        let live = self.pods.get_or_try_init(|| self.read_pods(children)).await?;
-        let differs = |child: &&ChildFacts| {
-            if child.is_disrupted() {
-                return taken.contains(&child.name.as_str()) && live.has_come_up(&child.name);
+        let uid = &self.fleet.meta.uid;
+        let live = match self.memory.live_pods.get(uid).filter(|live| live.stands()) {
+            Some(live) => live,
+            None => {
+                let live = Arc::new(self.read_pods(children).await?);
+                self.memory.live_pods.put(uid.clone(), live.clone());
+                live
             }
-            !live.serves(&child.name)
+        };
+        let differs = |child: &&ChildFacts| {
+            let pod = pod_name(&child.name);
+            let heard = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, &pod));
+            if child.is_disrupted() {
+                return taken.contains(&child.name.as_str()) && live.has_come_up(&pod, heard.as_deref());
+            }
+            !live.serves(&pod, heard.as_deref())
         };
         let differing: Vec<&str> = children.iter().filter(differs).map(|c| c.name.as_str()).collect();
         Ok((!differing.is_empty()).then(|| {
@@ -104,19 +93,18 @@ impl FleetScope {
         let known: BTreeMap<String, (String, bool)> = names()
             .filter_map(|pod| {
                 let known = self.view.pods.get(&Key::new(namespace, &pod))?;
-                let ready = known.ready.as_ref().is_some_and(|c| c.holds) && !known.meta.terminating;
-                Some((pod, (known.meta.uid.clone(), ready)))
+                Some((pod, (known.meta.uid.clone(), is_ready(&known))))
             })
             .collect();
+        let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;
-        let mut pods: BTreeMap<String, LivePod> =
-            listed.into_iter().map(|pod| (pod.name.clone(), pod)).collect();
+        live.extend(listed);
         // A pod whose label was taken off is no other pod for that.
-        let unlisted: Vec<String> = names().filter(|name| !pods.contains_key(name)).collect();
+        let unlisted: Vec<String> = names().filter(|name| !live.has(name)).collect();
         let asked = stream::iter(unlisted);
         let asked = asked.map(|name| async move { self.cluster.live_pod(namespace, &name).await });
         let found: Vec<Option<LivePod>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
-        pods.extend(found.into_iter().flatten().map(|pod| (pod.name.clone(), pod)));
-        Ok(LivePods { pods, known })
+        live.extend(found.into_iter().flatten());
+        Ok(live)
     }
 }

@@ -6,11 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use super::fleet_facts::restart_request;
 use super::fleet_nodes::Told;
-use super::fleet_pods::LivePods;
 use super::node_scope::{effective_restart, later, metadata_ops};
 use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
 use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
@@ -50,8 +48,6 @@ pub struct FleetScope {
     pub known: Arc<Mutex<Known>>,
     /// What was done to nodes in this reconcile, to be told of in events.
     pub told: Arc<Mutex<Vec<Told>>>,
-    /// The fleet's pods as the API server itself said in this reconcile, if it was asked.
-    pub pods: Arc<OnceCell<LivePods>>,
 }
 
 /// What one reconcile of a fleet has found out.

@@ -102,7 +102,6 @@ impl Fleet {
             invalid: None,
             known: Arc::default(),
             told: Arc::default(),
-            pods: Arc::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }
     }

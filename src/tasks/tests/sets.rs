@@ -107,7 +107,6 @@ impl Amid {
             invalid: None,
             known: Arc::default(),
             told: Arc::default(),
-            pods: Arc::default(),
             now: now(),
         }
     }

@@ -1,0 +1,86 @@
+//! What the API server itself said of a fleet's pods, and for how long that stands beside what is heard of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::LivePod;
+use super::observed::ObservedPod;
+use crate::clock::monotonic;
+
+/// For how long a read stands, for each pod that it shows, and at the most: a fleet of five is read at each grant, one
+/// of a thousand every five seconds.
+const READ_EACH: Duration = Duration::from_millis(10);
+const READ_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
+
+/// A fleet's pods as the API server itself said they were at one time, by name.
+#[derive(Debug)]
+pub struct LivePods {
+    read_at: Instant,
+    pods: BTreeMap<String, LivePod>,
+    /// The newest version of any: what is newer was heard after the read.
+    newest: u64,
+    /// What was known of them before: the UID, and whether they were Ready.
+    known: Known,
+}
+
+/// By a pod's name: its UID, and whether it was Ready.
+pub type Known = BTreeMap<String, (String, bool)>;
+
+impl LivePods {
+    /// A read that begins now; this is what is known of the pods before it.
+    #[must_use]
+    pub fn of(known: Known) -> Self {
+        Self { read_at: monotonic(), pods: BTreeMap::new(), newest: 0, known }
+    }
+
+    /// Takes in what was read.
+    pub fn extend(&mut self, pods: impl IntoIterator<Item = LivePod>) {
+        for pod in pods {
+            self.newest = self.newest.max(pod.version);
+            self.pods.insert(pod.name.clone(), pod);
+        }
+    }
+
+    /// Whether a pod was shown.
+    #[must_use]
+    pub fn has(&self, pod: &str) -> bool {
+        self.pods.contains_key(pod)
+    }
+
+    /// Whether it need not be read again yet.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        let pods = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
+        monotonic().duration_since(self.read_at) < READ_EACH.saturating_mul(pods).min(READ_AT_LEAST_EVERY)
+    }
+
+    /// Whether the pod of a node that counts as serving is there, Ready, and no other one than was known. What was
+    /// heard of it since the read counts more.
+    #[must_use]
+    pub fn serves(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
+        if let Some(newer) = heard.filter(|heard| heard.meta.version() > self.newest) {
+            return is_ready(newer);
+        }
+        let known = self.known.get(pod);
+        self.pods.get(pod).is_some_and(|pod| pod.ready && known.is_none_or(|(uid, _)| *uid == pod.uid))
+    }
+
+    /// Whether the pod of a node that is taken as down is Ready, and nobody here knew.
+    #[must_use]
+    pub fn has_come_up(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
+        if heard.is_some_and(|heard| heard.meta.version() > self.newest) {
+            return false;
+        }
+        let was = self.known.get(pod);
+        let is_known = |uid: &String| was.is_some_and(|(known, ready)| *ready && known == uid);
+        self.pods.get(pod).is_some_and(|pod| pod.ready && !is_known(&pod.uid))
+    }
+}
+
+/// Whether a pod is Ready, and stays.
+#[must_use]
+pub fn is_ready(pod: &ObservedPod) -> bool {
+    pod.ready.as_ref().is_some_and(|condition| condition.holds) && !pod.meta.terminating
+}
