@@ -252,7 +252,11 @@ impl<'a> Reconcile<'a> {
             Some(_) => {}
         }
         match fleet_objects::ensure_revision(&self.scope).await {
-            Ok(Ok(revision)) => self.revision = revision,
+            Ok(Ok(revision)) => {
+                self.revision = revision;
+                let invalid = self.scope.unchangeable_claims();
+                self.scope.invalid = self.scope.invalid.take().or(invalid);
+            }
             Ok(Err(sentence)) => self.scope.invalid = Some(sentence),
             Err(error) if error.is_conflict() => return Err(error),
             // Nothing of it is begun before that is known, and all that has nothing to do with it goes on.
@@ -397,9 +401,11 @@ impl<'a> Reconcile<'a> {
         let status = &self.scope.fleet.status;
         let deadline = stall_deadline(status, facts).filter(|at| *at > self.now);
         let min_ready = TimeDelta::seconds(self.scope.spec.min_ready_seconds);
+        let entrants = facts.entrants().into_iter().flat_map(|set| &set.children);
         let available = facts
             .children
             .iter()
+            .chain(entrants)
             .filter(|c| !c.available)
             .filter_map(|c| c.ready_since)
             .map(|since| since + min_ready)

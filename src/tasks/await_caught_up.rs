@@ -1,4 +1,4 @@
-//! `await-caught-up`: every node of the new set is Ready, and has caught up by what its sidecar says.
+//! `await-caught-up`: every node of the new set is available, and has caught up by what its sidecar says.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

@@ -30,15 +30,18 @@ impl Entrants {
         Outcome::waiting(format!("waiting for {} to run the target", some_of(&names)))
     }
 
-    /// Whether every one of them is Ready and has caught up, by what its sidecar says; what is waited for if not.
+    /// Whether every one of them is available and has caught up, by what its sidecar says; what is waited for if not.
     pub fn caught_up(&self) -> Outcome {
         let behind = self.names(|c| !c.is_caught_up());
         if behind.is_empty() {
             return Outcome::Done;
         }
         let unready = self.names(|c| !c.ready || c.terminating);
+        let unproven = self.names(|c| !c.available);
         Outcome::waiting(if !unready.is_empty() {
             format!("waiting for {} to be ready", some_of(&unready))
+        } else if !unproven.is_empty() {
+            format!("waiting for {} to have been ready for minReadySeconds", some_of(&unproven))
         } else if let Some(mute) = self.view.wanted().find_map(mute) {
             format!("waiting for {mute}")
         } else {

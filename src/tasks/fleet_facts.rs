@@ -487,9 +487,12 @@ fn sidecar_facts(node: &ObservedNode) -> Option<SidecarFacts> {
     })
 }
 
-/// A restart that is asked for and was not yet obeyed.
+/// A restart that is asked for and was not yet obeyed. One from before the fleet was made was asked of another.
 pub(super) fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
     let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
     let asked_at = parse_time(asked)?;
+    if meta.created_at.is_some_and(|made| asked_at <= made) {
+        return None;
+    }
     parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
 }

@@ -90,6 +90,32 @@ impl FleetScope {
         }
     }
 
+    /// Why what is wanted cannot be carried out over the nodes that there are, in a sentence, if so: they are updated where
+    /// they are, and keep the volume claims that they were made with. Nodes that are made anew may have others.
+    #[must_use]
+    pub fn unchangeable_claims(&self) -> Option<String> {
+        let facts = self.facts();
+        if facts.way(&facts.requested).makes_set() || facts.undecided.is_some() {
+            return None;
+        }
+        let claims = &self.spec.template.spec.volume_claim_templates;
+        let meta = &self.fleet.meta;
+        let differs = |child: &&ChildFacts| {
+            let node = self.view.nodes.get(&Key::new(&meta.namespace, &child.name));
+            let spec = node.as_ref().and_then(|node| node.spec.as_ref().ok());
+            child.held != facts.requested && spec.is_some_and(|spec| spec.volume_claim_templates != *claims)
+        };
+        let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
+        let yet =
+            if facts.last_completed.is_empty() { ", as all are before anything has completed" } else { "" };
+        Some(format!(
+            "template.spec.volumeClaimTemplates: node {} was made with other volume claims, and nodes that are updated in \
+             place{yet} keep theirs: set volumeClaimTemplates back to what they were, or delete the StatefulNodes with the \
+             label windlass.dev/deployment={}, and they are made again with what is wanted (claims that exist stay)",
+            child.name, meta.name
+        ))
+    }
+
     /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
     /// ordinal; those created are counted before the next is asked about.
     pub async fn create_nodes(

@@ -79,16 +79,17 @@ struct State {
 }
 
 impl FleetScope {
-    /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made
-    /// with it, and nothing has to be restarted.
+    /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made with it, and
+    /// nothing has to be restarted. So is one that every node was told of, whatever the status says.
     #[must_use]
     pub fn obeying_from_the_start(mut self) -> Self {
         let status = &self.fleet.status;
-        if status.last_completed_rollout_hash.is_empty()
-            && status.plan.is_none()
-            && self.children().is_empty()
-            && let Some(asked) = restart_request(&self.fleet.meta, &self.restarted_at)
-        {
+        let Some(asked) = restart_request(&self.fleet.meta, &self.restarted_at) else { return self };
+        let nodes = self.children();
+        let at_first = status.last_completed_rollout_hash.is_empty() && status.plan.is_none();
+        let told =
+            nodes.iter().all(|node| later(&effective_restart(node), &asked) == effective_restart(node));
+        if told && (at_first || (!nodes.is_empty() && status.restarted_at.is_empty())) {
             self.restarted_at = asked;
         }
         self

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
+use crate::api::names::{
+    ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name,
+};
 use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
@@ -301,10 +303,15 @@ pub fn decided_on(node: &ObservedNode) -> (String, i64, String) {
     (node.meta.uid.clone(), node.meta.generation, effective_restart(node))
 }
 
-/// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none.
+/// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none. One from before the node was
+/// made was asked of another, unless its fleet said so.
 #[must_use]
 pub fn effective_restart(node: &ObservedNode) -> String {
-    let asked = node.meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
+    let meta = &node.meta;
+    let asked = meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
+    let of_fleet = meta.controller().is_some() || meta.annotation(ANNOTATION_OWNER_UID).is_some();
+    let is_before = || parse_time(asked).zip(meta.created_at).is_some_and(|(asked, made)| asked <= made);
+    let asked = if !of_fleet && is_before() { "" } else { asked };
     later(&node.status.restarted_at, asked).to_owned()
 }
 

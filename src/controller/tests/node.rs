@@ -138,13 +138,13 @@ async fn another_image_another_template_and_a_restart_each_have_their_plan() {
     stage.change_node(&json!({"spec": {"podTemplate": {"metadata": {"labels": {"x": "y"}}}}}));
     stage.node_settles().await;
     stage.change_node(
-        &json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2030-03-01T00:00:00Z"}}}),
+        &json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2031-03-01T00:00:00Z"}}}),
     );
     stage.node_settles().await;
     let update = "NodeUpdate Complete ";
     let restart = "RestartNode Complete ";
     assert_eq!(stage.history(), [update, update, restart, restart]);
-    assert_eq!(stage.node()["status"]["restartedAt"], "2030-03-01T00:00:00Z");
+    assert_eq!(stage.node()["status"]["restartedAt"], "2031-03-01T00:00:00Z");
     assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
     // A time that cannot be read restarts nothing, and that is said.
     drop(stage.told().await);

@@ -86,11 +86,11 @@ impl ChildFacts {
         self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || !s.halted_for.is_empty())
     }
 
-    /// Ready, and, where it has a sidecar, caught up by what that says.
+    /// Available, and, where it has a sidecar, caught up by what that says.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && self.unreachable.is_none());
-        self.ready && !self.terminating && said
+        self.available && !self.terminating && said
     }
 
     /// Whether its main container was seen to run now. What a node was observed to run is kept while its pod is made

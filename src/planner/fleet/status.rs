@@ -155,27 +155,37 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
     status.plan = Some(RawPlan::of(plan));
 }
 
-/// Rejects the target of a plan that ended badly: what is wanted, or, while the spec cannot be carried out, what the plan
-/// went to, for that other was never tried.
+/// Rejects what a plan that ended badly went to, and nothing else: what is wanted by then may be another thing, which was
+/// never tried. While a repair goes on, what was rejected before stays so.
 pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan, ending: Ending) {
-    let hash = match &facts.rejected {
-        Some(rejected) => &rejected.hash,
-        None if facts.invalid.is_some() && !plan.target_hash.is_empty() => &plan.target_hash,
-        None => &facts.requested,
+    let (hash, build_id) = match &facts.rejected {
+        Some(rejected) => (rejected.hash.clone(), rejected.build_id.clone()),
+        // What is left of it does not say where it went.
+        None if plan.target_hash.is_empty() => (facts.requested.clone(), String::new()),
+        None => (plan.target_hash.clone(), String::new()),
     };
-    let build_id = status.rollout.as_ref().map(|r| r.build_id.clone()).unwrap_or_default();
-    let build_id = match facts.rendering(hash, &facts.restarted_at) {
-        _ if *hash == facts.requested => status.build_id.clone(),
-        Some(rendering) if build_id.is_empty() => generated_build_id(&rendering.image, hash),
-        _ => build_id,
-    };
+    let build_id = if build_id.is_empty() { build_id_of(status, facts, &hash) } else { build_id };
     status.rejected = Some(Rejected {
-        hash: hash.clone(),
+        hash,
         build_id,
         plan_id: plan.id.clone(),
         outcome: ending.as_str().to_owned(),
         message: String::new(),
     });
+}
+
+/// The build ID of what a rollout went to: its set's, that of the set that it went over in place, or the generated one.
+fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) -> String {
+    let of_rollout = status.rollout.as_ref().map(|r| r.build_id.as_str()).unwrap_or_default();
+    let in_place = status.rollout.as_ref().is_none_or(|r| r.entrant_set.is_empty());
+    let of_set = if in_place { facts.active_build_id.as_str() } else { "" };
+    if let Some(id) = [of_rollout, of_set].into_iter().find(|id| !id.is_empty()) {
+        return id.to_owned();
+    }
+    match facts.rendering(hash, &facts.restarted_at) {
+        Some(rendering) => generated_build_id(&rendering.image, hash),
+        None => status.build_id.clone(),
+    }
 }
 
 /// Puts the completion of a rollout into the status.

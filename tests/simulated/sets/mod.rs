@@ -15,5 +15,6 @@ mod random;
 mod retained;
 mod supersede;
 mod verbs;
+mod walks;
 pub mod world;
 mod writes;

@@ -418,3 +418,24 @@ fn a_ready_node_whose_sidecar_cannot_be_reached_is_named_with_that() {
     let named = rollout(&status).unconverged.iter().find(|u| u.name == "db-4").unwrap();
     assert_eq!((named.reason.as_str(), named.message.as_str()), ("SidecarUnreachable", "connection refused"));
 }
+
+#[test]
+fn an_aborted_plan_rejects_what_it_went_to_and_not_what_is_wanted_by_then() {
+    use super::super::status::{Ending, reject};
+    let rejected = |facts: &FleetFacts| {
+        let mut status = rolling_out(facts, &to_v2());
+        status.build_id = "of what is wanted".to_owned();
+        reject(&mut status, facts, &plan_to("v2"), Ending::Aborted);
+        let rejected = status.rejected.unwrap();
+        (rejected.hash, rejected.build_id, rejected.plan_id == plan_to("v2").id)
+    };
+    let of_v2 = ("v2".to_owned(), "v2-v2".to_owned(), true);
+    assert_eq!(rejected(&fleet(2).wanting("v2")), of_v2);
+    assert_eq!(rejected(&fleet(2).wanting("v3")), of_v2, "v3 was never tried");
+    let custom = FleetFacts { active_build_id: "one".to_owned(), ..fleet(2).wanting("v2") };
+    assert_eq!(rejected(&custom).1, "one", "in place, under the ID of the set");
+    // While a repair goes on what was rejected before stays so.
+    let mut repaired = fleet(2).wanting("v3").rejecting("RolledBack");
+    repaired.rejected.as_mut().unwrap().build_id = "v3-v3".to_owned();
+    assert_eq!(rejected(&repaired), ("v3".to_owned(), "v3-v3".to_owned(), true));
+}

@@ -1,0 +1,215 @@
+//! What walks found: what an abort rejects, claims that change before anything has completed, what is promoted, and
+//! restarts that were asked of another.
+
+use serde_json::{Value, json};
+
+use super::world::{CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text};
+
+fn in_place() -> Value {
+    fleet(3, json!({"type": "InPlace"}))
+}
+
+fn said(status: &Value) -> String {
+    let list = status["conditions"].as_array().cloned().unwrap_or_default();
+    let found = list.iter().find(|c| c["type"] == "UpToDate").cloned().unwrap_or_default();
+    text(&found, "message").to_owned()
+}
+
+/// A fleet whose rollout to an image that cannot be pulled has a node that failed; the plan.
+async fn stuck(w: &World, of: Value) -> String {
+    w.serve(of).await;
+    w.image("db:2-nope").await;
+    let failed = |s: &Value| !s["rollout"]["unconverged"].is_null() && s["rollout"]["nodes"]["failed"] != 0;
+    text(&w.until("a node failed", failed).await["plan"], "id").to_owned()
+}
+
+#[test]
+fn an_abort_rejects_what_its_plan_went_to_and_what_is_wanted_by_then_begins() {
+    for (of, down) in [
+        (in_place(), true),
+        (in_place(), false),
+        (blue_green(2, json!({"retireDelaySeconds": 5})), true),
+        (blue_green(2, json!({"retireDelaySeconds": 5})), false),
+    ] {
+        play(|w| async move {
+            let plan = stuck(&w, of).await;
+            if down {
+                w.kill_operator();
+            }
+            w.patch(&json!({"metadata": {"annotations": {"windlass.dev/abort": plan}},
+                "spec": {"template": {"spec": {"image": "db:3"}}}}))
+                .await;
+            if down {
+                w.rest(60).await;
+                w.start_operator();
+            }
+            let done = w
+                .until("the new one is there", |s| {
+                    is_up_to_date(s) && w.images().iter().all(|i| i.ends_with("db:3"))
+                })
+                .await;
+            assert!(done["rejected"].is_null(), "{done:#}");
+            let outcomes: Vec<&str> =
+                done["history"].as_array().unwrap().iter().map(|h| text(h, "outcome")).collect();
+            assert_eq!(outcomes, ["Aborted", "Complete"]);
+            assert_eq!(done["history"][0]["planID"], plan.as_str());
+            assert_eq!(w.events("RolloutAborted").len(), 1);
+            w.is_at_rest().await;
+        });
+    }
+}
+
+#[test]
+fn what_an_abort_rejects_is_named_by_its_hash_and_build_id_and_a_retry_tries_it_again() {
+    play(|w| async move {
+        let plan = stuck(&w, in_place()).await;
+        let target = w.status()["plan"]["targetHash"].clone();
+        w.annotate("windlass.dev/abort", &plan).await;
+        let status = w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        assert_eq!(status["rejected"]["hash"], target);
+        assert_eq!(status["rejected"]["buildID"], format!("2-nope-{}", &target.as_str().unwrap()[3..8]));
+        assert_eq!(status["rejected"]["planID"], plan.as_str());
+        assert!(said(&status).contains(&format!("windlass.dev/retry={plan}")), "{}", said(&status));
+        w.rest(60).await;
+        for ordinal in 0..3 {
+            w.steer(&format!("db-{ordinal}-0"), "ready").await;
+        }
+        w.annotate("windlass.dev/retry", &plan).await;
+        let done = w.until("it is there", is_up_to_date).await;
+        assert_eq!(done["lastCompletedRolloutHash"], target);
+        w.is_at_rest().await;
+    });
+}
+
+/// A fleet without claims whose first image cannot be pulled, and which then is to have claims.
+async fn never_whole(w: &World) {
+    let mut of = blue_green(2, json!({"retireDelaySeconds": 5}));
+    of["spec"]["template"]["spec"].as_object_mut().unwrap().remove("volumeClaimTemplates");
+    of["spec"]["template"]["spec"]["image"] = json!("db:1-nope");
+    w.create(of).await;
+    w.until("it cannot run", |s| s["phase"] == "Failed").await;
+    let claims = fleet(1, json!({}))["spec"]["template"]["spec"]["volumeClaimTemplates"].clone();
+    w.change(json!({"template": {"spec": {"image": "db:2", "volumeClaimTemplates": claims}}})).await;
+    let status = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+    assert!(said(&status).starts_with("template.spec.volumeClaimTemplates: node db-0 "), "{}", said(&status));
+    assert_eq!(condition(&status, "Stalled"), "True/InvalidSpec");
+    w.rest(30).await;
+    assert!(w.status()["rejected"].is_null() && w.status()["plan"].is_null(), "{:#}", w.status());
+    assert!(w.images().iter().all(|i| i.ends_with("db:1-nope")), "what runs is left alone");
+    assert!(w.names(CLAIM).is_empty());
+}
+
+#[test]
+fn claims_that_change_before_anything_has_completed_are_refused_until_the_spec_can_be_carried_out() {
+    play(|w| async move {
+        never_whole(&w).await;
+        w.change(json!({"template": {"spec": {"volumeClaimTemplates": null}}})).await;
+        w.until("the good image is there", is_up_to_date).await;
+        assert!(w.images().iter().all(|i| i.ends_with("db:2")));
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn claims_that_change_before_anything_has_completed_come_with_nodes_that_are_made_again() {
+    play(|w| async move {
+        never_whole(&w).await;
+        for name in ["db-0", "db-1"] {
+            w.delete(NODE, name).await;
+        }
+        w.until("they are there", is_up_to_date).await;
+        assert_eq!(w.names(CLAIM), ["data-db-0-0", "data-db-1-0"]);
+        assert!(w.images().iter().all(|i| i.ends_with("db:2")));
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn claims_that_change_come_with_a_new_set_once_the_first_one_is_whole() {
+    play(|w| async move {
+        never_whole(&w).await;
+        for name in ["db-0-0", "db-1-0"] {
+            w.steer(name, "ready").await;
+        }
+        let done =
+            w.until("a set with claims serves", |s| is_up_to_date(s) && w.names(CLAIM).len() == 2).await;
+        assert_ne!(done["activeSet"], "first");
+        assert_eq!(w.selected(), text(&done, "activeSet"));
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn entrants_are_promoted_only_when_they_are_available() {
+    play(|w| async move {
+        let mut of = blue_green(2, json!({"retireDelaySeconds": 5}));
+        of["spec"]["minReadySeconds"] = json!(100);
+        w.serve(of).await;
+        w.image("db:2").await;
+        w.until("the new nodes are Ready", |s| s["rollout"]["nodes"]["ready"] == 2).await;
+        for _ in 0..18 {
+            w.rest(5).await;
+            assert_eq!(w.selected(), "first");
+            assert_eq!(w.status()["rollout"]["stage"], "AwaitingEntrants");
+        }
+        let waits = w.status()["rollout"]["message"].clone();
+        assert!(waits.as_str().unwrap().contains("to have been ready for minReadySeconds"), "{waits}");
+        // Nothing but the time passes: it is looked at just then.
+        w.rest(15).await;
+        assert_ne!(w.selected(), "first");
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_restart_from_before_the_fleet_was_made_restarts_nothing() {
+    play(|w| async move {
+        let mut of = in_place();
+        of["metadata"]["annotations"] = json!({"windlass.dev/restartedAt": "2001-01-01T00:00:00Z"});
+        w.serve(of).await;
+        let pods = w.names(("v1", "Pod"));
+        let uid = |pod: &String| w.get(("v1", "Pod"), pod)["metadata"]["uid"].clone();
+        let before: Vec<Value> = pods.iter().map(uid).collect();
+        w.annotate("windlass.dev/restartedAt", "2002-01-01T00:00:00Z").await;
+        w.rest(60).await;
+        let status = w.status();
+        assert!(
+            is_up_to_date(&status) && status["restartedAt"].is_null() && status["plan"].is_null(),
+            "{status:#}"
+        );
+        assert_eq!(pods.iter().map(uid).collect::<Vec<_>>(), before);
+        assert_eq!(w.events("InvalidSpec"), Vec::<String>::new());
+        w.annotate("windlass.dev/restartedAt", "2099-01-01T00:00:00Z").await;
+        w.until("it is obeyed", |s| s["restartedAt"] == "2099-01-01T00:00:00Z" && is_up_to_date(s)).await;
+        assert!(pods.iter().map(uid).all(|uid| !before.contains(&uid)));
+    });
+}
+
+#[test]
+fn a_restart_that_every_node_obeyed_is_not_carried_out_again_although_the_status_forgot_it() {
+    play(|w| async move {
+        w.serve(in_place()).await;
+        w.annotate("windlass.dev/restartedAt", "2099-01-01T00:00:00Z").await;
+        let done =
+            w.until("it is obeyed", |s| s["restartedAt"] == "2099-01-01T00:00:00Z" && is_up_to_date(s)).await;
+        w.patch_status(&json!({"status": {"restartedAt": null}})).await;
+        let found = w.until("it is known again", |s| s["restartedAt"] == "2099-01-01T00:00:00Z").await;
+        assert_eq!((&found["plan"], &found["history"]), (&done["plan"], &done["history"]));
+    });
+}
+
+#[test]
+fn claims_that_change_in_the_middle_of_a_rollout_come_with_a_set_of_their_own() {
+    // A rollout under way is not held up by claims that another spec asks for: that one makes a set of its own.
+    play(|w| async move {
+        w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
+        w.image("db:2").await;
+        w.until("it is ready", stage_is("AwaitingPromotion")).await;
+        w.change(json!({"template": {"spec": {"volumeClaimTemplates": null}}})).await;
+        let ready =
+            |s: &Value| condition(s, "UpToDate") == "Unknown/ReadyToPromote" && w.names(NODE).len() == 4;
+        let status = w.until("a set without claims is there", ready).await;
+        assert_eq!(condition(&status, "Stalled"), "False/Progressing");
+        assert_eq!(w.names(CLAIM).len(), 4, "those of the first set, and of the one that was given up");
+    });
+}
