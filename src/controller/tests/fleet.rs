@@ -826,3 +826,22 @@ async fn a_fleet_that_is_being_deleted_gets_no_service_and_no_nodes() {
         (vec![], vec!["db-0".to_owned()])
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_change_before_anything_has_completed_are_the_specs_fault_until_it_can_be_carried_out() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["updateStrategy"] = json!({"type": "BlueGreen"});
+    let stage = Stage::new();
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
+    stage.look_at_fleet().await.unwrap();
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    stage.change_fleet(
+        &json!({"spec": {"template": {"spec": {"image": "db:v2", "volumeClaimTemplates": claims}}}}),
+    );
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "InvalidSpec");
+    assert!(stage.fleet()["status"]["plan"].is_null());
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"volumeClaimTemplates": null}}}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.fleet()["status"]["plan"]["recipe"], "InPlace");
+}
