@@ -92,6 +92,9 @@ pub fn set(
     generation: i64,
     now: DateTime<Utc>,
 ) {
+    // The set is closed: what is not in it is on no page, and no tool knows it.
+    #[cfg(test)]
+    assert!(super::reasons::may_say(type_, truth, reason), "{type_}={truth:?} may not say {reason:?}");
     let status = truth.as_str();
     let next = |since| Condition {
         type_: type_.to_owned(),

@@ -8,6 +8,7 @@ pub mod made_for;
 pub mod names;
 pub mod node_deployment;
 pub mod plan_field;
+pub mod reasons;
 mod rules;
 mod schema;
 pub mod stateful_node;

@@ -90,6 +90,16 @@ impl Events {
     /// Sends an event about an object. `cause` tells it from others of the same reason; the same cause is
     /// told only once.
     pub fn send(&self, kind: Kind, about: &Meta, tone: Tone, reason: &str, cause: &str, note: &str) {
+        #[cfg(test)]
+        assert!(
+            if kind == Kind::NodeDeployment {
+                crate::api::reasons::EVENTS_OF_FLEETS.contains(&reason)
+            } else {
+                crate::api::reasons::EVENTS_OF_NODES.contains(&reason)
+            },
+            "no event about a {} says {reason}",
+            kind.name()
+        );
         let digest = Sha256::digest(format!("{}/{reason}/{cause}", about.uid));
         let id = hex(&digest[..8]);
         let name = format!("{}.{id}", about.name);
