@@ -23,6 +23,8 @@ mod killed;
 mod kit;
 mod leader;
 mod plans;
+mod platform;
+mod policies;
 mod proxy;
 mod refused;
 mod restart;
