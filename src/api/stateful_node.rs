@@ -95,6 +95,11 @@ pub struct StatefulNodeSpec {
     /// Written by the owning NodeDeployment: whether `status.sidecar` is kept up to date.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch_sidecar: bool,
+    /// Written by the owning NodeDeployment: the node is asked to leave, by a plan `RemoveNode`. Another value is another
+    /// wish; empty, the node stays.
+    #[serde(default, skip_serializing_if = "String::is_empty", rename = "removalID")]
+    #[schemars(length(max = 128))]
+    pub removal_id: String,
 }
 
 impl StatefulNodeSpec {

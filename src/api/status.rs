@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, RawPlan, stateful_node::is_zero};
+use super::{ClaimRetention, Condition, DeletionPolicy, RawPlan, stateful_node::is_zero};
 use crate::engine::sentence::cut;
 
 /// What was observed of a fleet.
@@ -64,6 +64,13 @@ pub struct NodeDeploymentStatus {
     /// While a fleet is filled, for the first time or again from nothing: how far it is. That is no rollout, and stalls as one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filling: Option<Filling>,
+    /// The `deletionPolicy` that has been carried out on every node and on the fleet's Service; absent while that is under
+    /// way. A fleet whose spec says Retain is safe to delete once this does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+    /// The `volumeClaimRetention` that has been carried out on every volume claim; absent while that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_claim_retention: Option<ClaimRetention>,
     /// The `unsafeCustomBuildID` under which the active set was made; absent where it was generated.
     #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]
     pub active_build_id: String,

@@ -75,6 +75,15 @@ pub struct RenderedSpec {
     pub image: String,
 }
 
+/// What a fleet reads of the plan of one of its nodes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReadPlan {
+    /// Whether it may replace the pod, and is active.
+    pub rolling: bool,
+    /// The wish that the node leaves, where the plan waits for nothing but that.
+    pub awaited_removal: Option<String>,
+}
+
 /// Progress of a node's plan that is not yet written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unsaved {
@@ -142,8 +151,8 @@ pub struct Memory {
     pub revisions: Remembered<String, String>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
     pub held: Remembered<(String, String), (i64, String)>,
-    /// By a node's UID: the resourceVersion, and whether a plan that rolls it was active then.
-    pub rolling: Remembered<String, (String, bool)>,
+    /// By a node's UID: the resourceVersion, and what its plan said then.
+    pub plans: Remembered<String, (String, ReadPlan)>,
     /// By a node's UID: what its spec was last found to render to.
     pub rendered: Remembered<String, RenderedSpec>,
     /// By rollout hash and restart: the pod template hash and main image that it renders to.

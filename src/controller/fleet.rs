@@ -17,7 +17,7 @@ use crate::engine::{self, Advance, Plan};
 use crate::planner::fleet::status::{
     RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
-use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress};
+use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, release};
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_nodes::Told;
 
@@ -370,6 +370,13 @@ impl<'a> Reconcile<'a> {
         };
         refresh(&mut status, &facts, &input);
         let before = &*self.stored.status;
+        if !facts.terminating {
+            let release = self.scope.release();
+            release::refresh(&mut status, &release);
+            if release::can_wait(before, &status, &release) {
+                (status.deletion_policy, status.volume_claim_retention) = (None, None);
+            }
+        }
         // What a condition newly says is told at once, and never by an event before the status says it.
         let news = [conditions::UP_TO_DATE, conditions::ROLLOUT_IN_PROGRESS, conditions::STALLED];
         let says = |status: &NodeDeploymentStatus, type_: &str| {
@@ -378,6 +385,8 @@ impl<'a> Reconcile<'a> {
         let is_news = news.iter().any(|type_| says(before, type_) != says(&status, type_));
         let stage = |status: &NodeDeploymentStatus| status.rollout.as_ref().map(|r| r.stage);
         let is_news = is_news || stage(before) != stage(&status);
+        let carried = |status: &NodeDeploymentStatus| (status.deletion_policy, status.volume_claim_retention);
+        let is_news = is_news || carried(before) != carried(&status);
         let urgency = if is_news { Urgency::Now } else { urgency };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
         for sentence in facts.invalid.iter().chain(&facts.beside) {

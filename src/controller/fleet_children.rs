@@ -9,7 +9,7 @@ use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::create::creation_revision;
-use crate::planner::fleet::{ABORT, FleetFacts, Scope, pins};
+use crate::planner::fleet::{ABORT, FleetFacts, Scope, leave, pins};
 use crate::render;
 use crate::tasks::FleetScope;
 use crate::tasks::fleet_nodes::each;
@@ -19,21 +19,27 @@ use crate::tasks::node_scope::{metadata_change, metadata_ops};
 /// How long a set may take to go before it is said what it waits for.
 const GOING: TimeDelta = TimeDelta::seconds(30);
 
-/// Removes nodes beyond `replicas`, from the highest ordinal, in every set; and sets whose time has come. Answers what
+/// Lets nodes beyond `replicas` go, from the highest ordinal, in every set; and sets whose time has come. Answers what
 /// one of these has waited for some time, in a sentence.
 pub async fn remove(
     fleet: &FleetScope,
     facts: &FleetFacts,
     active: bool,
 ) -> Result<Option<String>, ReconcileError> {
-    let others = facts.sets.values().flat_map(|set| set.children.iter().rev());
-    let surplus = facts.children.iter().rev().chain(others).filter(|c| c.surplus && !c.terminating);
-    let surplus: Vec<String> =
-        surplus.filter(|c| !fleet.keeps_claims(&c.name)).map(|c| c.name.clone()).collect();
+    fleet.keep(leave::kept(facts, fleet.now)).await.map_err(ReconcileError::Children)?;
     let why = format!("replicas is {}", facts.replicas);
-    let why = why.as_str();
-    let removed = each(surplus, |name| async move { fleet.delete_node(&name, why).await }).await;
-    removed.map_err(ReconcileError::Children)?;
+    let may_go = |name: &String| !fleet.keeps_claims(name);
+    let mut leaves = leave::in_waves(facts);
+    if !facts.paused {
+        // They do not serve, and are in no wave.
+        let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus);
+        let others = leave::together(others);
+        leaves.ask.extend(others.ask);
+        leaves.delete.extend(others.delete);
+    }
+    leaves.ask.retain(may_go);
+    leaves.delete.retain(may_go);
+    fleet.let_go(leaves, &why).await.map_err(ReconcileError::Children)?;
     let mut waits = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
@@ -154,7 +160,7 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &str) -> Vec<Pa
     let Ok(live) = &node.spec else { return ops };
     let wanted = &fleet.spec.template.spec;
     let kept = fleet.keeps_claims(&node.meta.name);
-    let retention = if kept { ClaimRetention::Retain } else { wanted.volume_claim_retention };
+    let retention = if kept { ClaimRetention::Retain } else { fleet.claim_retention() };
     let watched = live.sidecar.is_some() && fleet.is_awaited(&node.meta.name);
     ops.extend(spec_ops(live, wanted));
     if live.volume_claim_retention != retention {
@@ -196,6 +202,7 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
         grant_id: _,
         halt_height: _,
         halt_task_id: _,
+        removal_id: _,
         // It depends on the node's set: above.
         volume_claim_retention: _,
         watch_sidecar: _,

@@ -248,7 +248,7 @@ pub fn identity(fleet: &FleetScope) -> FleetIdentity {
         name: meta.name.clone(),
         namespace: meta.namespace.clone(),
         uid: meta.uid.clone(),
-        deletion_policy: fleet.spec.deletion_policy,
+        deletion_policy: fleet.deletion_policy(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::api::{ClaimRetention, HistoryEntry, StatefulNodeStatus};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
-use crate::planner::node::decide::{RETRY_SECONDS_MAX, is_rolling, target};
+use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, removal, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 use crate::tasks::node_scope::{effective_restart, parse_time};
@@ -68,13 +68,18 @@ impl Reconcile<'_> {
             return self.persist(None, &[], Some(&sentence), Urgency::Now).await;
         };
         self.refuse_what_cannot_be_read();
-        node_objects::check_template(&self.scope, &self.node).await?;
-        let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
+        // A node that leaves waits for nothing that only matters to one that stays.
         let facts = self.scope.facts(&self.node);
         let mut plan = match self.stored_plan() {
             Ok(plan) => plan,
             Err(failed) => return self.end_unreadable(*failed).await,
         };
+        if let Some(decision) = removal(&facts, plan.as_ref(), self.now).filter(|d| *d != NodeDecision::Keep) {
+            return self.change_plan(&facts, plan, decision).await;
+        }
+        node_objects::check_template(&self.scope, &self.node).await?;
+        let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
+        let facts = self.scope.facts(&self.node);
         let skipped = plan.as_mut().is_some_and(|p| self.skip(p));
         let mut invalid = facts.wanted.as_ref().err().cloned();
         if invalid.is_none() && facts.live().is_none() && !facts.terminating {
@@ -225,13 +230,15 @@ impl Reconcile<'_> {
         before: &str,
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        Ok(recipe.plan(PlanSeed {
+        let mut plan = recipe.plan(PlanSeed {
             uid: &self.node.meta.uid,
             target_hash: target(facts),
             now: self.now,
             attempt,
             disambiguator: before,
-        }))
+        });
+        for_removal(&mut plan, &facts.removal_id);
+        Ok(plan)
     }
 
     async fn start(&self, plan: &Plan, entries: &[HistoryEntry]) -> Result<Next, ReconcileError> {

@@ -14,13 +14,14 @@ use super::recipe::{Recipe, RecipeError};
 use super::required;
 use super::task::Task;
 
-const BUILTIN: [&str; 7] = [
+const BUILTIN: [&str; 8] = [
     include_str!("../../plans/blue-green.yaml"),
     include_str!("../../plans/blue-green-immediate.yaml"),
     include_str!("../../plans/hard-fork.yaml"),
     include_str!("../../plans/in-place.yaml"),
     include_str!("../../plans/mark-ready.yaml"),
     include_str!("../../plans/node-update.yaml"),
+    include_str!("../../plans/remove-node.yaml"),
     include_str!("../../plans/restart-node.yaml"),
 ];
 

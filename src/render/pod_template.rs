@@ -80,6 +80,7 @@ pub fn pod_template(
         halt_height: _,
         halt_task_id: _,
         watch_sidecar: _,
+        removal_id: _,
     } = spec;
     check_shape(pod_template)?;
     let mut template = Value::clone(pod_template);

@@ -38,6 +38,7 @@ pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: 
         halt_height: _,
         halt_task_id: _,
         watch_sidecar: _,
+        removal_id: _,
     } = spec;
     let TemplateMeta { labels, annotations } =
         new_child_metadata(&identity.metadata, &stateful_set_own_metadata(identity, hash));

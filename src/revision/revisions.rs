@@ -70,6 +70,7 @@ impl RevisionData {
             halt_height: _,
             halt_task_id: _,
             watch_sidecar: _,
+            removal_id: _,
         } = spec;
         Self {
             image: image.clone(),
@@ -104,6 +105,7 @@ impl RevisionData {
             halt_height: _,
             halt_task_id: _,
             watch_sidecar: _,
+            removal_id: _,
         } = at_once.clone();
         let (url, token_secret) = live_sidecar
             .map(|Sidecar { image: _, port: _, resources: _, url, token_secret }| (url, token_secret))
@@ -130,6 +132,7 @@ impl RevisionData {
             halt_height: 0,
             halt_task_id: String::new(),
             watch_sidecar: false,
+            removal_id: String::new(),
         }
     }
 

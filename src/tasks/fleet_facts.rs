@@ -14,13 +14,14 @@ use crate::api::names::{
     FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
 };
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
+use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
 use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
 use crate::planner::fleet::{
     ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
-use crate::planner::node::decide::is_rolling;
+use crate::planner::node::decide::{awaited_removal, is_rolling};
 use crate::render;
 use crate::revision::{self, RevisionData, revision_name};
 
@@ -186,6 +187,7 @@ impl FleetScope {
             undecided,
             selected: self.selected_set(),
             conflicts: self.conflicts(&active),
+            shutting_down: self.shutting_down(&active, spec.replicas),
             strategy: self.strategy(),
             promotion: spec.promotion(),
             build_id: self.build_id(),
@@ -370,9 +372,13 @@ impl FleetScope {
         let own_restart = effective_restart(node);
         let unreachable =
             conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
+        let read = self.read_plan(node);
         Some(ChildFacts {
             name: meta.name.clone(),
             ordinal,
+            asked_to_leave: spec.is_ok_and(|s| !s.removal_id.is_empty()),
+            awaits_removal: read.awaited_removal.is_some_and(|id| spec.is_ok_and(|s| s.removal_id == id)),
+            unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
             behind: status.observed_generation != meta.generation
@@ -384,7 +390,7 @@ impl FleetScope {
             restart: later(&self.restarted_at, &own_restart).to_owned(),
             running: status.pod_template_hash.clone(),
             running_image: status.current_image.clone(),
-            rolling: self.rolling(node),
+            rolling: read.rolling,
             ready: ready.is_some(),
             ready_since,
             available: ready.is_some() && long_enough,
@@ -397,21 +403,24 @@ impl FleetScope {
         })
     }
 
-    /// Whether a plan that rolls the node is active. Reading a plan costs more than all else that is read of a
-    /// node, so it is done once for each time that the node changed.
-    fn rolling(&self, node: &ObservedNode) -> bool {
+    /// What is said by a node's plan. Reading a plan costs more than all else that is read of a node, so it is done once for
+    /// each time that the node changed.
+    fn read_plan(&self, node: &ObservedNode) -> ReadPlan {
         let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
-        if let Some((_, rolling)) = self.memory.rolling.get(uid).filter(|(at, _)| at == version) {
-            return rolling;
+        if let Some((_, read)) = self.memory.plans.get(uid).filter(|(at, _)| at == version) {
+            return read;
         }
-        let rolling = match node.status.plan.as_ref().map(RawPlan::parse) {
-            Some(Ok(plan)) => plan.is_active() && is_rolling(&plan.recipe),
+        let read = match node.status.plan.as_ref().map(RawPlan::parse) {
+            Some(Ok(plan)) => ReadPlan {
+                rolling: plan.is_active() && is_rolling(&plan.recipe),
+                awaited_removal: awaited_removal(&plan).map(str::to_owned),
+            },
             // What cannot be read may be anything; its executor fails it at its next reconcile.
-            Some(Err(_)) => true,
-            None => false,
+            Some(Err(_)) => ReadPlan { rolling: true, awaited_removal: None },
+            None => ReadPlan::default(),
         };
-        self.memory.rolling.put(uid.clone(), (version.clone(), rolling));
-        rolling
+        self.memory.plans.put(uid.clone(), (version.clone(), read.clone()));
+        read
     }
 
     pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {

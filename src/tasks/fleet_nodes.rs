@@ -1,7 +1,7 @@
 //! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -13,9 +13,10 @@ use crate::api::names::{
     ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET,
     MANAGER, node_name, place_of,
 };
-use crate::api::{ClaimRetention, DeletionPolicy, Stage, TemplateMeta};
+use crate::api::{ClaimRetention, Stage, TemplateMeta};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
+use crate::planner::fleet::leave::{Leave, together};
 use crate::planner::fleet::{ChildFacts, FleetFacts, Way};
 use crate::render;
 
@@ -61,12 +62,6 @@ impl FleetScope {
     fn tell(&self, reason: &'static str, cause: &str, note: String) {
         let told = Told { reason, cause: cause.to_owned(), note };
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
-    }
-
-    /// Whether children carry an owner reference to the fleet.
-    #[must_use]
-    pub fn owns_by_reference(&self) -> bool {
-        self.spec.deletion_policy == DeletionPolicy::Delete
     }
 
     /// Windlass's own labels and annotations of a node.
@@ -227,25 +222,38 @@ impl FleetScope {
         Ok(())
     }
 
-    /// Deletes the nodes of a set, those whose claims stay only once these are not theirs any more. Answers what one of
-    /// them waits for, in a sentence.
+    /// Lets the nodes of a set go together, those whose claims stay only once these are not theirs any more. Answers what
+    /// one of them waits for, in a sentence.
     pub async fn remove_set(&self, set: &str, why: &str) -> Result<Option<String>, ClusterError> {
-        let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
-        nodes.retain(|node| !node.meta.terminating);
-        let kept = each(nodes, |node| self.remove_unless_kept(node, why)).await?;
-        Ok(kept.into_iter().flatten().next())
+        let facts = self.facts();
+        let children = if set == facts.set {
+            facts.children.as_slice()
+        } else {
+            facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default()
+        };
+        let Leave { ask, delete } = together(children.iter());
+        let looked_at = each(delete, |name| self.unless_kept(name)).await?;
+        let (mut free, mut kept) = (Vec::new(), None);
+        for looked_at in looked_at {
+            match looked_at {
+                Ok(name) => free.push(name),
+                Err(why) => {
+                    kept.get_or_insert(why);
+                }
+            }
+        }
+        self.let_go(Leave { ask, delete: free }, why).await?;
+        Ok(kept)
     }
 
-    async fn remove_unless_kept(
-        &self,
-        node: Arc<ObservedNode>,
-        why: &str,
-    ) -> Result<Option<String>, ClusterError> {
-        let kept = self.kept_for(&node).await?;
-        if kept.is_none() {
-            self.delete_node(&node.meta.name, why).await?;
-        }
-        Ok(kept)
+    /// A node that may be deleted; an error is why a claim that is to stay might go with it.
+    async fn unless_kept(&self, name: String) -> Result<Result<String, String>, ClusterError> {
+        let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, &name));
+        let kept = match node {
+            Some(node) => self.kept_for(&node).await?,
+            None => None,
+        };
+        Ok(kept.map_or(Ok(name), Err))
     }
 
     /// Why a claim that is to stay might go with a node, in a sentence, if one might.

@@ -159,7 +159,9 @@ impl FleetScope {
         }
         let stored = self.revisions().remove(revision)?;
         let data = RevisionData::from_value(&stored.data.value()).ok()?;
-        let spec = Arc::new(data.apply_to(&self.spec.template.spec));
+        let mut spec = data.apply_to(&self.spec.template.spec);
+        spec.volume_claim_retention = self.claim_retention();
+        let spec = Arc::new(spec);
         self.known().specs.insert(revision.to_owned(), spec.clone());
         Some(spec)
     }
@@ -188,6 +190,7 @@ impl FleetScope {
             spec.halt_height = live.halt_height;
             spec.halt_task_id.clone_from(&live.halt_task_id);
             spec.watch_sidecar = live.watch_sidecar;
+            spec.removal_id.clone_from(&live.removal_id);
             spec.volume_claim_retention = live.volume_claim_retention;
         }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];

@@ -151,6 +151,7 @@ impl NodeScope {
             },
             terminating: node.meta.terminating,
             suspended: spec.is_ok_and(|s| s.suspend),
+            removal_id: spec.map(|s| s.removal_id.clone()).unwrap_or_default(),
         }
     }
 

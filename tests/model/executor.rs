@@ -121,6 +121,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         },
         terminating: false,
         suspended: false,
+        removal_id: String::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The orchestrator's looks at a fleet that is updated in place.
 
 use super::*;
+use crate::planner::node::decide::leaving;
 
 pub(super) fn template(version: &str) -> Value {
     json!({"image": format!("db:{version}"), "podTemplate": {"spec": {"containers": [{"name": "db"}]}}})
@@ -46,6 +47,7 @@ impl Stage {
             "spentGrantID": node["spec"]["grantID"],
             "firstReadyAt": node["status"]["firstReadyAt"].as_str().map_or(json!(now), |at| json!(at)),
             "problem": null,
+            "plan": node["spec"]["removalID"].as_str().map(leaving),
             "conditions": [{"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": since}],
         });
         if node["spec"]["sidecar"].is_object() {
@@ -435,6 +437,7 @@ async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_mean
     }}}));
     stage.fail("patch StatefulNode db-1", conflict());
     assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "it is looked at again");
+    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "the status has stopped to say Retain");
     let applied = |name: &str| {
         let node = stage.get(Kind::StatefulNode, name);
         let spec = &node["spec"];
@@ -467,15 +470,102 @@ async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_mean
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_to_go_and_changed_meanwhile_holds_up_no_other_and_is_looked_at_again() {
-    let stage = Stage::serving(fleet_spec(4, "v1")).await;
+    let mut spec = fleet_spec(4, "v1");
+    spec["updateStrategy"] = json!({"type": "InPlace", "inPlace": {"maxUnavailable": 3}});
+    let stage = Stage::serving(spec).await;
+    let is_there = |name: &str| stage.cx.view.nodes.get(&Key::new("shop", name)).is_some();
+    let is_asked = |name: &str| stage.get(Kind::StatefulNode, name)["spec"]["removalID"].is_string();
     stage.change_fleet(&json!({"spec": {"replicas": 1}}));
+    stage.fail("patch StatefulNode db-2", conflict());
+    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "no event need tell of it");
+    assert_eq!(["db-0", "db-1", "db-2", "db-3"].map(is_asked), [false, true, false, true]);
+    stage.mend();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(["db-0", "db-1", "db-2", "db-3"].map(is_there), [true; 4], "none has answered");
+    stage.nodes_follow();
     stage.fail("delete StatefulNode db-2", conflict());
     assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "no event need tell of it");
-    let is_there = |name: &str| stage.cx.view.nodes.get(&Key::new("shop", name)).is_some();
     assert_eq!(["db-0", "db-1", "db-2", "db-3"].map(is_there), [true, false, true, false]);
     stage.mend();
     stage.settle().await;
     assert!(!is_there("db-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
+    let stage = Stage::serving(fleet_spec(4, "v1")).await;
+    let wish = |name: &str| stage.get(Kind::StatefulNode, name)["spec"]["removalID"].as_str().map(str::to_owned);
+    stage.node_is_down("db-0");
+    stage.change_fleet(&json!({"spec": {"replicas": 2}}));
+    for _ in 0..3 {
+        stage.look_at_fleet().await.unwrap();
+        stage.pass(2).await;
+    }
+    assert_eq!((wish("db-3"), wish("db-2")), (None, None));
+    let (truth, reason, message) = condition(&stage.fleet(), "Reconciling");
+    assert_eq!((truth.as_str(), reason.as_str()), ("True", "Progressing"));
+    assert!(message.contains("before db-3, db-2 can leave") && message.contains("(db-0)"), "{message}");
+    stage.node_follows("db-0");
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(wish("db-2"), None, "one after the other");
+    let first = wish("db-3").unwrap();
+    // Another goes down before it has gone: it is kept as long as that lasts.
+    stage.node_follows("db-3");
+    stage.node_is_down("db-1");
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(wish("db-3").as_ref(), Some(&first));
+    stage.change_fleet(&json!({"spec": {"paused": true}}));
+    stage.node_follows("db-1");
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(wish("db-3").as_ref(), Some(&first), "nobody leaves a fleet that is paused");
+    stage.change_fleet(&json!({"spec": {"replicas": 4}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(wish("db-3"), None, "it is wanted again");
+    stage.nodes_follow();
+    stage.change_fleet(&json!({"spec": {"replicas": 3, "paused": false}}));
+    stage.look_at_fleet().await.unwrap();
+    assert!(wish("db-3").is_some_and(|wish| wish != first), "another wish");
+    stage.settle().await;
+    assert_eq!(stage.names(Kind::StatefulNode), ["db-0", "db-1", "db-2"]);
+    assert_eq!(outcomes(&stage), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let said = || stage.fleet()["status"]["deletionPolicy"].as_str().map(str::to_owned);
+    let owned = || ["db-0", "db-1"].map(|n| stage.get(Kind::StatefulNode, n)["metadata"]["ownerReferences"][0].is_object());
+    assert_eq!((said().as_deref(), owned()), (Some("Delete"), [true; 2]));
+    assert_eq!(stage.fleet()["status"]["volumeClaimRetention"], "Retain");
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Retain"}}));
+    stage.fail("patch StatefulNode db-1", conflict());
+    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()));
+    assert_eq!((said().as_deref(), owned()), (Some("Delete"), [false, true]));
+    stage.mend();
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!((said().as_deref(), owned()), (Some("Retain"), [false; 2]));
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Delete"}}));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!((said(), owned()), (None, [false; 2]), "nobody may rely on it before it ends");
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!((said().as_deref(), owned()), (Some("Delete"), [true; 2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_made_before_the_status_stops_to_say_retain_is_made_so() {
+    let mut spec = fleet_spec(1, "v1");
+    spec["deletionPolicy"] = json!("Retain");
+    let stage = Stage::serving(spec).await;
+    assert_eq!(stage.fleet()["status"]["deletionPolicy"], "Retain");
+    stage.change_fleet(&json!({"spec": {"deletionPolicy": "Delete", "replicas": 2}}));
+    stage.fail("patch NodeDeployment", busy());
+    assert!(stage.look_at_fleet().await.is_err());
+    let made = stage.get(Kind::StatefulNode, "db-1");
+    assert_eq!(made["metadata"]["ownerReferences"], json!([]), "{made:#}");
+    stage.mend();
+    stage.settle().await;
+    assert_eq!(stage.fleet()["status"]["deletionPolicy"], "Delete");
+    assert!(stage.get(Kind::StatefulNode, "db-1")["metadata"]["ownerReferences"][0].is_object());
 }
 
 #[tokio::test(start_paused = true)]

@@ -279,6 +279,8 @@ async fn where_the_old_nodes_go_first_they_go_and_are_not_made_again() {
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.stage(), "Promoting");
     stage.look_at_fleet().await.unwrap();
+    stage.nodes_follow();
+    stage.look_at_fleet().await.unwrap();
     assert!(!stage.sets().contains(&"first".to_owned()), "{:?}", stage.sets());
     stage.settle().await;
     assert_eq!(stage.sets().len(), 1);

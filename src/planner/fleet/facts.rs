@@ -18,6 +18,12 @@ pub struct ChildFacts {
     pub surplus: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// Whether it is asked to leave.
+    pub asked_to_leave: bool,
+    /// Whether it is, and its plan waits for nothing but to be deleted for that.
+    pub awaits_removal: bool,
+    /// Whether its spec cannot be read, so that it does nothing.
+    pub unreadable: bool,
     /// Whether its status is behind its generation, or may be: a write to it is out whose answer never came.
     pub behind: bool,
     /// The rollout hash of the revision that its spec holds; empty where the spec cannot be read.
@@ -117,7 +123,7 @@ impl ChildFacts {
         !self.is_drifted() && (self.behind || self.granted != self.running || self.rolling)
     }
 
-    /// In flight, terminating or not available. What drifted serves, unless its sidecar cannot be reached.
+    /// In flight, terminating, asked to leave or not available. What drifted serves, unless its sidecar cannot be reached.
     #[must_use]
     pub fn is_disrupted(&self) -> bool {
         self.is_in_flight() || !self.is_serving()
@@ -126,7 +132,37 @@ impl ChildFacts {
     /// Available, and not leaving. A node whose sidecar cannot be reached counts as down.
     #[must_use]
     pub fn is_serving(&self) -> bool {
+        self.is_up() && !self.asked_to_leave
+    }
+
+    fn is_up(&self) -> bool {
         self.available && !self.terminating && self.unreachable.is_none()
+    }
+
+    /// Whether it is disrupted for another reason than that it is asked to leave.
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.is_in_flight() || !self.is_up()
+    }
+
+    /// Whether it serves nobody. One whose sidecar cannot be reached may well serve.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        !self.ready && self.unreachable.is_none()
+    }
+
+    /// Whether it could be asked to leave, and is not.
+    #[must_use]
+    pub fn can_be_asked(&self) -> bool {
+        !self.asked_to_leave && !self.unreadable
+    }
+
+    /// Whether nothing is left to wait for before it is deleted. One that is down and has answered otherwise than by a plan
+    /// to leave cannot make one.
+    #[must_use]
+    pub fn can_be_deleted(&self) -> bool {
+        let cannot = self.asked_to_leave && !self.behind && self.is_down();
+        self.awaits_removal || self.unreadable || cannot
     }
 }
 
@@ -230,6 +266,8 @@ pub struct FleetFacts {
     pub children: Vec<ChildFacts>,
     /// Names of nodes that belong to something else.
     pub conflicts: Vec<Conflict>,
+    /// Pods of nodes that were scaled away and are gone, which still run or shut down.
+    pub shutting_down: Vec<String>,
     /// What revisions render to, by rollout hash and restart.
     pub renderings: BTreeMap<(String, String), Rendering>,
 }

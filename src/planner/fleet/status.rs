@@ -6,7 +6,7 @@ use super::{
     decide::{Cause, Start},
     facts::{FleetFacts, Scope},
     failed::held,
-    filling, progress,
+    filling, leave, progress,
     sets::{self, SetRollout, stage},
     verdicts::refresh_conditions,
 };
@@ -377,11 +377,16 @@ fn refresh_rollout(
         None => String::new(),
     };
     // Nothing that is asked for may seem to be forgotten.
-    rollout.message = match &facts.restart_request {
+    let message = match &facts.restart_request {
         Some(restart) if set.is_some() => {
             format!("{message}; the restart of {restart} follows the promotion")
         }
         _ => message,
+    };
+    rollout.message = match leave::waits_for(fleet) {
+        Some(leaving) if message.is_empty() => leaving,
+        Some(leaving) => format!("{message}; {leaving}"),
+        None => message,
     };
 }
 

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
     failed::held,
-    filling, progress, sets,
+    filling, leave, progress, sets,
     status::{RefreshInput, short},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -58,7 +58,8 @@ pub(super) fn refresh_conditions(
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
-    let kept = kept.or_else(|| facts.waits.clone()).unwrap_or_default();
+    let leaving = || leave::waits_for(facts).filter(|_| status.rollout.is_none());
+    let kept = kept.or_else(|| facts.waits.clone()).or_else(leaving).unwrap_or_default();
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
 }
 

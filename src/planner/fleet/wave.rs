@@ -89,7 +89,7 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
         .children
         .iter()
         .rev()
-        .filter(|c| !c.surplus && !c.terminating && !facts.is_granted(c, scope))
+        .filter(|c| !c.surplus && !c.terminating && !c.asked_to_leave && !facts.is_granted(c, scope))
         .filter_map(|c| Some((c, facts.revision_for(c, scope), facts.target_for(c, scope)?)))
         .collect();
     if candidates.is_empty() {

@@ -13,7 +13,12 @@ pub mod recipes {
     pub const RESTART_NODE: &str = "RestartNode";
     /// Nothing but marking a running pod ready.
     pub const MARK_READY: &str = "MarkReady";
+    /// The node leaves.
+    pub const REMOVE_NODE: &str = "RemoveNode";
 }
+
+/// The task in which a node waits until its fleet deletes it.
+pub const AWAIT_REMOVAL: &str = "await-removal";
 
 /// The longest wait before a failed plan is tried again, in seconds.
 pub const RETRY_SECONDS_MAX: i64 = 600;
@@ -21,7 +26,40 @@ pub const RETRY_SECONDS_MAX: i64 = 600;
 /// Whether a plan of this recipe may replace the pod.
 #[must_use]
 pub fn is_rolling(recipe: &str) -> bool {
-    recipe != recipes::MARK_READY
+    recipe != recipes::MARK_READY && recipe != recipes::REMOVE_NODE
+}
+
+/// The wish that a plan was made for, where it is one by which a node leaves and is active.
+#[must_use]
+pub fn removal_of(plan: &Plan) -> Option<&str> {
+    let leaves = plan.is_active() && plan.recipe == recipes::REMOVE_NODE;
+    let task = plan.tasks.iter().rev().find(|task| task.type_ == AWAIT_REMOVAL).filter(|_| leaves)?;
+    task.params["removalID"].as_str()
+}
+
+/// The wish that a node may be deleted for: all that comes before is done, and nothing is left but to wait for that.
+#[must_use]
+pub fn awaited_removal(plan: &Plan) -> Option<&str> {
+    let waits = plan.current_task().is_some_and(|task| task.type_ == AWAIT_REMOVAL);
+    removal_of(plan).filter(|_| waits)
+}
+
+/// Makes a plan by which a node leaves one for this wish.
+pub fn for_removal(plan: &mut Plan, removal_id: &str) {
+    for task in plan.tasks.iter_mut().filter(|task| task.type_ == AWAIT_REMOVAL) {
+        task.params = serde_json::json!({"removalID": removal_id});
+    }
+}
+
+/// The plan of a node that waits for nothing but to be deleted, as a status holds it.
+#[cfg(test)]
+#[must_use]
+pub fn leaving(removal_id: &str) -> serde_json::Value {
+    serde_json::json!({
+        "id": "5ea5ed0000", "recipe": recipes::REMOVE_NODE, "targetHash": "", "state": "Active",
+        "startedAt": "2030-01-01T00:00:00Z",
+        "tasks": [{"id": "5ea5ed0000-0", "type": AWAIT_REMOVAL, "params": {"removalID": removal_id}, "state": "Pending"}],
+    })
 }
 
 /// What is to be done about a node's plan.
@@ -51,6 +89,9 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
     if facts.terminating {
         return NodeDecision::Keep;
     }
+    if let Some(decision) = removal(facts, plan, now) {
+        return decision;
+    }
     if let Some(plan) = plan.filter(|p| p.is_active()) {
         return during(facts, plan);
     }
@@ -61,7 +102,12 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
     } else {
         return NodeDecision::Keep;
     };
-    match failed_before(plan, recipe, target(facts)) {
+    start(failed_before(plan, recipe, target(facts)), recipe, now)
+}
+
+/// Starts a plan, unless one like it failed a moment ago.
+fn start(failed: Option<&Plan>, recipe: &'static str, now: DateTime<Utc>) -> NodeDecision {
+    match failed {
         // A wait that is longer than any was written by a clock that has since been set back.
         Some(failed)
             if failed
@@ -73,6 +119,33 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
         Some(failed) => NodeDecision::Start { recipe, attempt: failed.attempt + 1 },
         None => NodeDecision::Start { recipe, attempt: 0 },
     }
+}
+
+/// What is decided about a node that is asked to leave, or was. It goes before everything else: whether its spec can be
+/// carried out does not matter any more. `None` where it neither leaves nor did.
+#[must_use]
+pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Option<NodeDecision> {
+    if facts.terminating {
+        return None;
+    }
+    let active = plan.filter(|p| p.is_active());
+    let leaves = active.filter(|p| p.recipe == recipes::REMOVE_NODE);
+    let wish = facts.removal_id.as_str();
+    Some(match (leaves, active) {
+        (None, _) if wish.is_empty() => return None,
+        (Some(_), _) if wish.is_empty() => {
+            // What was in its middle when the node was asked to leave goes on.
+            let unfinished = facts.wants_roll() || (!facts.is_converged() && !facts.is_spent());
+            NodeDecision::Supersede { reason: "Kept", next: unfinished.then(|| roll_recipe(facts)) }
+        }
+        (Some(leaves), _) if removal_of(leaves) == Some(wish) => NodeDecision::Keep,
+        (None, None) => {
+            let failed = |p: &&Plan| p.state == PlanState::Failed && p.recipe == recipes::REMOVE_NODE;
+            start(plan.filter(failed), recipes::REMOVE_NODE, now)
+        }
+        (_, Some(_)) => NodeDecision::Supersede { reason: "Removal", next: Some(recipes::REMOVE_NODE) },
+        (Some(_), None) => return None,
+    })
 }
 
 /// The hash that a plan of this node goes to.
@@ -119,7 +192,7 @@ fn roll_recipe(facts: &NodeFacts) -> &'static str {
 }
 
 fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Option<&'a Plan> {
-    plan.filter(|p| p.state == PlanState::Failed)
+    plan.filter(|p| p.state == PlanState::Failed && p.recipe != recipes::REMOVE_NODE)
         .filter(|p| p.target_hash == target && is_rolling(&p.recipe) == is_rolling(recipe))
 }
 
@@ -167,6 +240,7 @@ mod tests {
             previous: Running::default(),
             terminating: false,
             suspended: false,
+            removal_id: String::new(),
         }
     }
 

@@ -121,6 +121,8 @@ pub struct NodeFacts {
     pub terminating: bool,
     /// Whether it is scaled to 0.
     pub suspended: bool,
+    /// `spec.removalID`: the wish that it leaves; empty while it stays.
+    pub removal_id: String,
 }
 
 impl NodeFacts {

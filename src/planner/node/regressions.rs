@@ -39,6 +39,7 @@ fn new_node(observed: bool) -> NodeFacts {
         previous: Running::default(),
         terminating: false,
         suspended: false,
+        removal_id: String::new(),
     }
 }
 

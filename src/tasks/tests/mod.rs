@@ -346,6 +346,7 @@ fn every_recipe_that_comes_with_windlass_can_be_run_by_the_tasks_that_come_with_
             "NodeUpdate",
             vec!["apply-stateful-set", "apply-service", "replace-pod", "observe-image", "mark-ready"],
         ),
+        ("RemoveNode", vec!["await-removal"]),
         ("RestartNode", vec!["apply-stateful-set", "replace-pod", "mark-ready"]),
     ];
     assert_eq!(shapes, expected.map(|(name, tasks)| (name.to_owned(), tasks)));

@@ -10,6 +10,7 @@ use crate::api::NodeDeploymentSpec;
 use crate::cluster::Part;
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::planner::fleet::Scope;
+use crate::planner::node::decide::leaving;
 use crate::revision::RevisionData;
 
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
@@ -441,6 +442,8 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         let amid = amid("BlueGreen", "Promoting").without("db-new-0");
         let templates = json!([{"metadata": {"name": "data"}}]);
         let amid = amid.changed("db-0", "/spec/volumeClaimTemplates", templates);
+        let amid = amid.changed("db-0", "/spec/removalID", json!("remove-2"));
+        let amid = amid.changed("db-0", "/status/plan", leaving("remove-2"));
         amid.changed("db-0", "/spec/volumeClaimRetention", json!(retention))
     };
     let claim = |owned: bool| {

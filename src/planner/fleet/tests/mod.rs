@@ -5,6 +5,7 @@ mod create;
 mod decide;
 mod facts;
 mod filling;
+mod leave;
 mod said;
 mod serving;
 mod sets;

@@ -1,7 +1,7 @@
 //! Whether a node starts, keeps or replaces its plan.
 
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
-use super::super::decide::{decide, recipes};
+use super::super::decide::{AWAIT_REMOVAL, awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
 use super::*;
 
 fn starts(recipe: &'static str) -> NodeDecision {
@@ -189,4 +189,81 @@ fn a_pod_whose_marking_a_person_skipped_is_not_marked_again_and_its_successor_is
     assert_eq!(decide(&successor, Some(&over), now()), starts(recipes::MARK_READY));
     let not_skipped = ended(plan(recipes::NODE_UPDATE, "v1"), PlanState::Complete);
     assert_eq!(decide(&marking, Some(&not_skipped), now()), starts(recipes::MARK_READY));
+}
+
+/// Asked to leave.
+fn asked(facts: NodeFacts) -> NodeFacts {
+    NodeFacts { removal_id: "remove-3".to_owned(), ..facts }
+}
+
+/// A plan by which a node leaves, made for this wish.
+fn removal_for(wish: &str) -> Plan {
+    let mut plan = plan(recipes::REMOVE_NODE, "v1");
+    plan.tasks[0].type_ = AWAIT_REMOVAL.to_owned();
+    for_removal(&mut plan, wish);
+    plan
+}
+
+#[test]
+fn a_node_that_is_asked_to_leave_does_that_before_all_else_and_goes_on_when_it_is_kept() {
+    let leave = || Supersede { reason: "Removal", next: Some(recipes::REMOVE_NODE) };
+    let kept = |next| Supersede { reason: "Kept", next };
+    let roll = || Some(plan(recipes::NODE_UPDATE, "v1"));
+    let wish = || Some(removal_for("remove-3"));
+    let unrenderable = || NodeFacts { wanted: Err("no".to_owned()), ..node() };
+    let over = || Some(Plan { state: PlanState::Superseded, ..removal_for("remove-2") });
+    let table: Vec<(&str, NodeFacts, Option<Plan>, NodeDecision)> = vec![
+        ("it has no plan", asked(node()), None, starts(recipes::REMOVE_NODE)),
+        ("it has one", asked(node()), roll(), leave()),
+        ("it marks", asked(node()), Some(plan(recipes::MARK_READY, "v1")), leave()),
+        ("it wants another", asked(node().granted("v2")), None, starts(recipes::REMOVE_NODE)),
+        ("it cannot be rendered", asked(unrenderable()), None, starts(recipes::REMOVE_NODE)),
+        ("it is suspended", NodeFacts { suspended: true, ..asked(node()) }, wish(), Keep),
+        ("it is leaving", asked(node()), wish(), Keep),
+        ("it is leaving, and wants another", asked(node().granted("v2")), wish(), Keep),
+        ("it was leaving for a wish that was taken back", asked(node()), Some(removal_for("remove-1")), leave()),
+        ("it was leaving once", asked(node()), over(), starts(recipes::REMOVE_NODE)),
+        ("it is being deleted", NodeFacts { terminating: true, ..asked(node()) }, None, Keep),
+        ("it is kept", node(), wish(), kept(None)),
+        ("it is kept, and wants another", node().granted("v2"), wish(), kept(Some(recipes::NODE_UPDATE))),
+        (
+            "it is kept in the middle of what it was granted",
+            NodeFacts { spent_grant_id: "before".to_owned(), ..node().without_pod() },
+            wish(),
+            kept(Some(recipes::RESTART_NODE)),
+        ),
+        ("it is kept, and is down", node().without_pod(), wish(), kept(None)),
+        ("it was kept", node(), over(), Keep),
+    ];
+    for (what, facts, plan, expected) in table {
+        assert_eq!(decide(&facts, plan.as_ref(), now()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_plan_to_leave_that_failed_is_tried_again_when_its_time_has_come() {
+    let retry_at = Some(now() + TimeDelta::seconds(10));
+    let failed = Plan { state: PlanState::Failed, retry_at, attempt: 1, ..removal_for("remove-3") };
+    assert_eq!(decide(&asked(node()), Some(&failed), now()), Keep);
+    let later = now() + TimeDelta::seconds(10);
+    let again = NodeDecision::Start { recipe: recipes::REMOVE_NODE, attempt: 2 };
+    assert_eq!(decide(&asked(node()), Some(&failed), later), again);
+    let kept = node().granted("v2");
+    assert_eq!(decide(&kept, Some(&failed), now()), starts(recipes::NODE_UPDATE), "that it failed is nothing to it");
+}
+
+#[test]
+fn a_node_may_be_deleted_for_the_wish_that_its_plan_was_made_for_once_all_before_is_done() {
+    let mut leaving = removal_for("remove-3");
+    assert_eq!(awaited_removal(&leaving), Some("remove-3"));
+    let mut hook = leaving.tasks[0].clone();
+    hook.type_ = "mark-ready".to_owned();
+    leaving.tasks.insert(0, hook);
+    assert_eq!((removal_of(&leaving), awaited_removal(&leaving)), (Some("remove-3"), None));
+    leaving.tasks[0].state = TaskState::Complete;
+    assert_eq!(awaited_removal(&leaving), Some("remove-3"));
+    leaving.state = PlanState::Superseded;
+    assert_eq!(awaited_removal(&leaving), None);
+    assert_eq!(awaited_removal(&plan(recipes::NODE_UPDATE, "v1")), None);
+    assert!(!is_rolling(recipes::REMOVE_NODE));
 }

@@ -79,6 +79,7 @@ fn node() -> NodeFacts {
         previous: ran("v1"),
         terminating: false,
         suspended: false,
+        removal_id: String::new(),
     }
 }
 

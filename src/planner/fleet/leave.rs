@@ -1,0 +1,119 @@
+//! Which nodes leave, and when. A node is asked to leave first, and deleted once its own plan waits for nothing but that;
+//! until then the wish can be taken back, and it serves on. Pure.
+
+use chrono::{DateTime, Utc};
+
+use super::facts::{ChildFacts, FleetFacts};
+
+/// What is done about nodes that leave, each from the highest ordinal.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Leave {
+    /// Those that are asked to.
+    pub ask: Vec<String>,
+    /// Those that are deleted.
+    pub delete: Vec<String>,
+}
+
+/// The nodes of the active set that are wanted no more: who serves leaves in waves, who is down leaves at once. Nobody does
+/// while the fleet is paused.
+#[must_use]
+pub fn in_waves(facts: &FleetFacts) -> Leave {
+    if facts.paused {
+        return Leave::default();
+    }
+    let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
+    // Who was asked to leave serves until it is deleted: then only those count that are down by then. One that was asked
+    // before another went down by itself stays until there is room again.
+    let others = facts.missing().len() + facts.shutting_down.len();
+    let down = facts.children.iter().filter(|c| c.is_out()).count() + others;
+    let disrupted = facts.children.iter().filter(|c| c.is_disrupted()).count() + others;
+    Leave {
+        ask: those_with_room(facts, disrupted, surplus().filter(|c| c.can_be_asked())),
+        delete: those_with_room(facts, down, surplus().filter(|c| c.can_be_deleted())),
+    }
+}
+
+/// Those who may go: first those that are down, then those that count as disrupted and may well serve, then those that
+/// serve, as long as there is room. Each is counted before the next is looked at.
+fn those_with_room<'a>(
+    facts: &FleetFacts,
+    used: usize,
+    candidates: impl Iterator<Item = &'a ChildFacts> + Clone,
+) -> Vec<String> {
+    let mut used = used as i32;
+    let down = candidates.clone().filter(|c| c.is_down());
+    let mut go: Vec<String> = down.map(|c| c.name.clone()).collect();
+    for out in [true, false] {
+        for child in candidates.clone().filter(|c| !c.is_down() && c.is_out() == out) {
+            if used - i32::from(out) < facts.max_unavailable {
+                used += i32::from(!out);
+                go.push(child.name.clone());
+            }
+        }
+    }
+    go
+}
+
+/// Nodes that do not serve, which leave together.
+#[must_use]
+pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts> + Clone) -> Leave {
+    let stays = || children.clone().rev().filter(|c| !c.terminating);
+    Leave {
+        ask: stays().filter(|c| c.can_be_asked()).map(|c| c.name.clone()).collect(),
+        delete: stays().filter(|c| c.can_be_deleted()).map(|c| c.name.clone()).collect(),
+    }
+}
+
+/// The nodes that were asked to leave and are to stay by now.
+#[must_use]
+pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<String> {
+    let active = facts.children.iter().filter(|_| !facts.active_set_goes());
+    let lives = |set: &&super::SetFacts| set.retiring.as_ref().is_none_or(|r| facts.removal_of(r) > now);
+    let others = facts.sets.values().filter(lives).flat_map(|set| &set.children);
+    let stays = |c: &&ChildFacts| c.asked_to_leave && !c.surplus && !c.terminating;
+    active.chain(others).filter(stays).map(|c| c.name.clone()).collect()
+}
+
+/// What nodes that are to leave wait for, in a sentence.
+#[must_use]
+pub fn waits_for(facts: &FleetFacts) -> Option<String> {
+    let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
+    if surplus().next().is_none() {
+        return None;
+    }
+    if facts.paused {
+        let names = list(surplus().map(|c| c.name.as_str()));
+        return Some(format!("waiting for the fleet to be resumed before {names} can leave: spec.paused is true"));
+    }
+    let may = in_waves(facts);
+    // Whoever was asked and may not go holds as well: another went down meanwhile.
+    let held = |c: &&ChildFacts| {
+        let asked = c.can_be_deleted() && !may.delete.contains(&c.name);
+        asked || (c.can_be_asked() && !may.ask.contains(&c.name))
+    };
+    let held: Vec<&str> = surplus().filter(held).map(|c| c.name.as_str()).collect();
+    if held.is_empty() {
+        return Some(format!("waiting for {} to leave", list(surplus().map(|c| c.name.as_str()))));
+    }
+    let disrupted = facts.children.iter().filter(|c| c.is_disrupted() && !held.contains(&c.name.as_str()));
+    let mut names: Vec<String> = disrupted.map(|c| c.name.clone()).collect();
+    names.extend(facts.missing().iter().map(|ordinal| format!("ordinal {ordinal}")));
+    names.extend(facts.shutting_down.iter().cloned());
+    Some(format!(
+        "waiting for the wave before {} can leave: {} of at most {} nodes are disrupted ({})",
+        list(held.into_iter()),
+        names.len(),
+        facts.max_unavailable,
+        list(names.iter().map(String::as_str))
+    ))
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 5;
+    let names: Vec<&str> = names.collect();
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,147 @@
+//! What a status may say of `deletionPolicy` and `volumeClaimRetention`: what has been carried out, never what is wanted. Who
+//! deletes a fleet relies on `Retain`, so it is taken back before the first node or claim stops being so. Pure.
+
+use crate::api::{ClaimRetention, DeletionPolicy, NodeDeploymentStatus};
+
+/// How far what the spec says has been carried out on what exists.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Carried {
+    /// On everything.
+    OnAll,
+    /// On everything, as it looks; somebody who acts on it has not yet said that they saw the last change.
+    NotSeenByAll,
+    /// There is something on which it is not.
+    NotOnAll,
+}
+
+/// What the spec says, and how far it has been carried out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Release {
+    /// `spec.deletionPolicy`.
+    pub policy: DeletionPolicy,
+    /// How far that is carried out on the nodes and on the fleet's Service.
+    pub nodes: Carried,
+    /// `spec.template.spec.volumeClaimRetention`.
+    pub retention: ClaimRetention,
+    /// How far that is carried out on the nodes' claims.
+    pub claims: Carried,
+}
+
+/// What may be said. `Delete` while what was to be let go of is not: then nobody relies on it. Nothing while what was let
+/// go of is taken again.
+fn said<P: Copy + PartialEq>(
+    before: Option<P>,
+    wanted: P,
+    carried: Carried,
+    (retain, delete): (P, P),
+) -> Option<P> {
+    match carried {
+        Carried::OnAll => Some(wanted),
+        Carried::NotSeenByAll if wanted == retain => before,
+        Carried::NotOnAll if wanted == retain => Some(delete),
+        Carried::NotSeenByAll | Carried::NotOnAll => before.filter(|before| *before == delete),
+    }
+}
+
+/// Brings both fields up to date.
+pub fn refresh(status: &mut NodeDeploymentStatus, release: &Release) {
+    let policies = (DeletionPolicy::Retain, DeletionPolicy::Delete);
+    let retentions = (ClaimRetention::Retain, ClaimRetention::Delete);
+    status.deletion_policy = said(status.deletion_policy, release.policy, release.nodes, policies);
+    let retention = said(status.volume_claim_retention, release.retention, release.claims, retentions);
+    // One after the other: a status that says neither is one that an earlier version wrote.
+    if retention.is_some() || status.deletion_policy.is_some() {
+        status.volume_claim_retention = retention;
+    }
+}
+
+/// Whether a status that said nothing so far has to be written for this alone. An earlier version left out both fields, and
+/// a fleet that is at rest is not written to because of that, unless somebody may wait for what they say.
+#[must_use]
+pub fn can_wait(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus, release: &Release) -> bool {
+    let said_nothing = before.deletion_policy.is_none() && before.volume_claim_retention.is_none();
+    let awaited = release.policy == DeletionPolicy::Retain
+        || (release.retention == ClaimRetention::Retain
+            && after.volume_claim_retention == Some(ClaimRetention::Delete));
+    let silent = NodeDeploymentStatus { deletion_policy: None, volume_claim_retention: None, ..after.clone() };
+    said_nothing && !awaited && silent == *before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Carried::{NotOnAll, NotSeenByAll, OnAll};
+    use DeletionPolicy::{Delete, Retain};
+
+    fn release(policy: DeletionPolicy, nodes: Carried) -> Release {
+        Release { policy, nodes, retention: ClaimRetention::Retain, claims: OnAll }
+    }
+
+    #[test]
+    fn retain_is_said_once_it_is_so_on_all_and_taken_back_before_it_is_not() {
+        let cases = [
+            (None, Retain, OnAll, Some(Retain)),
+            (None, Retain, NotOnAll, Some(Delete)),
+            (None, Delete, OnAll, Some(Delete)),
+            (None, Delete, NotOnAll, None),
+            (Some(Delete), Retain, NotOnAll, Some(Delete)),
+            (Some(Delete), Retain, NotSeenByAll, Some(Delete)),
+            (Some(Delete), Retain, OnAll, Some(Retain)),
+            (Some(Retain), Retain, NotSeenByAll, Some(Retain)),
+            (Some(Retain), Retain, NotOnAll, Some(Delete)),
+            (Some(Retain), Delete, NotOnAll, None),
+            (Some(Retain), Delete, NotSeenByAll, None),
+            (Some(Retain), Delete, OnAll, Some(Delete)),
+            (Some(Delete), Delete, NotOnAll, Some(Delete)),
+        ];
+        for (before, wanted, carried, after) in cases {
+            let mut status = NodeDeploymentStatus { deletion_policy: before, ..NodeDeploymentStatus::default() };
+            refresh(&mut status, &release(wanted, carried));
+            assert_eq!(status.deletion_policy, after, "{before:?} {wanted:?} {carried:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_that_are_taken_back_at_once_one_comes_after_the_other() {
+        let mut status = NodeDeploymentStatus {
+            deletion_policy: Some(Retain),
+            volume_claim_retention: Some(ClaimRetention::Retain),
+            ..NodeDeploymentStatus::default()
+        };
+        let both = |nodes, claims| Release {
+            policy: Delete,
+            nodes,
+            retention: ClaimRetention::Delete,
+            claims,
+        };
+        refresh(&mut status, &both(NotOnAll, NotOnAll));
+        assert_eq!((status.deletion_policy, status.volume_claim_retention), (None, Some(ClaimRetention::Retain)));
+        refresh(&mut status, &both(OnAll, NotOnAll));
+        assert_eq!((status.deletion_policy, status.volume_claim_retention), (Some(Delete), None));
+        refresh(&mut status, &both(OnAll, OnAll));
+        assert_eq!(status.volume_claim_retention, Some(ClaimRetention::Delete));
+    }
+
+    #[test]
+    fn a_fleet_of_an_earlier_version_is_written_to_where_somebody_may_wait_for_it() {
+        let before = NodeDeploymentStatus::default();
+        let after = |release: &Release| {
+            let mut status = before.clone();
+            refresh(&mut status, release);
+            status
+        };
+        let waits = |release: Release| can_wait(&before, &after(&release), &release);
+        assert!(waits(release(Delete, OnAll)));
+        assert!(!waits(release(Retain, OnAll)), "its delete is refused until then");
+        assert!(!waits(release(Retain, NotOnAll)));
+        let owned = Release { claims: NotOnAll, ..release(Delete, OnAll) };
+        assert!(!waits(owned), "a claim would go with its node");
+        let going = Release { retention: ClaimRetention::Delete, ..release(Delete, OnAll) };
+        assert!(waits(going));
+        let more = NodeDeploymentStatus { replicas: 1, ..after(&release(Delete, OnAll)) };
+        assert!(!can_wait(&before, &more, &release(Delete, OnAll)), "it is written anyway");
+        let known = NodeDeploymentStatus { volume_claim_retention: Some(ClaimRetention::Retain), ..before.clone() };
+        let next = NodeDeploymentStatus { deletion_policy: Some(Delete), ..known.clone() };
+        assert!(!can_wait(&known, &next, &release(Delete, OnAll)), "it was under way, and is done");
+    }
+}

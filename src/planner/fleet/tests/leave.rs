@@ -1,0 +1,213 @@
+//! Who leaves, and who waits for that.
+
+use super::super::leave::{Leave, in_waves, kept, together, waits_for};
+use super::super::next_grants;
+use super::*;
+use crate::api::{RetiringSet, conditions};
+use crate::planner::fleet::SetFacts;
+
+impl ChildFacts {
+    fn asked(self) -> Self {
+        Self { asked_to_leave: true, ..self }
+    }
+
+    /// Its plan waits for nothing but to be deleted.
+    fn leaving(self) -> Self {
+        Self { awaits_removal: true, ..self.asked() }
+    }
+}
+
+/// Five nodes of which three are wanted.
+fn shrunk() -> FleetFacts {
+    let mut facts = fleet(5);
+    facts.replicas = 3;
+    for child in &mut facts.children {
+        child.surplus = child.ordinal >= 3;
+    }
+    facts
+}
+
+fn asks(facts: &FleetFacts) -> Vec<String> {
+    in_waves(facts).ask
+}
+
+fn deletes(facts: &FleetFacts) -> Vec<String> {
+    in_waves(facts).delete
+}
+
+#[test]
+fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordinal_first() {
+    let table: Vec<(&str, FleetFacts, &[&str])> = vec![
+        ("nothing is in the way", shrunk(), &["db-4"]),
+        ("room for two", shrunk().at_most(2), &["db-4", "db-3"]),
+        ("more room than nodes", shrunk().at_most(9), &["db-4", "db-3"]),
+        ("a node is down", shrunk().but(0, ChildFacts::down), &[]),
+        ("a node is down, room for two", shrunk().at_most(2).but(0, ChildFacts::down), &["db-4"]),
+        ("a node is missing", shrunk().without(0), &[]),
+        ("a node is in flight", shrunk().but(1, ChildFacts::rolling), &[]),
+        ("a node is not yet available", shrunk().but(1, |c| ChildFacts { available: false, ..c }), &[]),
+        ("a node is being deleted", shrunk().but(1, ChildFacts::terminating), &[]),
+        ("another is leaving", shrunk().but(4, ChildFacts::leaving), &[]),
+        ("another was asked and has not answered", shrunk().but(4, ChildFacts::asked), &[]),
+        ("the one before is gone", shrunk().without(4), &["db-3"]),
+        ("the pod of the one before is not", pod_is_left(shrunk().without(4)), &[]),
+        ("the fleet is paused", shrunk().paused(), &[]),
+        ("nobody is wanted", scaled_to_zero(), &["db-4"]),
+        ("one that is down leaves at once", shrunk().but(3, ChildFacts::down), &["db-3"]),
+        (
+            "however many are down",
+            shrunk().but(3, ChildFacts::failed).but(4, ChildFacts::down).but(0, ChildFacts::down),
+            &["db-4", "db-3"],
+        ),
+        ("who is down takes no room that is left", shrunk().at_most(2).but(3, ChildFacts::down), &["db-3", "db-4"]),
+        ("one that may well serve takes its own room", shrunk().but(3, ChildFacts::unreachable), &["db-3"]),
+        (
+            "and no other's",
+            shrunk().but(3, ChildFacts::unreachable).but(0, ChildFacts::down),
+            &[],
+        ),
+        ("what is being deleted is not asked", shrunk().at_most(2).but(4, ChildFacts::terminating), &["db-3"]),
+        ("what cannot be read is not asked", shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }), &["db-3"]),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(asks(&facts), expected, "{what}");
+    }
+}
+
+fn pod_is_left(facts: FleetFacts) -> FleetFacts {
+    FleetFacts { shutting_down: vec!["db-4-0".to_owned()], ..facts }
+}
+
+fn scaled_to_zero() -> FleetFacts {
+    let mut facts = fleet(5);
+    facts.replicas = 0;
+    facts.children.iter_mut().for_each(|c| c.surplus = true);
+    facts
+}
+
+#[test]
+fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_has_room() {
+    let asked = || shrunk().but(4, ChildFacts::leaving);
+    let both = || shrunk().at_most(2).but(3, ChildFacts::leaving).but(4, ChildFacts::leaving);
+    let table: Vec<(&str, FleetFacts, &[&str])> = vec![
+        ("it was not asked", shrunk(), &[]),
+        ("it has not answered", shrunk().but(4, ChildFacts::asked), &[]),
+        ("it waits for that", asked(), &["db-4"]),
+        ("another went down meanwhile", asked().but(0, ChildFacts::down), &[]),
+        ("another is missing by now", asked().without(1), &[]),
+        ("the fleet is paused", asked().paused(), &[]),
+        ("two, and room for both", both(), &["db-4", "db-3"]),
+        ("two, and another went down", both().but(0, ChildFacts::down), &["db-4"]),
+        ("it went down itself", asked().but(4, ChildFacts::down).but(0, ChildFacts::down), &["db-4"]),
+        (
+            "it is down and cannot make a plan",
+            shrunk().but(4, |c| c.asked().down()).but(0, ChildFacts::down),
+            &["db-4"],
+        ),
+        ("it is down and has not answered", shrunk().but(4, |c| ChildFacts { behind: true, ..c.asked().down() }), &[]),
+        ("its spec cannot be read", shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }), &["db-4"]),
+        (
+            "its spec cannot be read, and another is down",
+            shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }).but(0, ChildFacts::down),
+            &[],
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(deletes(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_node_that_is_asked_to_leave_counts_as_disrupted_and_is_granted_nothing() {
+    let facts = shrunk().wanting("v2").but(4, ChildFacts::leaving);
+    assert_eq!(facts.disrupted(), 1);
+    assert!(next_grants(&facts, &to("v2")).is_empty(), "the wave is full");
+    let back = fleet(5).wanting("v2").at_most(5).but(4, ChildFacts::leaving);
+    let granted: Vec<String> = next_grants(&back, &to("v2")).into_iter().map(|g| g.name).collect();
+    assert_eq!(granted, ["db-3", "db-2", "db-1", "db-0"], "it is kept first");
+    assert!(!back.is_converged(&to("v1")));
+}
+
+#[test]
+fn nodes_that_do_not_serve_leave_together() {
+    let set = [node(0).down(), node(1), node(2).leaving(), node(3).terminating()];
+    let expected = Leave { ask: vec!["db-1".to_owned(), "db-0".to_owned()], delete: vec!["db-2".to_owned()] };
+    assert_eq!(together(set.iter()), expected);
+}
+
+#[test]
+fn who_is_wanted_again_is_kept() {
+    let back = fleet(5).but(4, ChildFacts::leaving).but(3, |c| c.leaving().terminating());
+    assert_eq!(kept(&back, now()), ["db-4"], "what is being deleted is lost");
+    assert_eq!(kept(&back.paused(), now()), ["db-4"]);
+    assert_eq!(kept(&shrunk().but(4, ChildFacts::leaving), now()), Vec::<String>::new());
+    let retiring = |since| RetiringSet {
+        set: "a".to_owned(),
+        hash: String::new(),
+        build_id: String::new(),
+        since,
+        unpromoted: false,
+        served: false,
+        halt_height: 0,
+    };
+    let with_set = |retiring| {
+        let set = SetFacts { children: vec![node(0).leaving()], retiring, ..SetFacts::default() };
+        FleetFacts { sets: [("a".to_owned(), set)].into(), retire_delay_seconds: 30, ..fleet(1) }
+    };
+    assert_eq!(kept(&with_set(None), now()), ["db-0"], "it is to serve");
+    assert_eq!(kept(&with_set(Some(retiring(now()))), now()), ["db-0"], "its time has not come");
+    assert_eq!(kept(&with_set(Some(retiring(now()))), later(30)), Vec::<String>::new());
+}
+
+#[test]
+fn what_nodes_that_leave_wait_for_is_told_with_names() {
+    let table: Vec<(&str, FleetFacts, Option<&str>)> = vec![
+        ("nobody leaves", fleet(3), None),
+        (
+            "there is no room",
+            shrunk().but(0, ChildFacts::down),
+            Some("waiting for the wave before db-4, db-3 can leave: 1 of at most 1 nodes are disrupted (db-0)"),
+        ),
+        (
+            "one leaves, another has to wait",
+            shrunk().but(4, ChildFacts::leaving),
+            Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-4)"),
+        ),
+        ("both may", shrunk().at_most(2), Some("waiting for db-4, db-3 to leave")),
+        ("one is left", shrunk().without(4).but(3, ChildFacts::leaving), Some("waiting for db-3 to leave")),
+        (
+            "it was asked, and another went down",
+            shrunk().without(4).but(3, ChildFacts::leaving).but(0, ChildFacts::down),
+            Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-0)"),
+        ),
+        (
+            "a pod shuts down",
+            pod_is_left(shrunk().without(4)),
+            Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-4-0)"),
+        ),
+        (
+            "it is paused",
+            shrunk().paused(),
+            Some("waiting for the fleet to be resumed before db-4, db-3 can leave: spec.paused is true"),
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(waits_for(&facts).as_deref(), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_status_says_what_is_waited_for_in_the_rollout_or_without_one_in_the_condition() {
+    let held = shrunk().but(0, ChildFacts::down);
+    let status = look(at_rest(&held), &held, 0);
+    let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
+    assert_eq!((reconciling.status.as_str(), reconciling.reason.as_str()), ("True", "Progressing"));
+    assert!(reconciling.message.contains("before db-4, db-3 can leave"), "{}", reconciling.message);
+    let facts = held.wanting("v2");
+    let rolling = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
+    let status = look(rolling, &facts, 0);
+    let message = status.rollout.unwrap().message;
+    assert!(message.contains("before db-4, db-3 can leave"), "{message}");
+    let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
+    assert_eq!(reconciling.message, "", "it is said once");
+}

@@ -1,0 +1,37 @@
+//! `await-removal`: a node that leaves is deleted by its fleet.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::NodeScope;
+use crate::engine::{Outcome, Task, TaskContext, TaskError};
+
+/// However long a fleet takes, paused or with other nodes down, its node does not stall by that: ten years, in seconds.
+const NEVER_LATE: i64 = 315_360_000;
+
+/// Waits until the node is deleted. It never ends by itself: the node goes, or the wish is taken back.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitRemoval {
+    /// The wish that the node leaves: `spec.removalID` as it was when the plan began.
+    #[serde(default, rename = "removalID", skip_serializing_if = "String::is_empty")]
+    removal_id: String,
+}
+
+#[typetag::serde(name = "await-removal")]
+#[async_trait]
+impl Task for AwaitRemoval {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let node = cx.env.get::<NodeScope>()?.require()?;
+        Ok(Outcome::waiting(match node.meta.controller() {
+            Some(owner) => format!("waiting for {} {} to delete the node", owner.kind, owner.name),
+            None => "waiting for its fleet to delete the node; where that is gone, clear spec.removalID, or delete the \
+                     node"
+                .to_owned(),
+        }))
+    }
+
+    fn deadline_seconds(&self) -> Option<i64> {
+        Some(NEVER_LATE)
+    }
+}

@@ -1,0 +1,68 @@
+//! How nodes of a fleet leave: they are asked to, and deleted when their plan says that nothing else is to be waited for.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::FleetScope;
+use super::fleet_nodes::each;
+use crate::cluster::observed::Meta;
+use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_NODE, place_of};
+use crate::planner::fleet::leave::Leave;
+
+impl FleetScope {
+    /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every node that leaves,
+    /// ready or not, passes here: what has to be looked at once more before one that serves is let go is looked at here.
+    pub async fn let_go(&self, leave: Leave, why: &str) -> Result<(), ClusterError> {
+        each(leave.delete, |name| async move { self.delete_node(&name, why).await }).await?;
+        each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await.map(drop)
+    }
+
+    /// Takes back that nodes were asked to leave: they go on as they are.
+    pub async fn keep(&self, names: Vec<String>) -> Result<(), ClusterError> {
+        let clear = |name: String| async move {
+            self.patch_node(&name, |_| PatchOp::remove("/spec/removalID")).await
+        };
+        each(names, clear).await.map(drop)
+    }
+
+    async fn ask_to_leave(&self, name: &str) -> Result<(), ClusterError> {
+        // Another generation, another wish: a plan that was made for one that was taken back is not for this one.
+        self.patch_node(name, |meta| {
+            PatchOp::set("/spec/removalID", json!(format!("remove-{}", meta.generation)))
+        })
+        .await
+    }
+
+    async fn patch_node(&self, name: &str, op: impl FnOnce(&Meta) -> PatchOp) -> Result<(), ClusterError> {
+        let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name));
+        let Some(node) = node.filter(|node| !node.meta.terminating) else { return Ok(()) };
+        let target = Target::of(Kind::StatefulNode, &node.meta);
+        match self.cluster.patch(target, Part::Main, vec![op(&node.meta)]).await {
+            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The pods of nodes of this set that were scaled away and are gone, and that still run or shut down. What somebody has
+    /// cut loose from its node is nobody's.
+    pub(super) fn shutting_down(&self, set: &str, replicas: i32) -> Vec<String> {
+        let meta = &self.fleet.meta;
+        let left = |pod: &Meta| {
+            let node = pod.label(LABEL_NODE)?;
+            let is_left = place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == set && ordinal >= replicas);
+            let key = Key::new(&meta.namespace, node);
+            (is_left && self.view.nodes.get(&key).is_none()).then_some(key)
+        };
+        let goes = |pod: &Meta| {
+            let Some(key) = left(pod) else { return false };
+            let of_set = self.view.sets.get(&key);
+            pod.terminating || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
+        };
+        let ours = |pod: &Meta| pod.label(LABEL_DEPLOYMENT) == Some(&meta.name);
+        let pods = self.view.pods.list(&meta.namespace, |pod| ours(&pod.meta) && goes(&pod.meta));
+        let names: BTreeSet<String> = pods.iter().map(|pod| pod.meta.name.clone()).collect();
+        names.into_iter().collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! Whether a fleet's nodes, its Service and its claims would go with it, as far as that is known, and as whose they are made
+//! and kept meanwhile.
+
+use super::FleetScope;
+use super::node_scope::claim_names;
+use crate::api::names::ANNOTATION_OWNER_UID;
+use crate::api::{ClaimRetention, DeletionPolicy};
+use crate::cluster::Kind;
+use crate::cluster::observed::{Meta, ObservedNode};
+use crate::planner::fleet::release::{Carried, Release};
+
+impl FleetScope {
+    /// The policy that children are kept under. Nobody may rely on `Retain` any more before anything is owned again: until
+    /// the status has stopped to say it, that goes on.
+    #[must_use]
+    pub fn deletion_policy(&self) -> DeletionPolicy {
+        match self.fleet.status.deletion_policy {
+            Some(DeletionPolicy::Retain) => DeletionPolicy::Retain,
+            _ => self.spec.deletion_policy,
+        }
+    }
+
+    /// What nodes are told of their claims, by the same rule.
+    #[must_use]
+    pub fn claim_retention(&self) -> ClaimRetention {
+        match self.fleet.status.volume_claim_retention {
+            Some(ClaimRetention::Retain) => ClaimRetention::Retain,
+            _ => self.spec.template.spec.volume_claim_retention,
+        }
+    }
+
+    /// Whether children carry an owner reference to the fleet.
+    #[must_use]
+    pub fn owns_by_reference(&self) -> bool {
+        self.deletion_policy() == DeletionPolicy::Delete
+    }
+
+    /// How far what the spec says of deletion has been carried out. What is being removed goes either way.
+    #[must_use]
+    pub fn release(&self) -> Release {
+        let nodes = self.children();
+        let stays = || nodes.iter().filter(|node| !node.meta.terminating);
+        let service = self.view.services.get(&self.fleet.meta.key());
+        let service = service.iter().filter(|s| self.owns(&s.meta) && !s.meta.terminating);
+        let of_service = service.map(|s| self.is_released(Kind::Service, &s.meta));
+        let of_nodes = stays().map(|node| self.is_released(Kind::StatefulNode, &node.meta));
+        Release {
+            policy: self.spec.deletion_policy,
+            nodes: of_nodes.chain(of_service).max().unwrap_or(Carried::OnAll),
+            retention: self.spec.template.spec.volume_claim_retention,
+            claims: stays().map(|node| self.are_claims_released(node)).max().unwrap_or(Carried::OnAll),
+        }
+    }
+
+    fn is_released(&self, kind: Kind, child: &Meta) -> Carried {
+        let uid = &self.fleet.meta.uid;
+        let owned = child.owners.iter().any(|owner| owner.uid == *uid);
+        let marked = child.annotation(ANNOTATION_OWNER_UID) == Some(uid);
+        let retains = self.spec.deletion_policy == DeletionPolicy::Retain;
+        if owned == retains || marked != retains {
+            Carried::NotOnAll
+        } else if self.view.is_in_doubt(kind, child) {
+            Carried::NotSeenByAll
+        } else {
+            Carried::OnAll
+        }
+    }
+
+    fn are_claims_released(&self, node: &ObservedNode) -> Carried {
+        let Ok(spec) = &node.spec else { return Carried::NotSeenByAll };
+        let retention = self.spec.template.spec.volume_claim_retention;
+        let (retains, namespace) = (retention == ClaimRetention::Retain, &node.meta.namespace);
+        // Those whose claims stay whatever the spec says are on their way.
+        if !retains && self.keeps_claims(&node.meta.name) {
+            return Carried::OnAll;
+        }
+        let names = claim_names(node).into_iter();
+        let claims = names.filter_map(|name| self.view.claims.get(&crate::cluster::Key::new(namespace, name)));
+        let is_owned = |claim: &Meta| claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
+        let mut seen = true;
+        for claim in claims.filter(|claim| !claim.meta.terminating) {
+            if is_owned(&claim.meta) == retains {
+                return Carried::NotOnAll;
+            }
+            seen &= !self.view.is_in_doubt(Kind::PersistentVolumeClaim, &claim.meta);
+        }
+        // Who never wrote a status has touched no claim either.
+        let observed = node.status.observed_generation;
+        seen &= observed == node.meta.generation || observed == 0;
+        seen &= !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
+        match (spec.volume_claim_retention == retention, seen) {
+            (false, _) => Carried::NotOnAll,
+            (true, false) => Carried::NotSeenByAll,
+            (true, true) => Carried::OnAll,
+        }
+    }
+}
