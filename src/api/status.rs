@@ -67,9 +67,11 @@ pub struct NodeDeploymentStatus {
     /// The `deletionPolicy` that has been carried out on every node and on the fleet's Service; absent while that is under
     /// way. A fleet whose spec says Retain is safe to delete once this does.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub deletion_policy: Option<DeletionPolicy>,
     /// The `volumeClaimRetention` that has been carried out on every volume claim; absent while that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub volume_claim_retention: Option<ClaimRetention>,
     /// The `unsafeCustomBuildID` under which the active set was made; absent where it was generated.
     #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]

@@ -187,7 +187,11 @@ impl FleetScope {
             undecided,
             selected: self.selected_set(),
             conflicts: self.conflicts(&active),
-            shutting_down: self.shutting_down(&active, spec.replicas),
+            shutting_down: if children.iter().any(|c| c.surplus) {
+                self.shutting_down(&active, spec.replicas)
+            } else {
+                Vec::new()
+            },
             strategy: self.strategy(),
             promotion: spec.promotion(),
             build_id: self.build_id(),

@@ -8,7 +8,7 @@ use super::FleetScope;
 use super::fleet_nodes::each;
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
-use crate::api::names::{LABEL_DEPLOYMENT, LABEL_NODE, place_of};
+use crate::api::names::{LABEL_NODE, place_of};
 use crate::planner::fleet::leave::Leave;
 
 impl FleetScope {
@@ -60,9 +60,9 @@ impl FleetScope {
             let of_set = self.view.sets.get(&key);
             pod.terminating || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
         };
-        let ours = |pod: &Meta| pod.label(LABEL_DEPLOYMENT) == Some(&meta.name);
-        let pods = self.view.pods.list(&meta.namespace, |pod| ours(&pod.meta) && goes(&pod.meta));
-        let names: BTreeSet<String> = pods.iter().map(|pod| pod.meta.name.clone()).collect();
+        let pods = self.view.pods.group(&meta.namespace, &meta.name);
+        let going = pods.iter().filter(|pod| goes(&pod.meta));
+        let names: BTreeSet<String> = going.map(|pod| pod.meta.name.clone()).collect();
         names.into_iter().collect()
     }
 }

@@ -22,11 +22,13 @@ mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
 mod leader;
+mod leaving;
 mod plans;
 mod platform;
 mod policies;
 mod proxy;
 mod refused;
+mod release;
 mod restart;
 mod revisions;
 mod rollout;

@@ -9,6 +9,7 @@
 //! - S6: a pod at the wanted revision is never deleted because the wave held its grant back.
 //! - S7: below the partition nothing but what last completed is granted or made.
 //! - S8: while the fleet is paused a lost node comes back at what last completed.
+//! - S9: a node that serves is scaled away only while the wave has room for it.
 //! - L: where nothing happens by itself any more, nothing is left to be done; C: that is always reached.
 //!
 //! The large worlds want an optimised search (the planner itself may stay as it is: what it answers is remembered);

@@ -6,6 +6,7 @@ use std::hash::BuildHasherDefault;
 use windlass::api::{NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
+use windlass::planner::fleet::leave::in_waves;
 use windlass::planner::fleet::status::{Ending, RefreshInput, begin, complete, refresh, reject, scope_of};
 use windlass::planner::fleet::{
     ABORT, ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants,
@@ -234,7 +235,10 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     }
 
     let ordinal = |c: &ChildFacts| c.ordinal as usize;
-    moves.scale_down = facts.children.iter().filter(|c| c.surplus).map(ordinal).collect();
+    // In the model a node that is asked to leave goes at once.
+    let leaves = in_waves(&facts).ask;
+    moves.scale_down =
+        facts.children.iter().filter(|c| leaves.contains(&c.name)).map(ordinal).collect();
     moves.create = creations(fleet, &facts, plan.is_some().then_some(&scope));
     if plan.is_none() {
         moves.pins = read_grants(&pins(&facts));

@@ -8,11 +8,14 @@ pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
     let fleet = &state.fleet;
     let nodes = &state.nodes[..fleet.replicas as usize];
     let works = |hash: u8| !state.is_broken(hash);
+    let down = nodes.iter().filter(|n| n.pod != Pod::Ready || !n.child.available).count();
     for (index, node) in state.nodes.iter().enumerate() {
         if node.child.exists && node.child.behind {
             return Err(format!("L: the status of node {index} is behind for ever"));
         }
-        if node.child.exists && index >= nodes.len() {
+        // Who serves leaves when those that stay do, and nobody leaves a fleet that is paused.
+        let stays = fleet.paused || (node.pod == Pod::Ready && down >= wave(world, fleet));
+        if node.child.exists && index >= nodes.len() && !stays {
             return Err(format!("L: surplus node {index} stays"));
         }
     }

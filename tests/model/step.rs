@@ -125,6 +125,10 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
     }
     let is_fresh = |node: &usize| state.nodes[*node].known.is_none();
     for node in moves.scale_down.iter().copied().filter(is_fresh) {
+        let taken = state.nodes.iter().enumerate().filter(|(i, n)| *i != node && n.taken_down).count();
+        if state.nodes[node].pod == Pod::Ready && taken >= usize::from(moves.wave) {
+            steps.violations.push("S9: a node that serves is scaled away though the wave is full".to_owned());
+        }
         let mut next = *state;
         next.nodes[node].remove();
         next.nodes[node].known = None;

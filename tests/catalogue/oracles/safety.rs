@@ -273,6 +273,9 @@ impl Watcher {
         if actor == Actor::Person {
             self.disturb(name);
         }
+        if is_leaving(step) && actor == Actor::Operator {
+            self.check_removal(name);
+        }
         if step.after.is_none() || is_leaving(step) {
             self.taken.remove(name);
         }
@@ -302,6 +305,27 @@ impl Watcher {
             if is_up && is_healed && (before.behind || before.plan.is_rolling()) {
                 self.disturbed.remove(name);
             }
+        }
+    }
+
+    /// A node that serves goes by a plan of its own, within the wave where its set serves, and while nobody holds the fleet.
+    fn check_removal(&mut self, name: &str) {
+        let Some(node) = self.stored.nodes.get(name).cloned().filter(|node| node.ready) else { return };
+        let Some(fleet) = self.stored.fleet.clone().filter(|f| !f.leaving && !self.tampered) else { return };
+        if node.removal_id.is_empty() || node.plan.leaves_for != node.removal_id {
+            self.fail(format!("oracle 4: {name} is deleted and does not wait for that: {node:?}"));
+        }
+        let of_rollout = fleet.rollout.is_some();
+        if sets::set_of(name) != fleet.active_set || of_rollout {
+            return;
+        }
+        if fleet.paused {
+            self.fail(format!("oracle 4: {name} is deleted although the fleet is paused"));
+        }
+        let taken = self.taken.iter().filter(|taken| *taken != name).count() as i64;
+        if taken >= self.allowed {
+            let taken = &self.taken;
+            self.fail(format!("oracle 4: {name} leaves while {taken:?} are down, and {} may be", self.allowed));
         }
     }
 

@@ -15,11 +15,13 @@ pub struct PlanState {
     pub state: String,
     /// The first task that is not over.
     pub current: usize,
+    /// The wish that a node leaves, where that task waits for nothing else.
+    pub leaves_for: String,
 }
 
 impl PlanState {
     pub fn is_rolling(&self) -> bool {
-        self.state == "Active" && self.recipe != "MarkReady"
+        self.state == "Active" && self.recipe != "MarkReady" && self.recipe != "RemoveNode"
     }
 }
 
@@ -27,6 +29,7 @@ impl PlanState {
 pub struct FleetState {
     pub replicas: i64,
     pub max_unavailable: i64,
+    pub paused: bool,
     pub completed: String,
     /// Which set of nodes serves.
     pub active_set: String,
@@ -60,6 +63,8 @@ pub struct NodeState {
     pub ever_ready: bool,
     pub failed: bool,
     pub plan: PlanState,
+    /// The wish that it leaves; empty: there is none.
+    pub removal_id: String,
     /// What its spec asks for.
     pub template: Value,
 }
@@ -102,12 +107,15 @@ fn text(value: &Value) -> String {
 fn plan(value: &Value) -> PlanState {
     let tasks = value["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let over = |task: &Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
+    let current = tasks.iter().position(|t| !over(t)).unwrap_or(tasks.len());
+    let waits = value["state"] == "Active" && tasks.get(current).is_some_and(|t| t["type"] == "await-removal");
     PlanState {
+        leaves_for: if waits { text(&tasks[current]["params"]["removalID"]) } else { String::new() },
         id: text(&value["id"]),
         recipe: text(&value["recipe"]),
         target: text(&value["targetHash"]),
         state: text(&value["state"]),
-        current: tasks.iter().position(|t| !over(t)).unwrap_or(tasks.len()),
+        current,
     }
 }
 
@@ -116,6 +124,7 @@ pub fn fleet(object: &Value) -> FleetState {
     FleetState {
         replicas: spec["replicas"].as_i64().unwrap_or(1),
         max_unavailable: spec["updateStrategy"]["inPlace"]["maxUnavailable"].as_i64().unwrap_or(1),
+        paused: spec["paused"] == true,
         completed: text(&status["lastCompletedRolloutHash"]),
         active_set: text(&status["activeSet"]),
         outcome: text(&status["rejected"]["outcome"]),
@@ -154,6 +163,7 @@ pub fn node(object: &Value) -> NodeState {
         ever_ready: status["firstReadyAt"].is_string(),
         failed: status["phase"] == "Failed",
         plan: plan(&status["plan"]),
+        removal_id: text(&spec["removalID"]),
         template: main_template(spec),
     }
 }
