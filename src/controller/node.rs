@@ -74,7 +74,8 @@ impl Reconcile<'_> {
             Ok(plan) => plan,
             Err(failed) => return self.end_unreadable(*failed).await,
         };
-        if let Some(decision) = removal(&facts, plan.as_ref(), self.now).filter(|d| *d != NodeDecision::Keep) {
+        if let Some(decision) = removal(&facts, plan.as_ref(), self.now).filter(|d| *d != NodeDecision::Keep)
+        {
             return self.change_plan(&facts, plan, decision).await;
         }
         node_objects::check_template(&self.scope, &self.node).await?;

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::FleetScope;
 use super::fleet_nodes::each;
+use crate::api::names::{LABEL_NODE, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
-use crate::api::names::{LABEL_NODE, place_of};
 use crate::planner::fleet::leave::Leave;
 
 impl FleetScope {
@@ -51,14 +51,16 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let left = |pod: &Meta| {
             let node = pod.label(LABEL_NODE)?;
-            let is_left = place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == set && ordinal >= replicas);
+            let is_left =
+                place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == set && ordinal >= replicas);
             let key = Key::new(&meta.namespace, node);
             (is_left && self.view.nodes.get(&key).is_none()).then_some(key)
         };
         let goes = |pod: &Meta| {
             let Some(key) = left(pod) else { return false };
             let of_set = self.view.sets.get(&key);
-            pod.terminating || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
+            pod.terminating
+                || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
         };
         let pods = self.view.pods.group(&meta.namespace, &meta.name);
         let going = pods.iter().filter(|pod| goes(&pod.meta));

@@ -75,7 +75,8 @@ impl FleetScope {
             return Carried::OnAll;
         }
         let names = claim_names(node).into_iter();
-        let claims = names.filter_map(|name| self.view.claims.get(&crate::cluster::Key::new(namespace, name)));
+        let claims =
+            names.filter_map(|name| self.view.claims.get(&crate::cluster::Key::new(namespace, name)));
         let is_owned = |claim: &Meta| claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
         let mut seen = true;
         for claim in claims.filter(|claim| !claim.meta.terminating) {

@@ -31,7 +31,11 @@ async fn until_left(world: &World, left: &[&str]) {
         if seen == left {
             return;
         }
-        assert!(tokio::time::Instant::now() < until, "{left:?} should be left: {seen:?}: {:#}", world.db().await);
+        assert!(
+            tokio::time::Instant::now() < until,
+            "{left:?} should be left: {seen:?}: {:#}",
+            world.db().await
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -52,7 +56,10 @@ async fn nodes_leave_one_after_the_other_from_the_highest_ordinal_by_a_plan_of_t
     let after = world.uids(&world.pods()).await;
     assert_eq!((&after["db-0-0"], &after["db-1-0"]), (&pods["db-0-0"], &pods["db-1-0"]));
     for node in ["db-4", "db-3", "db-2"] {
-        assert_eq!(world.notes_about("db", "NodeDeleted").await.iter().filter(|n| n.contains(node)).count(), 1);
+        assert_eq!(
+            world.notes_about("db", "NodeDeleted").await.iter().filter(|n| n.contains(node)).count(),
+            1
+        );
         let started = world.notes_about(node, "PlanStarted").await;
         assert!(started.iter().any(|note| note.starts_with("RemoveNode")), "{node}: {started:?}");
     }
@@ -67,7 +74,10 @@ async fn the_next_node_leaves_when_the_pod_of_the_one_before_is_gone() {
     five(&world, json!(1)).await;
     world.steer("db-4-0", "hold-terminating").await;
     scale(&world, 3).await;
-    let waits = |db: &Value| message(db, "Reconciling").contains("before db-3 can leave") && message(db, "Reconciling").contains("db-4-0");
+    let waits = |db: &Value| {
+        message(db, "Reconciling").contains("before db-3 can leave")
+            && message(db, "Reconciling").contains("db-4-0")
+    };
     world.until_db("it says what it waits for", waits).await;
     world.throughout(Duration::from_secs(2), &world.pods(), "db-3-0", "it serves", is_up).await;
     world.steer("db-4-0", "default").await;
@@ -86,7 +96,9 @@ async fn as_many_leave_at_once_as_the_wave_allows_by_a_percentage_of_what_is_wan
     scale(&world, 3).await;
     until_left(&world, &["db-0", "db-1", "db-2"]).await;
     for pod in ["db-4-0", "db-3-0"] {
-        world.until(&world.pods(), pod, "it shuts down", |p| p["metadata"]["deletionTimestamp"].is_string()).await;
+        world
+            .until(&world.pods(), pod, "it shuts down", |p| p["metadata"]["deletionTimestamp"].is_string())
+            .await;
         world.steer(pod, "default").await;
     }
     sampler.finish().await.at_most(2);
@@ -107,7 +119,8 @@ async fn none_that_serves_leaves_while_another_is_down_and_the_fleet_says_which(
     };
     world.until_db("it says what it waits for", says).await;
     for node in ["db-3", "db-4"] {
-        let stays = |n: &Value| n["spec"]["removalID"].is_null() && n["metadata"]["deletionTimestamp"].is_null();
+        let stays =
+            |n: &Value| n["spec"]["removalID"].is_null() && n["metadata"]["deletionTimestamp"].is_null();
         world.throughout(Duration::from_secs(1), &world.nodes(), node, "it stays", stays).await;
     }
     assert_eq!(world.db().await["status"]["replicas"], 5);
@@ -133,7 +146,9 @@ async fn a_node_that_is_down_leaves_at_once_even_where_its_spec_cannot_be_carrie
     let bad = json!({"spec": {"grantedHash": null, "podTemplate": {"spec": {"containers": [{"name": "db", "image": "db:1", "nosuchfield": 1}]}}}});
     world.patch_fleet(json!({"spec": {"paused": true}})).await;
     world.patch(&world.nodes(), "db-4", bad).await;
-    world.until(&world.nodes(), "db-4", "it is refused", |n| condition(n, "Stalled") == "True/InvalidSpec").await;
+    world
+        .until(&world.nodes(), "db-4", "it is refused", |n| condition(n, "Stalled") == "True/InvalidSpec")
+        .await;
     world.steer("db-4-0", "unready").await;
     world.until_db("three are down", |db| db["status"]["readyReplicas"] == 2).await;
     world.patch_fleet(json!({"spec": {"paused": false}})).await;
@@ -164,10 +179,14 @@ async fn a_node_that_is_wanted_again_goes_on_as_it_is_without_a_restart() {
     world.patch(&world.nodes(), "db-4", json!({"spec": {"removalID": "remove-1"}})).await;
     let leaves = |n: &Value| {
         let plan = &n["status"]["plan"];
-        plan["recipe"] == "RemoveNode" && plan["state"] == "Active" && plan["tasks"][0]["type"] == "await-removal"
+        plan["recipe"] == "RemoveNode"
+            && plan["state"] == "Active"
+            && plan["tasks"][0]["type"] == "await-removal"
     };
     world.until(&world.nodes(), "db-4", "it waits to be deleted", leaves).await;
-    let told = |n: &Value| n["status"]["plan"]["tasks"][0]["message"].as_str().is_some_and(|m| m.starts_with("waiting for"));
+    let told = |n: &Value| {
+        n["status"]["plan"]["tasks"][0]["message"].as_str().is_some_and(|m| m.starts_with("waiting for"))
+    };
     let node = world.until(&world.nodes(), "db-4", "it says what for", told).await;
     assert_eq!(node["status"]["phase"], "Running", "{node:#}");
     assert_eq!(condition(&node, "Ready"), "True/NodeReady");
@@ -178,7 +197,9 @@ async fn a_node_that_is_wanted_again_goes_on_as_it_is_without_a_restart() {
     scale(&world, 5).await;
     world.start_operator(&[]).await;
     let stays = |n: &Value| {
-        n["spec"]["removalID"].is_null() && n["status"]["plan"]["state"] != "Active" && outcomes(n).last() == Some(&"Superseded")
+        n["spec"]["removalID"].is_null()
+            && n["status"]["plan"]["state"] != "Active"
+            && outcomes(n).last() == Some(&"Superseded")
     };
     let node = world.until(&world.nodes(), "db-4", "it stays", stays).await;
     let last = node["status"]["history"].as_array().and_then(|h| h.last()).cloned().unwrap_or_default();
@@ -206,7 +227,11 @@ async fn nodes_leave_in_the_middle_of_a_rollout_within_its_wave() {
     assert_eq!(names(&world).await, ["db-0", "db-1", "db-2"]);
     assert_eq!(world.images().await, ["db:2-slow"; 3]);
     let seen = sampler.finish().await;
-    assert!(seen.images_of("db-3-0").len() == 1, "what leaves is not moved before: {:?}", seen.images_of("db-3-0"));
+    assert!(
+        seen.images_of("db-3-0").len() == 1,
+        "what leaves is not moved before: {:?}",
+        seen.images_of("db-3-0")
+    );
     for pod in ["db-0-0", "db-1-0", "db-2-0"] {
         assert_eq!(seen.images_of(pod), ["db:1", "db:2-slow"]);
     }
@@ -235,7 +260,9 @@ async fn the_nodes_of_a_set_that_has_served_leave_together_by_the_same_plan() {
     let world = World::new("leaveset").await;
     world.settled_fleet(blue_green(3, json!({"retireDelaySeconds": 1}))).await;
     world.set_image("db:2").await;
-    world.until_db("the old set is gone", |db| crate::kit::is_applied(db) && db["status"]["rollout"].is_null()).await;
+    world
+        .until_db("the old set is gone", |db| crate::kit::is_applied(db) && db["status"]["rollout"].is_null())
+        .await;
     for node in ["db-0", "db-1", "db-2"] {
         let started = world.notes_about(node, "PlanStarted").await;
         assert!(started.iter().any(|note| note.starts_with("RemoveNode")), "{node}: {started:?}");

@@ -24,7 +24,10 @@ async fn guarded(prefix: &str) -> World {
         assert_eq!(applied.code, Some(0), "{}", applied.stderr);
     }
     // It takes a moment until the API server goes by it: a fleet that nobody has seen is refused then.
-    let probe = with(fleet(1, "db:1"), &json!({"metadata": {"name": "probe"}, "spec": {"deletionPolicy": "Retain", "replicas": 0}}));
+    let probe = with(
+        fleet(1, "db:1"),
+        &json!({"metadata": {"name": "probe"}, "spec": {"deletionPolicy": "Retain", "replicas": 0}}),
+    );
     let until = tokio::time::Instant::now() + crate::kit::PATIENCE;
     let dry = DeleteParams { dry_run: true, ..DeleteParams::default() };
     let mut world = world;
@@ -107,7 +110,10 @@ async fn a_fleet_whose_claims_are_to_stay_is_deleted_only_once_they_are_released
     assert!(!sentence.contains("status.deletionPolicy"), "{sentence}");
     world.patch_fleet(json!({"spec": {"deletionPolicy": "Retain"}})).await;
     let sentence = refusal(&world).await.expect("it is refused");
-    assert!(sentence.contains("status.deletionPolicy and status.volumeClaimRetention are Retain"), "{sentence}");
+    assert!(
+        sentence.contains("status.deletionPolicy and status.volumeClaimRetention are Retain"),
+        "{sentence}"
+    );
     world.patch_fleet(json!({"spec": {"deletionPolicy": "Delete"}})).await;
     world.start_operator(&[]).await;
     world.until_db("it is carried out", says("Delete", "Retain")).await;
@@ -173,15 +179,27 @@ async fn a_namespace_goes_whatever_its_fleets_say() {
 async fn what_is_said_stops_before_it_ends_and_says_the_new_when_that_is_so_on_all() {
     let world = World::new("releaseback").await;
     world.settled_fleet(with_claims(3, "Retain")).await;
-    for (policy, retention, nodes, claims) in [("Retain", "Delete", 0, 3), ("Delete", "Retain", 3, 0), ("Retain", "Retain", 0, 0)] {
+    for (policy, retention, nodes, claims) in
+        [("Retain", "Delete", 0, 3), ("Delete", "Retain", 3, 0), ("Retain", "Retain", 0, 0)]
+    {
         let change = json!({"spec": {"deletionPolicy": policy, "template": {"spec": {"volumeClaimRetention": retention}}}});
         world.patch_fleet(change).await;
         world.until_db("it is carried out", says(policy, retention)).await;
-        assert_eq!((owned_nodes(&world).await, owned_claims(&world).await), (nodes, claims), "{policy} {retention}");
+        assert_eq!(
+            (owned_nodes(&world).await, owned_claims(&world).await),
+            (nodes, claims),
+            "{policy} {retention}"
+        );
     }
     world.patch_fleet(json!({"spec": {"replicas": 4}})).await;
     world
-        .throughout(std::time::Duration::from_secs(2), &world.fleets(), "db", "it goes on being so", says("Retain", "Retain"))
+        .throughout(
+            std::time::Duration::from_secs(2),
+            &world.fleets(),
+            "db",
+            "it goes on being so",
+            says("Retain", "Retain"),
+        )
         .await;
     assert_eq!((owned_nodes(&world).await, owned_claims(&world).await), (0, 0));
     let both = json!({"spec": {"deletionPolicy": "Delete", "template": {"spec": {"volumeClaimRetention": "Delete"}}}});

@@ -237,8 +237,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     let ordinal = |c: &ChildFacts| c.ordinal as usize;
     // In the model a node that is asked to leave goes at once.
     let leaves = in_waves(&facts).ask;
-    moves.scale_down =
-        facts.children.iter().filter(|c| leaves.contains(&c.name)).map(ordinal).collect();
+    moves.scale_down = facts.children.iter().filter(|c| leaves.contains(&c.name)).map(ordinal).collect();
     moves.create = creations(fleet, &facts, plan.is_some().then_some(&scope));
     if plan.is_none() {
         moves.pins = read_grants(&pins(&facts));

@@ -437,7 +437,10 @@ async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_mean
     }}}));
     stage.fail("patch StatefulNode db-1", conflict());
     assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "it is looked at again");
-    assert!(stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()), "the status has stopped to say Retain");
+    assert!(
+        stage.look_at_fleet().await.is_err_and(|e| e.is_conflict()),
+        "the status has stopped to say Retain"
+    );
     let applied = |name: &str| {
         let node = stage.get(Kind::StatefulNode, name);
         let spec = &node["spec"];
@@ -494,7 +497,8 @@ async fn a_node_that_is_to_go_and_changed_meanwhile_holds_up_no_other_and_is_loo
 #[tokio::test(start_paused = true)]
 async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
     let stage = Stage::serving(fleet_spec(4, "v1")).await;
-    let wish = |name: &str| stage.get(Kind::StatefulNode, name)["spec"]["removalID"].as_str().map(str::to_owned);
+    let wish =
+        |name: &str| stage.get(Kind::StatefulNode, name)["spec"]["removalID"].as_str().map(str::to_owned);
     stage.node_is_down("db-0");
     stage.change_fleet(&json!({"spec": {"replicas": 2}}));
     for _ in 0..3 {
@@ -534,7 +538,10 @@ async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
 async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let said = || stage.fleet()["status"]["deletionPolicy"].as_str().map(str::to_owned);
-    let owned = || ["db-0", "db-1"].map(|n| stage.get(Kind::StatefulNode, n)["metadata"]["ownerReferences"][0].is_object());
+    let owned = || {
+        ["db-0", "db-1"]
+            .map(|n| stage.get(Kind::StatefulNode, n)["metadata"]["ownerReferences"][0].is_object())
+    };
     assert_eq!((said().as_deref(), owned()), (Some("Delete"), [true; 2]));
     assert_eq!(stage.fleet()["status"]["volumeClaimRetention"], "Retain");
     stage.change_fleet(&json!({"spec": {"deletionPolicy": "Retain"}}));

@@ -83,7 +83,9 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     }
     if facts.paused {
         let names = list(surplus().map(|c| c.name.as_str()));
-        return Some(format!("waiting for the fleet to be resumed before {names} can leave: spec.paused is true"));
+        return Some(format!(
+            "waiting for the fleet to be resumed before {names} can leave: spec.paused is true"
+        ));
     }
     let may = in_waves(facts);
     // Whoever was asked and may not go holds as well: another went down meanwhile.

@@ -63,7 +63,8 @@ pub fn can_wait(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus, rel
     let awaited = release.policy == DeletionPolicy::Retain
         || (release.retention == ClaimRetention::Retain
             && after.volume_claim_retention == Some(ClaimRetention::Delete));
-    let silent = NodeDeploymentStatus { deletion_policy: None, volume_claim_retention: None, ..after.clone() };
+    let silent =
+        NodeDeploymentStatus { deletion_policy: None, volume_claim_retention: None, ..after.clone() };
     said_nothing && !awaited && silent == *before
 }
 
@@ -95,7 +96,8 @@ mod tests {
             (Some(Delete), Delete, NotOnAll, Some(Delete)),
         ];
         for (before, wanted, carried, after) in cases {
-            let mut status = NodeDeploymentStatus { deletion_policy: before, ..NodeDeploymentStatus::default() };
+            let mut status =
+                NodeDeploymentStatus { deletion_policy: before, ..NodeDeploymentStatus::default() };
             refresh(&mut status, &release(wanted, carried));
             assert_eq!(status.deletion_policy, after, "{before:?} {wanted:?} {carried:?}");
         }
@@ -108,14 +110,13 @@ mod tests {
             volume_claim_retention: Some(ClaimRetention::Retain),
             ..NodeDeploymentStatus::default()
         };
-        let both = |nodes, claims| Release {
-            policy: Delete,
-            nodes,
-            retention: ClaimRetention::Delete,
-            claims,
-        };
+        let both =
+            |nodes, claims| Release { policy: Delete, nodes, retention: ClaimRetention::Delete, claims };
         refresh(&mut status, &both(NotOnAll, NotOnAll));
-        assert_eq!((status.deletion_policy, status.volume_claim_retention), (None, Some(ClaimRetention::Retain)));
+        assert_eq!(
+            (status.deletion_policy, status.volume_claim_retention),
+            (None, Some(ClaimRetention::Retain))
+        );
         refresh(&mut status, &both(OnAll, NotOnAll));
         assert_eq!((status.deletion_policy, status.volume_claim_retention), (Some(Delete), None));
         refresh(&mut status, &both(OnAll, OnAll));
@@ -140,7 +141,8 @@ mod tests {
         assert!(waits(going));
         let more = NodeDeploymentStatus { replicas: 1, ..after(&release(Delete, OnAll)) };
         assert!(!can_wait(&before, &more, &release(Delete, OnAll)), "it is written anyway");
-        let known = NodeDeploymentStatus { volume_claim_retention: Some(ClaimRetention::Retain), ..before.clone() };
+        let known =
+            NodeDeploymentStatus { volume_claim_retention: Some(ClaimRetention::Retain), ..before.clone() };
         let next = NodeDeploymentStatus { deletion_policy: Some(Delete), ..known.clone() };
         assert!(!can_wait(&known, &next, &release(Delete, OnAll)), "it was under way, and is done");
     }

@@ -59,7 +59,8 @@ pub(super) fn refresh_conditions(
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
     let leaving = || leave::waits_for(facts).filter(|_| status.rollout.is_none());
-    let kept = kept.or_else(|| facts.waits.clone()).or_else(leaving).unwrap_or_default();
+    let waits = kept.or_else(|| facts.waits.clone()).into_iter().chain(leaving());
+    let kept = waits.collect::<Vec<_>>().join("; ");
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
 }
 

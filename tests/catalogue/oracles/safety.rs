@@ -325,7 +325,10 @@ impl Watcher {
         let taken = self.taken.iter().filter(|taken| *taken != name).count() as i64;
         if taken >= self.allowed {
             let taken = &self.taken;
-            self.fail(format!("oracle 4: {name} leaves while {taken:?} are down, and {} may be", self.allowed));
+            self.fail(format!(
+                "oracle 4: {name} leaves while {taken:?} are down, and {} may be",
+                self.allowed
+            ));
         }
     }
 

@@ -108,7 +108,8 @@ fn plan(value: &Value) -> PlanState {
     let tasks = value["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let over = |task: &Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
     let current = tasks.iter().position(|t| !over(t)).unwrap_or(tasks.len());
-    let waits = value["state"] == "Active" && tasks.get(current).is_some_and(|t| t["type"] == "await-removal");
+    let waits =
+        value["state"] == "Active" && tasks.get(current).is_some_and(|t| t["type"] == "await-removal");
     PlanState {
         leaves_for: if waits { text(&tasks[current]["params"]["removalID"]) } else { String::new() },
         id: text(&value["id"]),

@@ -41,9 +41,9 @@ fn a_new_set_is_made_takes_over_in_one_write_and_the_old_one_goes_after_its_dela
         assert_eq!(w.names(CLAIM).len(), 6, "each set has claims of its own, and those of the old one stay");
         assert!(w.images().iter().all(|i| i.ends_with("db:2")), "{:?}", w.images());
         assert_eq!(done["selector"], format!("windlass.dev/deployment=db,windlass.dev/set={set}").as_str());
+        w.is_at_rest().await;
         assert_eq!(w.events("Promoted").len(), 1);
         assert_eq!(w.events("RolloutComplete").len(), 1);
-        w.is_at_rest().await;
     });
 }
 

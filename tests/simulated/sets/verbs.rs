@@ -265,7 +265,7 @@ fn both_sets_follow_replicas() {
         w.until("both grew", |s| w.names(NODE).len() == 6 && condition(s, "Ready") == "True/AllNodesReady")
             .await;
         w.change(json!({"replicas": 1})).await;
-        w.until("both shrank", |_| w.names(NODE).len() == 2).await;
+        w.until("both shrank", |s| w.names(NODE).len() == 2 && s["replicas"] == 1).await;
         let status =
             w.until("it is ready again", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
         assert_eq!(status["replicas"], 1, "the active set is counted");

@@ -59,15 +59,23 @@ fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordin
             shrunk().but(3, ChildFacts::failed).but(4, ChildFacts::down).but(0, ChildFacts::down),
             &["db-4", "db-3"],
         ),
-        ("who is down takes no room that is left", shrunk().at_most(2).but(3, ChildFacts::down), &["db-3", "db-4"]),
-        ("one that may well serve takes its own room", shrunk().but(3, ChildFacts::unreachable), &["db-3"]),
         (
-            "and no other's",
-            shrunk().but(3, ChildFacts::unreachable).but(0, ChildFacts::down),
-            &[],
+            "who is down takes no room that is left",
+            shrunk().at_most(2).but(3, ChildFacts::down),
+            &["db-3", "db-4"],
         ),
-        ("what is being deleted is not asked", shrunk().at_most(2).but(4, ChildFacts::terminating), &["db-3"]),
-        ("what cannot be read is not asked", shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }), &["db-3"]),
+        ("one that may well serve takes its own room", shrunk().but(3, ChildFacts::unreachable), &["db-3"]),
+        ("and no other's", shrunk().but(3, ChildFacts::unreachable).but(0, ChildFacts::down), &[]),
+        (
+            "what is being deleted is not asked",
+            shrunk().at_most(2).but(4, ChildFacts::terminating),
+            &["db-3"],
+        ),
+        (
+            "what cannot be read is not asked",
+            shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }),
+            &["db-3"],
+        ),
     ];
     for (what, facts, expected) in table {
         assert_eq!(asks(&facts), expected, "{what}");
@@ -104,7 +112,11 @@ fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_ha
             shrunk().but(4, |c| c.asked().down()).but(0, ChildFacts::down),
             &["db-4"],
         ),
-        ("it is down and has not answered", shrunk().but(4, |c| ChildFacts { behind: true, ..c.asked().down() }), &[]),
+        (
+            "it is down and has not answered",
+            shrunk().but(4, |c| ChildFacts { behind: true, ..c.asked().down() }),
+            &[],
+        ),
         ("its spec cannot be read", shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }), &["db-4"]),
         (
             "its spec cannot be read, and another is down",
@@ -166,7 +178,9 @@ fn what_nodes_that_leave_wait_for_is_told_with_names() {
         (
             "there is no room",
             shrunk().but(0, ChildFacts::down),
-            Some("waiting for the wave before db-4, db-3 can leave: 1 of at most 1 nodes are disrupted (db-0)"),
+            Some(
+                "waiting for the wave before db-4, db-3 can leave: 1 of at most 1 nodes are disrupted (db-0)",
+            ),
         ),
         (
             "one leaves, another has to wait",

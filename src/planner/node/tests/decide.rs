@@ -1,7 +1,9 @@
 //! Whether a node starts, keeps or replaces its plan.
 
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
-use super::super::decide::{AWAIT_REMOVAL, awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
+use super::super::decide::{
+    AWAIT_REMOVAL, awaited_removal, decide, for_removal, is_rolling, recipes, removal_of,
+};
 use super::*;
 
 fn starts(recipe: &'static str) -> NodeDecision {
@@ -221,7 +223,12 @@ fn a_node_that_is_asked_to_leave_does_that_before_all_else_and_goes_on_when_it_i
         ("it is suspended", NodeFacts { suspended: true, ..asked(node()) }, wish(), Keep),
         ("it is leaving", asked(node()), wish(), Keep),
         ("it is leaving, and wants another", asked(node().granted("v2")), wish(), Keep),
-        ("it was leaving for a wish that was taken back", asked(node()), Some(removal_for("remove-1")), leave()),
+        (
+            "it was leaving for a wish that was taken back",
+            asked(node()),
+            Some(removal_for("remove-1")),
+            leave(),
+        ),
         ("it was leaving once", asked(node()), over(), starts(recipes::REMOVE_NODE)),
         ("it is being deleted", NodeFacts { terminating: true, ..asked(node()) }, None, Keep),
         ("it is kept", node(), wish(), kept(None)),
@@ -249,7 +256,11 @@ fn a_plan_to_leave_that_failed_is_tried_again_when_its_time_has_come() {
     let again = NodeDecision::Start { recipe: recipes::REMOVE_NODE, attempt: 2 };
     assert_eq!(decide(&asked(node()), Some(&failed), later), again);
     let kept = node().granted("v2");
-    assert_eq!(decide(&kept, Some(&failed), now()), starts(recipes::NODE_UPDATE), "that it failed is nothing to it");
+    assert_eq!(
+        decide(&kept, Some(&failed), now()),
+        starts(recipes::NODE_UPDATE),
+        "that it failed is nothing to it"
+    );
 }
 
 #[test]
