@@ -40,7 +40,19 @@ async fn until_left(world: &World, left: &[&str]) {
     }
 }
 
-/// The pods of one operator's nodes go one after the other; who is wanted is never down.
+/// Waits until an event tells that a node left by a plan of its own.
+async fn until_told(world: &World, node: &str) {
+    let until = tokio::time::Instant::now() + crate::kit::PATIENCE;
+    loop {
+        let started = world.notes_about(node, "PlanStarted").await;
+        if started.iter().any(|note| note.starts_with("RemoveNode")) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < until, "{node} left without a plan: {started:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_leave_one_after_the_other_from_the_highest_ordinal_by_a_plan_of_their_own() {
     let world = World::new("leave").await;
@@ -60,8 +72,7 @@ async fn nodes_leave_one_after_the_other_from_the_highest_ordinal_by_a_plan_of_t
             world.notes_about("db", "NodeDeleted").await.iter().filter(|n| n.contains(node)).count(),
             1
         );
-        let started = world.notes_about(node, "PlanStarted").await;
-        assert!(started.iter().any(|note| note.starts_with("RemoveNode")), "{node}: {started:?}");
+        until_told(&world, node).await;
     }
     let db = world.db().await;
     assert_eq!((&db["status"]["replicas"], &db["status"]["readyReplicas"]), (&json!(2), &json!(2)));
@@ -264,8 +275,7 @@ async fn the_nodes_of_a_set_that_has_served_leave_together_by_the_same_plan() {
         .until_db("the old set is gone", |db| crate::kit::is_applied(db) && db["status"]["rollout"].is_null())
         .await;
     for node in ["db-0", "db-1", "db-2"] {
-        let started = world.notes_about(node, "PlanStarted").await;
-        assert!(started.iter().any(|note| note.starts_with("RemoveNode")), "{node}: {started:?}");
+        until_told(&world, node).await;
     }
 }
 
