@@ -19,6 +19,8 @@ mod operator;
 mod pace;
 #[path = "simulated/platform.rs"]
 mod platform;
+#[path = "simulated/refused.rs"]
+mod refused;
 #[path = "simulated/revisions.rs"]
 mod revisions;
 #[path = "simulated/rights.rs"]

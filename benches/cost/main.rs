@@ -6,6 +6,8 @@
 //! cargo bench --bench cost -- rollout        writes a node in a rollout of 300 nodes
 //! cargo bench --bench cost -- side-by-side   a rollout of 100 nodes, beside a StatefulSet of 100 pods
 //! cargo bench --bench cost -- scale          1,000 nodes made and rolled
+//! cargo bench --bench cost -- memory         what the operator keeps of 1,000 nodes with a real template
+//! cargo bench --bench cost -- memory-simulated   of 10,000, on the simulated cluster
 //! ```
 //!
 //! docs/cost.md holds what it printed, and on which machine.
@@ -20,13 +22,15 @@ mod bare;
 #[path = "../../tests/controlplane/mod.rs"]
 mod controlplane;
 mod counts;
+mod memory;
 #[path = "../../tests/operated/mod.rs"]
 mod operated;
 mod rollout;
 mod side_by_side;
 mod steady;
 
-const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES]";
+const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES] | memory [NODES] | \
+     memory-simulated [NODES]";
 
 #[tokio::main]
 async fn main() {
@@ -41,6 +45,8 @@ async fn main() {
         Some(&"steady") => number(10).map(Asked::Steady),
         Some(&"rollout") => number(300).map(Asked::Rollout),
         Some(&"side-by-side") => number(3).map(Asked::SideBySide),
+        Some(&"memory") => number(1000).map(Asked::Memory),
+        Some(&"memory-simulated") => number(10_000).map(Asked::MemorySimulated),
         Some(&"scale") => number(1000).map(Asked::Rollout),
         _ => panic!("{USAGE}"),
     };
@@ -48,6 +54,8 @@ async fn main() {
     match asked.unwrap_or_else(|e| panic!("{e}; {USAGE}")) {
         Asked::Steady(minutes) => steady::measure(minutes).await,
         Asked::Rollout(nodes) => rollout::measure(nodes, "10%").await,
+        Asked::Memory(nodes) => memory::measure(nodes).await,
+        Asked::MemorySimulated(nodes) => memory::measure_simulated(nodes).await,
         Asked::SideBySide(rounds) => side_by_side::measure(rounds).await,
     }
     println!("load after: {}", operated::load());
@@ -56,5 +64,7 @@ async fn main() {
 enum Asked {
     Steady(u32),
     Rollout(u32),
+    Memory(u32),
+    MemorySimulated(u32),
     SideBySide(u32),
 }

@@ -15,7 +15,7 @@ use super::client::REQUEST_TIMEOUT;
 use super::memory::Remembered;
 use super::observed::Meta;
 use super::{
-    Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, port::Told, raw::RawObject,
+    Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, raw::RawObject,
 };
 use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
@@ -153,19 +153,6 @@ impl Cluster for KubeCluster {
             self.view.deleted(target.kind, &key, &target.uid);
         }
         Ok(())
-    }
-
-    async fn last_told(
-        &self,
-        namespace: &str,
-        uid: &str,
-        reason: &str,
-    ) -> Result<Option<Told>, ClusterError> {
-        let params = ListParams::default().fields(&format!("regarding.uid={uid},reason={reason}"));
-        let described = format!("the events of {namespace}");
-        let found = within(&described, self.api(Kind::Event, namespace).list(&params)).await?;
-        let told = found.items.iter().filter_map(|event| Told::read(&event.value));
-        Ok(told.max_by_key(|told| told.at))
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {

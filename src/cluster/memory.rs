@@ -102,9 +102,9 @@ pub struct NoPod {
     pub since: Instant,
     /// Since when, as far as is known; what was told before is of another pod.
     pub noticed: DateTime<Utc>,
-    /// When its StatefulSet's events were last asked why.
+    /// When it was last asked what has the pod's name.
     pub asked: Option<Instant>,
-    /// What they said.
+    /// What its StatefulSet's events say.
     pub why: Option<String>,
     /// What has the pod's name and is not the node's, in a sentence.
     pub taken: Option<String>,

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod observed;
 pub mod port;
 pub mod raw;
+pub mod refusals;
 pub mod view;
 pub mod watch;
 

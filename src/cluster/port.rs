@@ -183,10 +183,6 @@ pub trait Cluster: Send + Sync {
     /// Deletes the object with the target's UID, its dependents in the background.
     async fn delete(&self, target: Target) -> Result<(), ClusterError>;
 
-    /// What events of a reason last said about the object with this UID.
-    async fn last_told(&self, namespace: &str, uid: &str, reason: &str)
-    -> Result<Option<Told>, ClusterError>;
-
     /// Reads an object from the API server itself, for names whose owner is not known from a watch.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;
 

@@ -17,6 +17,7 @@ use super::{
         Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
         ObservedSet,
     },
+    refusals::Refusals,
 };
 
 /// How long a write whose answer did not come may still be carried out: the API server gives up after 60 s.
@@ -41,6 +42,8 @@ pub struct View {
     pub revisions: Cache<ObservedRevision>,
     /// How old what is known may be.
     pub freshness: Freshness,
+    /// Why StatefulSets have no pod.
+    pub refusals: Refusals,
     news: OnceLock<UnboundedSender<News>>,
     doubts: Mutex<Doubts>,
 }
@@ -58,7 +61,7 @@ struct Doubts {
 pub type News = (Kind, Meta);
 
 impl View {
-    /// Whether the first list of every kind is in.
+    /// Whether the first list of every kind is in; that of events, unless it is not to be had.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.fleets.is_ready()
@@ -68,6 +71,7 @@ impl View {
             && self.services.is_ready()
             && self.claims.is_ready()
             && self.revisions.is_ready()
+            && self.refusals.is_settled()
     }
 
     /// A number that is another one after each change of anything in here.

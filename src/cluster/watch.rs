@@ -61,7 +61,7 @@ pub fn watch<T: Observed>(
         config = config.labels(selector);
     }
     watcher::watcher(api, config)
-        .backoff(Attempts { id: format!("watch of {}", kind.name()), count: 0 })
+        .backoff(Attempts::of(format!("watch of {}", kind.name())))
         .filter_map(move |event| {
             let taken = match event {
                 Ok(event) => take(cache(&view), event),
@@ -121,9 +121,16 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The waits between attempts: longer each time, and spread by what is watched rather than by chance, so that a
 /// run can be replayed.
-struct Attempts {
+pub(super) struct Attempts {
     id: String,
     count: u32,
+}
+
+impl Attempts {
+    /// Those of what is watched.
+    pub fn of(id: String) -> Self {
+        Self { id, count: 0 }
+    }
 }
 
 impl Iterator for Attempts {

@@ -69,8 +69,8 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     Ok(())
 }
 
-/// Finds out why a node whose StatefulSet should have made a pod has none: the StatefulSet controller says so in
-/// events and nowhere else. Answers with when to ask again.
+/// Finds out why a node whose StatefulSet should have made a pod has none: its events say, which are watched, or something
+/// else has the pod's name, which no watch shows. Answers with when to ask again.
 pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     let (uid, memory, now) = (&node.meta.uid, &scope.memory.no_pod, monotonic());
     let is_due = || {
@@ -97,18 +97,15 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     let left = wait.saturating_sub(now.duration_since(from));
     if left.is_zero() {
         known.asked = Some(now);
-        match scope.cluster.last_told(&node.meta.namespace, &set.meta.uid, "FailedCreate").await {
-            Ok(told) => {
-                let told = told.filter(|told| told.at + SKEW >= known.noticed);
-                known.why = told.map(|told| in_short(&told.note).to_owned());
-            }
-            // The node is named as one that has no pod all the same.
-            Err(error) => debug!(node = %scope.key, %error, "why there is no pod could not be asked"),
-        }
         match foreign_pod(scope, &set).await {
             Ok(taken) => known.taken = taken,
             Err(error) => debug!(node = %scope.key, %error, "whose its pod's name is could not be asked"),
         }
+    }
+    // Not at once: a pod that is replaced is refused for a moment where a quota is counted late.
+    if known.asked.is_some() {
+        let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at + SKEW >= known.noticed);
+        known.why = told.map(|told| in_short(&told.note).to_owned());
     }
     memory.put(uid.clone(), known);
     Some(if left.is_zero() { ASK_WHY } else { left })

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Scope, watch};
-use crate::cluster::{Key, Kind, View};
+use crate::cluster::{Key, Kind, View, refusals};
 
-/// Starts a watch of each kind.
+/// Starts a watch of each kind, and one of the events that say why a StatefulSet has no pod.
 pub fn start(
     client: &Client,
     scope: &Scope,
@@ -62,6 +62,12 @@ pub fn start(
     helpers.spawn(async move {
         while let Some((kind, meta)) = told.recv().await {
             own.about(kind, &meta);
+        }
+    });
+    let (mut refused, own) = (refusals::watch(api(Kind::Event), view.clone()), tell.clone());
+    helpers.spawn(async move {
+        while let Some(set) = refused.next().await {
+            own.node(&set.namespace, set.name);
         }
     });
     for (kind, mut stream) in streams {

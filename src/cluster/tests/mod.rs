@@ -7,4 +7,5 @@ mod error;
 mod gone;
 mod index;
 mod observed;
+mod refusals;
 mod watch;

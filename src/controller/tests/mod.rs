@@ -20,7 +20,6 @@ use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
 use crate::api::names::pod_name;
 use crate::clock::Clock;
-use crate::cluster::port::Told;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
 use crate::engine::{Env, Registry};
 use crate::render::RenderOptions;
@@ -43,7 +42,6 @@ struct Kept {
     events: Vec<Value>,
     /// By the beginning of a write, as the log says it: the error that it gets.
     errors: Vec<(String, ClusterError)>,
-    told: Option<Told>,
     count: u64,
     /// What admission makes of a StatefulSet that is written.
     admission: Option<fn(&mut Value)>,
@@ -156,11 +154,6 @@ impl Cluster for Port {
         drop(kept);
         self.view.deleted(target.kind, &Key::new(&target.namespace, &target.name), &target.uid);
         Ok(())
-    }
-
-    async fn last_told(&self, _: &str, uid: &str, reason: &str) -> Result<Option<Told>, ClusterError> {
-        self.called(format!("events of {uid} {reason}"))?;
-        Ok(self.kept.lock().unwrap().told.clone())
     }
 
     async fn get(&self, kind: Kind, _: &str, name: &str) -> Result<Option<Value>, ClusterError> {

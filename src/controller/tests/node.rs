@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::fleet::template;
 use super::*;
+use crate::cluster::port::Told;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 
@@ -460,16 +461,15 @@ async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_node_has_no_pod_is_asked_of_the_events_after_a_while_and_not_all_the_time() {
+async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_not_asked_all_the_time() {
     let stage = Stage::running(&template("v1")).await;
-    let asked =
-        || stage.calls().iter().filter(|c| c.starts_with("events of uid of db-0 FailedCreate")).count();
+    let asked = || stage.calls().iter().filter(|c| *c == "get Pod db-0-0").count();
     stage.remove(Kind::Pod, "db-0-0");
     let told = Told {
         note: "create Pod db-0-0 in StatefulSet db-0 failed error: quota is used up".to_owned(),
         at: stage.clock.now(),
     };
-    stage.port.kept.lock().unwrap().told = Some(told);
+    assert!(stage.cx.view.refusals.note("uid of db-0", told));
     assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(2), "one that is replaced is back by then");
     assert_eq!(asked(), 0);
     stage.pass(2).await;
@@ -484,8 +484,11 @@ async fn why_a_node_has_no_pod_is_asked_of_the_events_after_a_while_and_not_all_
     stage.look_at_node().await.unwrap();
     assert_eq!(asked(), 1);
     // What was said of an earlier pod is old.
-    let old = Told { note: "old".to_owned(), at: stage.clock.now() - TimeDelta::seconds(600) };
-    stage.port.kept.lock().unwrap().told = Some(old);
+    stage.play();
+    stage.node_settles().await;
+    stage.remove(Kind::Pod, "db-0-0");
+    stage.pass(600).await;
+    stage.look_at_node().await.unwrap();
     stage.pass(15).await;
     stage.look_at_node().await.unwrap();
     assert_eq!(stage.node()["status"]["problem"]["message"], "it has no pod");

@@ -1,0 +1,90 @@
+//! Pods that the API server refuses: why is known from one watch of events, whoever waits and however long.
+
+use serde_json::json;
+use windlass::sim::{AuditEntry, Before, Failure, FaultPlan, NoFaults, RequestInfo};
+
+use super::sets::world::{NODE, World, fleet, is_up_to_date, play};
+
+const EVENTS: &str = "events.events.k8s.io";
+const NODES: usize = 6;
+
+/// Lets the operator ask for no events.
+struct NoEvents;
+
+impl FaultPlan for NoEvents {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_read = request.verb == "list" || request.verb == "watch";
+        if is_read && request.resource == EVENTS && request.user_agent == "windlass" {
+            Before::Fail(Failure::Forbidden("no right".to_owned()))
+        } else {
+            Before::Pass
+        }
+    }
+}
+
+async fn of_a_ghost(w: &World) {
+    let mut fleet = fleet(NODES as i32, json!({"type": "InPlace"}));
+    fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["serviceAccountName"] = json!("ghost");
+    w.create(fleet).await;
+}
+
+fn problems(w: &World) -> Vec<String> {
+    let names = w.names(NODE);
+    let message =
+        |name: &String| w.get(NODE, name)["status"]["problem"]["message"].as_str().map(str::to_owned);
+    names.iter().filter_map(message).collect()
+}
+
+fn lists_of_events(w: &World) -> usize {
+    let is_it = |e: &&AuditEntry| e.user_agent == "windlass" && e.verb == "list" && e.resource == EVENTS;
+    w.cluster.audit().iter().filter(is_it).count()
+}
+
+#[test]
+fn every_node_says_why_its_pod_is_refused_and_events_are_listed_once() {
+    play(|w| async move {
+        of_a_ghost(&w).await;
+        w.rest(300).await;
+        let said = problems(&w);
+        let refused = |message: &String| message.starts_with("the API server refuses its pod: ");
+        assert!(said.len() == NODES && said.iter().all(refused), "{said:#?}");
+        assert_eq!(lists_of_events(&w), 1, "for {NODES} nodes in five minutes");
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "ghost"}});
+        w.create(account).await;
+        w.until("all is well", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn an_operator_that_starts_over_refused_nodes_writes_nothing() {
+    play(|w| async move {
+        of_a_ghost(&w).await;
+        w.rest(900).await;
+        w.kill_operator();
+        let entries = w.cluster.audit().len();
+        w.start_operator();
+        w.rest(60).await;
+        let audit = w.cluster.audit();
+        let of_nodes =
+            |e: &&AuditEntry| e.is_write() && e.user_agent == "windlass" && e.resource.contains("nodes");
+        let writes: Vec<_> = audit[entries..].iter().filter(of_nodes).collect();
+        assert!(writes.is_empty(), "{writes:#?}");
+    });
+}
+
+#[test]
+fn an_operator_that_may_not_watch_events_works_and_learns_why_once_it_may() {
+    play(|w| async move {
+        w.kill_operator();
+        w.cluster.set_faults(Box::new(NoEvents));
+        w.start_operator();
+        of_a_ghost(&w).await;
+        w.rest(120).await;
+        let said = problems(&w);
+        assert!(said.len() == NODES && said.iter().all(|m| m == "it has no pod"), "{said:#?}");
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.rest(120).await;
+        assert!(problems(&w).iter().all(|m| m.contains("ghost")), "{:#?}", problems(&w));
+    });
+}
