@@ -44,6 +44,7 @@ fn fleet(nodes: u32) -> Value {
             golden(name)["podTemplate"]["spec"]["containers"].as_array().expect("some").clone()
         {
             container.as_object_mut().expect("a container").remove("volumeMounts");
+            container["image"] = json!(format!("{name}:1"));
             containers.push(container);
         }
     }

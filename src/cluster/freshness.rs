@@ -22,9 +22,11 @@ impl Freshness {
         self.last().entry(kind).or_insert_with(monotonic);
     }
 
-    /// Something was heard.
+    /// Something was heard. What no decision rests on is not watched in this sense, and may fall silent.
     pub fn heard(&self, kind: Kind) {
-        self.last().insert(kind, monotonic());
+        if let Some(last) = self.last().get_mut(&kind) {
+            *last = monotonic();
+        }
     }
 
     /// For how long nothing was heard, by kind.

@@ -14,9 +14,7 @@ use tokio::time::Instant;
 use super::client::REQUEST_TIMEOUT;
 use super::memory::Remembered;
 use super::observed::Meta;
-use super::{
-    Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, raw::RawObject,
-};
+use super::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, raw::RawObject};
 use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
 

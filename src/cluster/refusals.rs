@@ -18,8 +18,8 @@ use tracing::warn;
 
 use super::observed::{Meta, Observed};
 use super::raw::RawObject;
-use super::watch::Attempts;
-use super::{View, port::Told};
+use super::watch::{Attempts, renewed_after};
+use super::{Kind, View, port::Told};
 use crate::clock::monotonic;
 
 /// The events that matter: the StatefulSet controller's, of pods and claims that the API server would not take.
@@ -123,7 +123,7 @@ fn cut(note: &mut String) {
 
 /// Watches those events. Yields namespace and name of each StatefulSet of which something newer was said.
 pub fn watch(api: Api<RawObject>, view: Arc<View>) -> BoxStream<'static, Meta> {
-    let config = watcher::Config::default().fields(SELECTOR);
+    let config = watcher::Config::default().fields(SELECTOR).timeout(renewed_after(Kind::Event));
     let mut trouble = Trouble::default();
     watcher::watcher(api, config)
         .backoff(Attempts::of("watch of events".to_owned()))

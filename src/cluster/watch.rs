@@ -112,7 +112,7 @@ fn named_only(key: Key) -> Meta {
 /// After how many seconds the API server is to end a watch, so that it is begun anew, from where it was. A watch that
 /// brings nothing says nothing of its other side; kube-rs gives one up that is silent for 5 s longer. Spread by kind, so
 /// that not all are begun at once.
-fn renewed_after(kind: Kind) -> u32 {
+pub(super) fn renewed_after(kind: Kind) -> u32 {
     18 + kind as u32 % 5
 }
 

@@ -83,15 +83,17 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         return None;
     };
     let since = node.status.problem.as_ref().filter(|p| p.reason == "Missing").map(|p| p.since);
-    let mut known = memory.get(uid).unwrap_or_else(|| NoPod {
+    let known = memory.get(uid);
+    // What was said before this process began goes on being said until it is known to be otherwise.
+    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec")
+        || (known.is_none() && since.is_some());
+    let mut known = known.unwrap_or_else(|| NoPod {
         since: now,
         noticed: since.unwrap_or(scope.now),
         asked: None,
         why: None,
         taken: None,
     });
-    // What was said before this process began goes on being said until it is known to be otherwise.
-    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
     let first = if was_refused { Duration::ZERO } else { NO_POD };
     let (from, wait) = known.asked.map_or((known.since, first), |asked| (asked, ASK_WHY));
     let left = wait.saturating_sub(now.duration_since(from));
