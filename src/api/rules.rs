@@ -128,6 +128,29 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     )
     .on("hardFork.haltHeight")
     .class(Reason::Required),
+    // Its inputs are far apart, so that it is up to the rule to forgive what was stored before there was one.
+    Rule::new(
+        "spec",
+        "!has(self.updateStrategy) || !has(self.updateStrategy.type) || self.updateStrategy.type != 'HardFork' \
+         || !has(self.template) || !has(self.template.spec) \
+         || (has(self.template.spec.sidecar) \
+         && ((has(self.template.spec.sidecar.image) && size(self.template.spec.sidecar.image) > 0) \
+         || (has(self.template.spec.sidecar.url) && size(self.template.spec.sidecar.url) > 0))) \
+         || (oldSelf.hasValue() \
+         && has(oldSelf.value().updateStrategy) && has(oldSelf.value().updateStrategy.type) \
+         && oldSelf.value().updateStrategy.type == 'HardFork' \
+         && has(oldSelf.value().template) && has(oldSelf.value().template.spec) \
+         && !(has(oldSelf.value().template.spec.sidecar) \
+         && ((has(oldSelf.value().template.spec.sidecar.image) \
+         && size(oldSelf.value().template.spec.sidecar.image) > 0) \
+         || (has(oldSelf.value().template.spec.sidecar.url) \
+         && size(oldSelf.value().template.spec.sidecar.url) > 0))))",
+        "updateStrategy.type HardFork needs a sidecar to ask how high a node is: give template.spec.sidecar an image, \
+         with --height-url in its args, or a url",
+    )
+    .on("template.spec.sidecar")
+    .class(Reason::Required)
+    .with_optional_old_self(),
     Rule::new(
         "spec.updateStrategy.hardFork.haltHeight",
         "self > 0",
@@ -245,6 +268,13 @@ pub(super) const NODE_SPEC: &[Rule] = &[
          has(b.metadata) && has(b.metadata.name) && a.metadata.name == b.metadata.name))",
         "volumeClaimTemplates has two claims of one name: rename one metadata.name",
     ),
+    Rule::new(
+        "sidecar",
+        "(has(self.image) && size(self.image) > 0) || (has(self.url) && size(self.url) > 0)",
+        "sidecar needs an image, which is injected into the pod, or a url at which one is asked that is there already",
+    )
+    .on("image")
+    .class(Reason::Required),
     Rule::new(
         "sidecar.url",
         "self == '' || self.matches('^http://([^{}]|[{](name|namespace|port|podIP)[}])+$')",

@@ -8,6 +8,30 @@ pub(super) fn raw_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
+/// A container's environment variables.
+pub(super) fn env(_: &mut SchemaGenerator) -> Schema {
+    raw_objects("An environment variable, as in a pod.", 128)
+}
+
+/// A container's volume mounts.
+pub(super) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
+    raw_objects("A volume mount, as in a pod.", 64)
+}
+
+fn raw_objects(description: &str, most: u32) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": most,
+        "items": {
+            "type": "object",
+            "description": description,
+            "x-kubernetes-preserve-unknown-fields": true,
+            "required": ["name"],
+            "properties": {"name": {"type": "string", "description": "Its name."}}
+        }
+    })
+}
+
 /// A PodTemplateSpec. `metadata` is not an embedded resource's, which would lose what is not a name or a label.
 pub(super) fn pod_template(_: &mut SchemaGenerator) -> Schema {
     let containers = |description: &str| {

@@ -108,14 +108,21 @@ impl StatefulNodeSpec {
     pub fn asks_sidecar(&self) -> bool {
         self.sidecar.is_some() && (self.watch_sidecar || self.halt_height > 0)
     }
+
+    /// Whether there is a sidecar, in the pod or at a URL.
+    #[must_use]
+    pub fn has_sidecar_to_ask(&self) -> bool {
+        self.sidecar.as_ref().is_some_and(|sidecar| sidecar.is_injected() || !sidecar.url.is_empty())
+    }
 }
 
-/// The process next to the main container, injected as a native sidecar.
+/// The process that marks a node ready. With an image it is injected next to the main container, as a native sidecar;
+/// with a URL alone nothing is injected, and whoever answers there is the node's sidecar.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sidecar {
-    /// The sidecar's image; there is no default.
-    #[schemars(length(min = 1))]
+    /// The sidecar's image; there is no default. Without one nothing is injected, and `url` says whom to ask.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
     /// The port that it listens on. Default: 7777.
     #[serde(default = "default_sidecar_port")]
@@ -125,6 +132,19 @@ pub struct Sidecar {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "super::schema::raw_object")]
     pub resources: Value,
+    /// Arguments after Windlass's own (`sidecar --bind 0.0.0.0:{port}`): `--height-url`, `--caught-up-url` and
+    /// `--token-file` are those of `windlass sidecar`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub args: Vec<String>,
+    /// The container's environment variables, as in a pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "super::schema::env")]
+    pub env: Vec<Value>,
+    /// The container's volume mounts, as in a pod: of volumes in `podTemplate`, or of claims.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "super::schema::volume_mounts")]
+    pub volume_mounts: Vec<Value>,
     /// Where it is reached: a template with `{name}`, `{namespace}`, `{port}`, `{podIP}`.
     /// Default: `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -135,6 +155,14 @@ pub struct Sidecar {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub token_secret: String,
+}
+
+impl Sidecar {
+    /// Whether it is a container of the pod. One that is not is reached by its URL, and nothing of it is in a revision.
+    #[must_use]
+    pub fn is_injected(&self) -> bool {
+        !self.image.is_empty()
+    }
 }
 
 /// A port of a Service.
@@ -238,7 +266,7 @@ pub struct SidecarStatus {
     pub pod_uid: String,
     /// Whether the application has caught up with its peers.
     pub caught_up: bool,
-    /// The application's height; absent where it is not known.
+    /// The application's height; absent where it is not known. The first that was said, until it is asked to halt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<i64>,
     /// Whether the application has halted at the height it was asked to.

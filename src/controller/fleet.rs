@@ -249,6 +249,15 @@ impl<'a> Reconcile<'a> {
                 );
                 return Ok(());
             }
+            // Refused in new objects; one that was stored before would never find out how high its nodes are.
+            Some(StrategyType::HardFork) if !self.scope.spec.template.spec.has_sidecar_to_ask() => {
+                self.scope.invalid = Some(
+                    "template.spec.sidecar: HardFork needs a sidecar to ask how high a node is: give it an image, with \
+                     --height-url in its args, or a url"
+                        .to_owned(),
+                );
+                return Ok(());
+            }
             Some(_) => {}
         }
         match fleet_objects::ensure_revision(&self.scope).await {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::ReconcileError;
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
-use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
+use crate::api::{ClaimRetention, Sidecar, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::create::creation_revision;
@@ -161,7 +161,8 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &str) -> Vec<Pa
     let wanted = &fleet.spec.template.spec;
     let kept = fleet.keeps_claims(&node.meta.name);
     let retention = if kept { ClaimRetention::Retain } else { fleet.claim_retention() };
-    let watched = live.sidecar.is_some() && fleet.is_awaited(&node.meta.name);
+    let name = &node.meta.name;
+    let watched = live.sidecar.is_some() && (fleet.is_awaited(name) || fleet.is_halting(name));
     ops.extend(spec_ops(live, wanted));
     if live.volume_claim_retention != retention {
         ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(retention)));
@@ -222,13 +223,30 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
     if live.progress_deadline_seconds != *progress_deadline_seconds {
         ops.push(PatchOp::set("/spec/progressDeadlineSeconds", json!(progress_deadline_seconds)));
     }
-    if let (Some(live), Some(wanted)) = (&live.sidecar, sidecar) {
-        if live.url != wanted.url {
-            ops.push(PatchOp::set("/spec/sidecar/url", json!(wanted.url)));
+    ops.extend(sidecar_ops(live.sidecar.as_ref(), sidecar.as_ref()));
+    ops
+}
+
+/// How a sidecar is reached applies at once, and all of one that is no container of the pod.
+fn sidecar_ops(live: Option<&Sidecar>, wanted: Option<&Sidecar>) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    match (live, wanted) {
+        (live, Some(wanted)) if live.is_none_or(|live| !live.is_injected()) && !wanted.is_injected() => {
+            if live != Some(wanted) {
+                ops.push(PatchOp::set("/spec/sidecar", json!(wanted)));
+            }
         }
-        if live.token_secret != wanted.token_secret {
-            ops.push(PatchOp::set("/spec/sidecar/tokenSecret", json!(wanted.token_secret)));
+        (Some(live), Some(wanted)) => {
+            // A node whose sidecar is yet to be injected is asked where it was until then.
+            if live.url != wanted.url && (live.is_injected() || !wanted.url.is_empty()) {
+                ops.push(PatchOp::set("/spec/sidecar/url", json!(wanted.url)));
+            }
+            if live.token_secret != wanted.token_secret {
+                ops.push(PatchOp::set("/spec/sidecar/tokenSecret", json!(wanted.token_secret)));
+            }
         }
+        (Some(live), None) if !live.is_injected() => ops.push(PatchOp::remove("/spec/sidecar")),
+        (_, None) | (None, Some(_)) => {}
     }
     ops
 }
@@ -240,4 +258,41 @@ pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), Reconcile
         fleet.grant(&grant, ABORT).await.map_err(ReconcileError::Children)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sidecar(image: &str, url: &str) -> Sidecar {
+        Sidecar { image: image.to_owned(), port: 7777, url: url.to_owned(), ..Sidecar::default() }
+    }
+
+    #[test]
+    fn how_a_sidecar_is_reached_applies_at_once_and_all_of_one_that_is_not_injected() {
+        let (injected, reached, by_url, other) = (
+            sidecar("w:1", ""),
+            sidecar("w:2", "http://a"),
+            sidecar("", "http://a"),
+            sidecar("", "http://b"),
+        );
+        let url = |url: &str| PatchOp::set("/spec/sidecar/url", json!(url));
+        let table = [
+            (None, None, vec![]),
+            (None, Some(&injected), vec![]),
+            (None, Some(&by_url), vec![PatchOp::set("/spec/sidecar", json!(by_url))]),
+            (Some(&by_url), Some(&by_url), vec![]),
+            (Some(&by_url), Some(&other), vec![PatchOp::set("/spec/sidecar", json!(other))]),
+            (Some(&by_url), None, vec![PatchOp::remove("/spec/sidecar")]),
+            (Some(&by_url), Some(&injected), vec![]),
+            (Some(&other), Some(&reached), vec![url("http://a")]),
+            (Some(&injected), Some(&reached), vec![url("http://a")]),
+            (Some(&reached), Some(&injected), vec![url("")]),
+            (Some(&injected), Some(&by_url), vec![url("http://a")]),
+            (Some(&injected), None, vec![]),
+        ];
+        for (live, wanted, ops) in table {
+            assert_eq!(sidecar_ops(live, wanted), ops, "{live:?} to {wanted:?}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ pub fn pod_template(
     if !image.is_empty() {
         set_image(&mut template, main, image);
     }
-    if let Some(sidecar) = sidecar {
+    if let Some(sidecar) = sidecar.as_ref().filter(|sidecar| sidecar.is_injected()) {
         inject(&mut template, sidecar)?;
     }
     annotate(&mut template, restarted_at, options);
@@ -158,12 +158,15 @@ fn inject(template: &mut Value, sidecar: &Sidecar) -> Result<(), RenderError> {
 
 fn sidecar_container(sidecar: &Sidecar) -> Value {
     // How the operator reaches the sidecar applies at once, so nothing of it may be in the pod.
-    let Sidecar { image, port, resources, url: _, token_secret: _ } = sidecar;
+    let Sidecar { image, port, resources, args, env, volume_mounts, url: _, token_secret: _ } = sidecar;
+    let bind = format!("0.0.0.0:{port}");
+    let args: Vec<&str> =
+        ["sidecar", "--bind", &bind].into_iter().chain(args.iter().map(String::as_str)).collect();
     let mut container = json!({
         "name": SIDECAR_CONTAINER,
         "image": image,
         "restartPolicy": "Always",
-        "args": ["sidecar", "--bind", format!("0.0.0.0:{port}")],
+        "args": args,
         "ports": [{"name": SIDECAR_PORT, "containerPort": port, "protocol": "TCP"}],
         "readinessProbe": {
             "httpGet": {"path": READYZ, "port": port},
@@ -175,6 +178,11 @@ fn sidecar_container(sidecar: &Sidecar) -> Value {
     });
     if !resources.is_null() {
         container["resources"] = resources.clone();
+    }
+    for (field, list) in [("env", env), ("volumeMounts", volume_mounts)] {
+        if !list.is_empty() {
+            container[field] = Value::Array(list.clone());
+        }
     }
     container
 }
@@ -255,12 +263,34 @@ mod tests {
     }
 
     #[test]
+    fn the_sidecars_arguments_follow_windlass_own_and_its_environment_and_mounts_pass_through() {
+        let env = json!([{"name": "A", "value": ""}, {"name": "B", "futureField": {"x": null}}]);
+        let mounts = json!([{"name": "token", "mountPath": "/t", "futureField": 1}]);
+        let rendered = render(json!({
+            "podTemplate": {"spec": {"containers": [{"name": "db"}]}},
+            "sidecar": {"image": "w:1", "args": ["--height-url", "http://127.0.0.1:80"], "env": env, "volumeMounts": mounts},
+        }));
+        let sidecar = &rendered["spec"]["initContainers"][0];
+        let args = json!(["sidecar", "--bind", "0.0.0.0:7777", "--height-url", "http://127.0.0.1:80"]);
+        assert_eq!([&sidecar["args"], &sidecar["env"], &sidecar["volumeMounts"]], [&args, &env, &mounts]);
+    }
+
+    #[test]
+    fn a_sidecar_without_an_image_is_not_injected() {
+        let template = json!({"spec": {"containers": [{"name": "db"}]}});
+        let sidecar = json!({"url": "http://monitor/{name}", "args": ["x"]});
+        assert_eq!(render(json!({"podTemplate": template, "sidecar": sidecar})), template);
+    }
+
+    #[test]
     fn how_the_sidecar_is_reached_is_not_in_the_pod() {
         let template = json!({"spec": {"containers": [{"name": "db"}], "initContainers": null}});
         let bare = render(json!({"podTemplate": template, "sidecar": {"image": "w:1"}}));
         let reached = json!({"image": "w:1", "port": 7777, "url": "http://x", "tokenSecret": "t"});
         assert_eq!(render(json!({"podTemplate": template, "sidecar": reached})), bare);
-        assert_eq!(bare["spec"]["initContainers"][0].get("resources"), None);
+        for field in ["resources", "env", "volumeMounts"] {
+            assert_eq!(bare["spec"]["initContainers"][0].get(field), None, "{field}");
+        }
     }
 
     #[test]

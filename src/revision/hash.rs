@@ -97,8 +97,11 @@ pub(super) fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     inputs.insert("mainContainer".to_owned(), main.into());
     inputs.insert("podTemplate".to_owned(), template);
     inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
-    if let Some(RevisionSidecar { image, port, resources }) = sidecar {
-        let sidecar = serde_json::json!({"image": image, "port": port, "resources": resources});
+    if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts }) = sidecar {
+        // What is empty is absent in the canonical form: who sets none of these hashes as before there were any.
+        let sidecar = serde_json::json!({
+            "image": image, "port": port, "resources": resources, "args": args, "env": env, "volumeMounts": volume_mounts,
+        });
         inputs.insert("sidecar".to_owned(), sidecar);
     }
     inputs.insert("unsafeCustomBuildID".to_owned(), build_id.into());

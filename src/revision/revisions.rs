@@ -46,6 +46,40 @@ pub struct RevisionSidecar {
     /// Its resources.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub resources: Value,
+    /// Its arguments. What an older version stored has none, nor the two that follow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Its environment variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<Value>,
+    /// Its volume mounts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volume_mounts: Vec<Value>,
+}
+
+impl RevisionSidecar {
+    /// What of this sidecar is in the pod; `None` where it is no container of it.
+    #[must_use]
+    pub fn of(sidecar: &Sidecar) -> Option<Self> {
+        let Sidecar { image, port, resources, args, env, volume_mounts, url: _, token_secret: _ } = sidecar;
+        sidecar.is_injected().then(|| Self {
+            image: image.clone(),
+            port: *port,
+            resources: resources.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            volume_mounts: volume_mounts.clone(),
+        })
+    }
+
+    /// The sidecar of a node at this revision: how it is reached applies at once, and `live` (the fleet's template)
+    /// says it.
+    fn reached_as(self, live: Option<&Sidecar>) -> Sidecar {
+        let Self { image, port, resources, args, env, volume_mounts } = self;
+        let (url, token_secret) =
+            live.map(|live| (live.url.clone(), live.token_secret.clone())).unwrap_or_default();
+        Sidecar { image, port, resources, args, env, volume_mounts, url, token_secret }
+    }
 }
 
 impl RevisionData {
@@ -77,10 +111,7 @@ impl RevisionData {
             main_container: main_container.clone(),
             pod_template: pod_template.clone(),
             volume_claim_templates: volume_claim_templates.clone(),
-            sidecar: sidecar.as_ref().map(|sidecar| {
-                let Sidecar { image, port, resources, url: _, token_secret: _ } = sidecar;
-                RevisionSidecar { image: image.clone(), port: *port, resources: resources.clone() }
-            }),
+            sidecar: sidecar.as_ref().and_then(RevisionSidecar::of),
         }
     }
 
@@ -107,9 +138,11 @@ impl RevisionData {
             watch_sidecar: _,
             removal_id: _,
         } = at_once.clone();
-        let (url, token_secret) = live_sidecar
-            .map(|Sidecar { image: _, port: _, resources: _, url, token_secret }| (url, token_secret))
-            .unwrap_or_default();
+        let sidecar = match sidecar {
+            Some(of_revision) => Some(of_revision.reached_as(live_sidecar.as_ref())),
+            // One that is no container of the pod belongs to no revision, and applies at once.
+            None => live_sidecar.filter(|live| !live.is_injected()),
+        };
         StatefulNodeSpec {
             image,
             main_container,
@@ -118,13 +151,7 @@ impl RevisionData {
             volume_claim_retention,
             ports,
             service_annotations,
-            sidecar: sidecar.map(|RevisionSidecar { image, port, resources }| Sidecar {
-                image,
-                port,
-                resources,
-                url,
-                token_secret,
-            }),
+            sidecar,
             progress_deadline_seconds,
             suspend: false,
             granted_hash: String::new(),
@@ -218,7 +245,12 @@ mod tests {
             "image": "db:2", "mainContainer": "db",
             "podTemplate": {"spec": {"containers": [{"name": "db", "futureField": null}]}},
             "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
-            "sidecar": {"image": "w:1", "port": 7778, "resources": {"limits": {"cpu": 1}}},
+            "sidecar": {
+                "image": "w:1", "port": 7778, "resources": {"limits": {"cpu": 1}},
+                "args": ["--height-url", "http://127.0.0.1:80/"],
+                "env": [{"name": "A", "futureField": null}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
         })
     }
 
@@ -230,7 +262,7 @@ mod tests {
             "volumeClaimRetention": "Delete",
             "ports": [{"port": 80}],
             "serviceAnnotations": {"a": "b"},
-            "sidecar": {"image": "w:9", "port": 1, "url": "http://x", "tokenSecret": "t"},
+            "sidecar": {"image": "w:9", "port": 1, "args": ["x"], "url": "http://x", "tokenSecret": "t"},
             "progressDeadlineSeconds": 5,
             "suspend": true, "grantedHash": "v1:x", "grantID": "g",
         }))
@@ -287,6 +319,29 @@ mod tests {
         let at_once = StatefulNodeSpec { sidecar: None, ..live() };
         let sidecar = RevisionData::from_value(&full()).unwrap().apply_to(&at_once).sidecar.unwrap();
         assert_eq!((sidecar.image.as_str(), sidecar.url.as_str()), ("w:1", ""));
+    }
+
+    #[test]
+    fn what_an_older_version_stored_of_a_sidecar_is_read_and_stored_again_as_it_was() {
+        let older = json!({"podTemplate": {}, "sidecar": {"image": "w:1", "port": 7777}});
+        let data = RevisionData::from_value(&older).unwrap();
+        assert_eq!(data.to_value(), older);
+        let sidecar = data.apply_to(&live()).sidecar.unwrap();
+        assert_eq!((sidecar.args.len(), sidecar.env.len(), sidecar.volume_mounts.len()), (0, 0, 0));
+        let empty = read(json!({"podTemplate": {}, "sidecar": {
+            "image": "w:1", "args": [], "env": [], "volumeMounts": []}}));
+        assert_eq!(RevisionData::of(&empty), data);
+    }
+
+    #[test]
+    fn a_sidecar_that_is_no_container_of_the_pod_is_in_no_revision_and_applies_at_once() {
+        let by_url = json!({"url": "http://{name}:9", "port": 9, "tokenSecret": "t"});
+        let at_once: StatefulNodeSpec = read(json!({"podTemplate": {}, "sidecar": by_url}));
+        let without = RevisionData::from_value(&json!({"podTemplate": {}})).unwrap();
+        assert_eq!(RevisionData::of(&at_once), without);
+        assert_eq!(without.apply_to(&at_once).sidecar, at_once.sidecar);
+        let injected = RevisionData::from_value(&full()).unwrap().apply_to(&at_once).sidecar.unwrap();
+        assert_eq!((injected.image.as_str(), injected.url.as_str()), ("w:1", "http://{name}:9"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::sidecar_peer::SidecarPeer;
+use super::sidecar_peer::{SidecarPeer, is_there};
 use super::{CHILD_CHANGED, FleetScope, NodeScope, node_scope::spec_of};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
@@ -106,7 +106,7 @@ pub async fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Resu
         return Ok(false);
     };
     // Before it runs there is nothing to ask; a time-out would only hold up the reconcile.
-    if !pod.containers.iter().any(|c| c.name == crate::render::SIDECAR_CONTAINER && c.running) {
+    if !is_there(sidecar, &pod) {
         scope.answered(SidecarAnswer::NotReady);
         return Ok(false);
     }

@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use super::NodeScope;
 use crate::api::Sidecar;
-use crate::cluster::observed::ObservedNode;
+use crate::cluster::observed::{ContainerState, ObservedNode, ObservedPod};
 use crate::cluster::{ClusterError, Kind};
+use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::{Status, TaskAnswer, TaskRequest, url_for};
 
 /// The key of the Secret that `sidecar.tokenSecret` names.
@@ -71,6 +72,16 @@ impl<'a> SidecarPeer<'a> {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Whether a pod's sidecar can be asked yet. Before it runs there is nothing to ask: a time-out would say nothing.
+pub(super) fn is_there(sidecar: &Sidecar, pod: &ObservedPod) -> bool {
+    let runs = |c: &&ContainerState| c.running;
+    if sidecar.is_injected() {
+        return pod.containers.iter().filter(runs).any(|c| c.name == SIDECAR_CONTAINER);
+    }
+    // Nobody shows when one runs that is not in the pod; its application is.
+    pod.containers.iter().filter(runs).any(|c| !c.init)
 }
 
 /// What the object's key says, without its Base64. Spaces and newlines around it are no part of a token.

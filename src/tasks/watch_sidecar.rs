@@ -12,7 +12,7 @@ use crate::planner::node::status::SidecarAnswer;
 use crate::sidecar::{TaskRequest, TaskState};
 
 use super::NodeScope;
-use super::sidecar_peer::SidecarPeer;
+use super::sidecar_peer::{SidecarPeer, is_there};
 
 /// How long until the sidecar is asked again, if no event comes first.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     };
     let before = node.status.sidecar.clone().filter(|s| s.pod_uid == pod.meta.uid);
     // Before it runs there is nothing to ask; its start is an event.
-    if !pod.containers.iter().any(|c| c.name == crate::render::SIDECAR_CONTAINER && c.running) {
+    if !spec.sidecar.as_ref().is_some_and(|sidecar| is_there(sidecar, &pod)) {
         keep(scope, before);
         return Some(ASK_AGAIN);
     }
@@ -56,6 +56,11 @@ fn without_small_steps(
     before: Option<&SidecarStatus>,
     said: SidecarStatus,
 ) -> SidecarStatus {
+    // As long as nobody waits for it to grow it is enough that it has said one.
+    if !node.spec.as_ref().is_ok_and(|spec| spec.halt_height > 0) {
+        let height = before.and_then(|b| b.height).or(said.height);
+        return SidecarStatus { height, ..said };
+    }
     let Some(before) = before.filter(|b| b.height.is_some() && said.height.is_some()) else { return said };
     let only_height = SidecarStatus { height: before.height, ..said.clone() };
     let interval = height_interval(node.spec.as_ref().map_or(0, |spec| spec.progress_deadline_seconds));
@@ -96,8 +101,7 @@ async fn ask(
     }
     let status = peer.status().await?;
     answer.caught_up = status.caught_up;
-    // It changes all the time; nobody waits for it but those that wait for a halt.
-    answer.height = status.height.filter(|_| spec.halt_height > 0);
+    answer.height = status.height;
     Ok((status.ready, answer))
 }
 

@@ -199,6 +199,56 @@ async fn the_sidecars_url_applies_at_once_and_its_image_is_a_new_target() {
     assert_ne!(world.pod_uids().await, before);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sidecars_arguments_are_a_new_target_and_a_mount_of_no_volume_is_refused() {
+    let world = World::new("sidecarargs").await;
+    let sidecars = Sidecars::start(&world).await;
+    world.fleet(sidecars.fleet(1, "db:1")).await;
+    let done = world.until_applied().await;
+    let before = world.pod_uids().await;
+    let change = async |fields: Value| {
+        world.patch_fleet(json!({"spec": {"template": {"spec": {"sidecar": fields}}}})).await;
+    };
+    change(json!({"volumeMounts": [{"name": "nowhere", "mountPath": "/t"}]})).await;
+    let refused = world
+        .until_db("it is refused", |db| crate::kit::condition(db, "UpToDate") == "False/InvalidSpec")
+        .await;
+    let said = refused["status"]["conditions"].to_string();
+    assert!(said.contains("volumeMounts") && said.contains("nowhere"), "{said}");
+    assert_eq!(world.pod_uids().await, before, "nothing was touched");
+    let (args, env) =
+        (json!(["--height-url", "http://127.0.0.1:80/height"]), json!([{"name": "A", "value": "a"}]));
+    change(json!({"args": args, "env": env, "volumeMounts": null})).await;
+    let rolled = world.until_db("it is rolled", |db| outcomes(db) == ["Complete"]).await;
+    assert_ne!(rolled["status"]["lastCompletedRolloutHash"], done["status"]["lastCompletedRolloutHash"]);
+    let pod = world.get(&world.pods(), "db-0-0").await;
+    let sidecar = &pod["spec"]["initContainers"][0];
+    let wanted = json!(["sidecar", "--bind", "0.0.0.0:7777", "--height-url", "http://127.0.0.1:80/height"]);
+    assert_eq!((&sidecar["args"], &sidecar["env"]), (&wanted, &env), "{sidecar:#}");
+    world.until_quiet().await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_is_there_already_is_asked_at_its_url_and_none_is_injected() {
+    let world = World::new("sidecarurl").await;
+    let sidecars = Sidecars::start(&world).await;
+    world.settled_fleet(crate::kit::fleet(1, "db:1")).await;
+    let before = world.pod_uids().await;
+    let url = sidecars.fleet(1, "db:1")["spec"]["template"]["spec"]["sidecar"]["url"].clone();
+    world.patch_fleet(json!({"spec": {"template": {"spec": {"sidecar": {"url": url}}}}})).await;
+    let given = |node: &Value| node["spec"]["sidecar"]["url"] == url;
+    world.until(&world.nodes(), "db-0", "it has it at once", given).await;
+    let settled = world.until_applied().await;
+    assert_eq!(world.pod_uids().await, before, "nothing of it is in the pod");
+    assert!(settled["status"]["plan"].is_null(), "it is no rollout: {settled:#}");
+    world.set_image("db:2").await;
+    world.until_db("it is rolled", |db| outcomes(db) == ["Complete"]).await;
+    assert_eq!(sidecars.tasks("db-0-0").len(), 1, "it was asked to take the node into service");
+    let pod = world.get(&world.pods(), "db-0-0").await;
+    assert!(pod["spec"]["initContainers"].is_null(), "{pod:#}");
+}
+
 /// `windlass sidecar`, on a loopback address of its own.
 fn shipped_sidecar(ip: &str, arguments: &[&str]) -> tokio::process::Child {
     tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))

@@ -298,10 +298,12 @@ fn template_at(fleet: &Value, data: &RevisionData) -> Value {
         replace(&mut spec, field, stored.get(field));
     }
     match stored.get("sidecar").and_then(Value::as_object) {
+        // One that is no container of the pod is in no revision.
+        None if spec.get("sidecar").is_some_and(|s| s["image"].as_str().unwrap_or_default().is_empty()) => {}
         None => drop(spec.remove("sidecar")),
         Some(of_revision) => {
             let mut sidecar = spec.get("sidecar").and_then(Value::as_object).cloned().unwrap_or_default();
-            for field in ["image", "port", "resources"] {
+            for field in ["image", "port", "resources", "args", "env", "volumeMounts"] {
                 replace(&mut sidecar, field, of_revision.get(field));
             }
             spec.insert("sidecar".to_owned(), Value::Object(sidecar));

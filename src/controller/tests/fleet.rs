@@ -333,7 +333,10 @@ async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
     let (said_of, _) = said(json!({"spec": {"updateStrategy": {"type": "HardFork"}}})).await;
     assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("haltHeight"), "{said_of:?}");
     let fork = json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 1000}}}});
-    assert_eq!(said(fork).await.0.1, "Applied");
+    let (said_of, _) = said(fork).await;
+    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("needs a sidecar to ask"), "{said_of:?}");
+    let sidecar = json!({"spec": {"template": {"spec": {"sidecar": {"url": "http://monitor/{name}"}}}}});
+    assert_eq!(said(sidecar).await.0.1, "Applied", "it applies at once, and nothing is rolled out");
     let (said_of, next) = said(json!({"spec": {"updateStrategy": {"type": ""}}})).await;
     assert!(said_of.1 == "Applied" && said_of.2.contains("is treated as InPlace"), "{said_of:?}");
     assert_eq!(next, None);

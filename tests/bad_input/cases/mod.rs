@@ -99,7 +99,7 @@ pub fn rich() -> [Value; 2] {
         ("spec.image", "app:2".into()),
         ("spec.ports", ports.clone()),
         ("spec.serviceAnnotations", json!({"a": "b"})),
-        ("spec.sidecar", json!({"image": "s:1", "resources": {"limits": {"cpu": 0.5}}})),
+        ("spec.sidecar", sidecar()),
         ("spec.volumeClaimTemplates", json!([claim("data", "1Gi"), claim("wal", "1Gi")])),
     ]);
     let of_fleet = fleet(&[
@@ -111,6 +111,17 @@ pub fn rich() -> [Value; 2] {
     of_node["spec"]["grantedHash"] = "v1:00".into();
     of_node["spec"]["grantID"] = "1".into();
     [of_fleet, of_node]
+}
+
+fn sidecar() -> Value {
+    json!({
+        "image": "s:1",
+        "resources": {"limits": {"cpu": 0.5}},
+        "args": ["--height-url", ""],
+        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}, "newer": {"a": null}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", "newer": 1}],
+        "url": "http://{podIP}:{port}",
+    })
 }
 
 /// All cases.

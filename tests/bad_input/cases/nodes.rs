@@ -7,6 +7,7 @@ use super::{Case, fleet, node};
 pub(super) fn node_fields() -> Vec<Case> {
     let with = |path: &str, value: Value| node(&[(path, value)]);
     let sidecar = |value: Value| with("spec.sidecar", value);
+    let mounts = |count: usize| json!(vec![json!({"name": "data", "mountPath": "/data"}); count]);
     vec![
         Case::new(
             "a main container that is not in a node's pod template",
@@ -39,11 +40,41 @@ pub(super) fn node_fields() -> Vec<Case> {
         )
         .by_schema(),
         Case::new(
-            "a sidecar without an image",
+            "a sidecar without an image and a URL",
             sidecar(json!({"port": 7777})),
-            sidecar(json!({"image": "s:1"})),
+            sidecar(json!({"url": "http://monitor/{name}"})),
             "spec.sidecar.image",
+            "sidecar needs an image, which is injected into the pod, or a url",
+        ),
+        Case::new(
+            "a fleet's sidecar with an empty image and no URL",
+            fleet(&[("spec.template.spec.sidecar", json!({"image": ""}))]),
+            fleet(&[("spec.template.spec.sidecar", json!({"image": "s:1"}))]),
+            "spec.template.spec.sidecar.image",
+            "sidecar needs an image, which is injected into the pod, or a url",
+        ),
+        Case::new(
+            "a sidecar's argument that is not a text",
+            sidecar(json!({"image": "s:1", "args": [7]})),
+            sidecar(json!({"image": "s:1", "args": ["7"]})),
+            "spec.sidecar.args[0]",
+            "must be of type string",
+        )
+        .by_schema(),
+        Case::new(
+            "a sidecar's variable without a name",
+            sidecar(json!({"image": "s:1", "env": [{"value": "a"}]})),
+            sidecar(json!({"image": "s:1", "env": [{"name": "A", "value": "a"}]})),
+            "spec.sidecar.env[0].name",
             "Required value",
+        )
+        .by_schema(),
+        Case::new(
+            "more mounts than a sidecar may have",
+            sidecar(json!({"image": "s:1", "volumeMounts": mounts(65)})),
+            sidecar(json!({"image": "s:1", "volumeMounts": mounts(64)})),
+            "spec.sidecar.volumeMounts",
+            "must have at most 64 items",
         )
         .by_schema(),
         Case::new(

@@ -169,11 +169,10 @@ fn while_names_cannot_be_listed_that_is_said_and_all_other_care_of_the_fleet_goe
 
 #[test]
 fn what_was_never_available_long_enough_never_completed_and_is_changed_where_it_is() {
-    for strategy in
-        [json!({"type": "BlueGreen"}), json!({"type": "HardFork", "hardFork": {"haltHeight": 10}})]
-    {
+    let hard_fork = json!({"type": "HardFork", "hardFork": {"haltHeight": 10}});
+    for fleet in [fleet(2, json!({"type": "BlueGreen"})), with_sidecar(fleet(2, hard_fork))] {
         play(|w| async move {
-            let mut fleet = fleet(2, strategy);
+            let mut fleet = fleet;
             fleet["spec"]["minReadySeconds"] = json!(60);
             w.create(fleet).await;
             w.until("they are ready, and not yet for long enough", |s| s["readyReplicas"] == 2).await;

@@ -110,16 +110,21 @@ fn waiting_for_the_height_can_be_skipped() {
 }
 
 #[test]
-fn nodes_without_a_sidecar_are_named_with_what_to_do() {
+fn nodes_that_have_no_sidecar_are_asked_at_a_url_that_is_given_to_them_at_once() {
     play(|w| async move {
-        w.serve(fleet(2, json!({"type": "HardFork", "hardFork": {"haltHeight": 10}}))).await;
-        w.image("db:2").await;
-        let status =
-            w.until("it waits", |s| text(&s["rollout"], "message").contains("windlass.dev/skip=")).await;
-        let skip = text(&status["rollout"], "message").rsplit('=').next().unwrap().to_owned();
+        w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+        w.applications.reach(5);
+        w.change(json!({
+            "updateStrategy": {"type": "HardFork", "hardFork": {"haltHeight": 10}},
+            "template": {"spec": {"image": "db:2", "sidecar": {"url": "http://{podIP}:7777"}}},
+        }))
+        .await;
+        w.until("they halt", |_| w.applications.halts() == [10, 10]).await;
         assert_eq!(w.selected(), "first");
-        w.annotate("windlass.dev/skip", &skip).await;
+        w.applications.reach(10);
         w.until("it is over", is_up_to_date).await;
+        assert!(w.images().iter().all(|i| i.ends_with("db:2")), "{:?}", w.images());
+        w.is_at_rest().await;
     });
 }
 
@@ -170,10 +175,11 @@ fn nor_is_one_whose_nodes_were_halted_by_hand() {
     play(|w| async move {
         let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 10},
             "blueGreen": {"retireDelaySeconds": 600}});
-        let first = w.serve(fleet(2, strategy)).await;
+        w.applications.reach(5);
+        let first = w.serve(with_sidecar(fleet(2, strategy))).await;
         w.image("db:2").await;
         let status =
-            w.until("it waits", |s| text(&s["rollout"], "message").contains("windlass.dev/skip=")).await;
+            w.until("it waits", |s| text(&s["rollout"], "message").contains("halt at height 10")).await;
         w.annotate("windlass.dev/skip", &format!("{}-2", text(&status["plan"], "id"))).await;
         w.until("traffic moved", stage_is("Retiring")).await;
         w.change(json!({"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {"image": "db:1"}}}))
