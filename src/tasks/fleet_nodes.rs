@@ -194,7 +194,7 @@ impl FleetScope {
         self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == Some(r.entrant.as_str()))
     }
 
-    /// Whether a node is one that a height is waited for on.
+    /// Whether a node is one that a height is waited for on: that it says one at all, then that it halts at one.
     #[must_use]
     pub fn is_halting(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);

@@ -1,10 +1,32 @@
 //! `submit-halt`: every node of the old set was asked to halt at the height.
 
 use async_trait::async_trait;
+use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, entrants};
+use super::{FleetScope, entrants, fleet_scope::some_of};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::fleet::progress::why_mute;
+
+/// Which old nodes have said no height, since when that is waited for, and why it is not known of the first.
+fn heights(fleet: &FleetScope) -> Option<String> {
+    let facts = fleet.facts();
+    let first = facts.mute().next()?;
+    let known = fleet.fleet.status.rollout.iter().flat_map(|rollout| &rollout.unconverged);
+    let since = |name: &str| {
+        let since = known.clone().filter(|node| node.name == name).map(|node| node.since).min();
+        since.unwrap_or(fleet.now).min(fleet.now).to_rfc3339_opts(SecondsFormat::Secs, true)
+    };
+    let named: Vec<String> =
+        facts.mute().map(|node| format!("{} (since {})", node.name, since(&node.name))).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    Some(format!(
+        "waiting for {} to say a height, since no old node is asked to halt before each has: {}: {}",
+        some_of(&named),
+        first.name,
+        why_mute(first)
+    ))
+}
 
 /// Asks the incumbents to halt, by their specs: their executors ask their sidecars.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -23,9 +45,10 @@ impl Task for SubmitHalt {
         };
         // There is no way back from here, so it has to be persisted first that this is where we are.
         if rollout.is_revocable() || rollout.halt_height == 0 {
-            return Ok(match running {
-                Outcome::Done => Outcome::waiting("waiting for the promotion to be recorded"),
-                waiting => waiting,
+            return Ok(match (running, heights(fleet)) {
+                (Outcome::Done, Some(missing)) => Outcome::waiting(missing),
+                (Outcome::Done, None) => Outcome::waiting("waiting for the promotion to be recorded"),
+                (waiting, _) => waiting,
             });
         }
         // They ran when this was recorded. Where some were asked already the others halt at the same height.

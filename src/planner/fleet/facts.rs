@@ -99,6 +99,12 @@ impl ChildFacts {
         self.available && !self.terminating && said
     }
 
+    /// Whether its sidecar has said a height, and can be asked.
+    #[must_use]
+    pub fn has_said_height(&self) -> bool {
+        self.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
+    }
+
     /// Whether its main container was seen to run now. What a node was observed to run is kept while its pod is made
     /// anew; that is not running.
     #[must_use]

@@ -82,19 +82,21 @@ fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -
     known.map_or(now, |u| u.since.min(now))
 }
 
-/// The nodes that have not converged, the worst first, at most 20. `halting`: the fleet and its rollout while old nodes
-/// are to halt; then those that have not are among them. `before` keeps the times.
+/// The nodes that have not converged, the worst first, at most 20. `old`: the fleet and its rollout while something is
+/// waited for of the old nodes of a hard fork; then those are among them. `before` keeps the times.
 #[must_use]
 pub fn unconverged(
     facts: &FleetFacts,
     scope: &Scope,
-    halting: Option<(&FleetFacts, &SetRollout)>,
+    old: Option<(&FleetFacts, &SetRollout)>,
     before: &[Unconverged],
     now: DateTime<Utc>,
 ) -> Vec<Unconverged> {
     let mut named = Named { before, now, found: Vec::new() };
-    if let Some((fleet, rollout)) = halting {
-        name_those_that_have_not_halted(fleet, rollout, &mut named);
+    match old {
+        Some((fleet, rollout)) if rollout.is_revocable() => name_those_that_are_mute(fleet, &mut named),
+        Some((fleet, rollout)) => name_those_that_have_not_halted(fleet, rollout, &mut named),
+        None => {}
     }
     // The same for all of them: counted once.
     let waits = waits_for(facts);
@@ -124,6 +126,27 @@ pub fn unconverged(
         }
     }
     named.worst_first()
+}
+
+/// Names the old nodes that have said no height, before any is asked to halt.
+fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
+    for child in facts.mute() {
+        let reason = if child.unreachable.is_some() { "SidecarUnreachable" } else { "NotReady" };
+        named.add(2, &child.name, reason, &why_mute(child));
+    }
+}
+
+/// Why no height is known of a node, and what to do.
+#[must_use]
+pub fn why_mute(child: &ChildFacts) -> String {
+    match (&child.unreachable, &child.sidecar) {
+        (Some(why), _) => why.clone(),
+        (None, Some(_)) => {
+            "its sidecar has said no height: give sidecar.args --height-url, or see what the application answers there"
+                .to_owned()
+        }
+        (None, None) => "it has no sidecar to say a height: give sidecar.url the URL of one that knows".to_owned(),
+    }
 }
 
 /// Names the old nodes that a halt is waited for on. They come before the new ones that only have to run by then, and do.

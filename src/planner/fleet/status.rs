@@ -7,7 +7,7 @@ use super::{
     facts::{FleetFacts, Scope},
     failed::held,
     filling, leave, progress,
-    sets::{self, SetRollout, stage},
+    sets::{self, SetRollout, Way, stage},
     verdicts::refresh_conditions,
 };
 use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
@@ -349,18 +349,22 @@ fn refresh_rollout(
     rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
     rollout.nodes = progress::counts(facts, scope);
-    // It is about those of the old set as well while they are to halt.
-    let halts = |set: &&SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
-    let halting = set.as_ref().filter(halts).filter(|_| entrants.is_some()).map(|set| (fleet, set));
+    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
+    // It is about those of the old set as well while they are to halt, or to say a height before they may be asked to.
+    let halts = |set: &SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
+    let asks_heights = |set: &SetRollout| {
+        set.is_revocable() && set.way == Way::HardFork && task.is_some_and(|task| task.type_ == "submit-halt")
+    };
+    let old = set.as_ref().filter(|set| halts(set) || asks_heights(set));
+    let old = old.filter(|_| entrants.is_some()).map(|set| (fleet, set));
     let before = std::mem::take(&mut rollout.unconverged);
     let mut unconverged = progress::missing(facts, input.name, &before, input.now);
-    if halting.is_some() {
+    if old.is_some_and(|(_, set)| halts(set)) {
         unconverged.extend(progress::missing(fleet, input.name, &before, input.now));
     }
-    unconverged.extend(progress::unconverged(facts, scope, halting, &before, input.now));
+    unconverged.extend(progress::unconverged(facts, scope, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     // New nodes that are only made once the old ones are gone are late for nothing of their own.
-    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
     if rollout.stage == Stage::Promoting && task.is_some_and(|t| t.type_ == "retire-incumbents") {
         unconverged.clear();
     }

@@ -296,8 +296,24 @@ async fn what_has_fallen_behind_again_does_not_take_over_unless_a_person_says_so
 
 #[tokio::test]
 async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
-    let waits = amid("HardFork", "CreatingEntrants").without_a_write(&SubmitHalt {}).await;
-    assert_eq!(waits, "waiting for the promotion to be recorded");
+    let uid = serving("db-0", "v1")["status"]["podUID"].clone();
+    let told = |sidecar: Value, said: Value| {
+        let amid = amid("HardFork", "CreatingEntrants").changed("db-0", "/spec/sidecar", sidecar);
+        amid.changed("db-0", "/status/sidecar", said)
+    };
+    let image = || json!({"image": "w:1"});
+    let said = told(image(), json!({"podUID": uid, "height": 7})).without_a_write(&SubmitHalt {}).await;
+    assert_eq!(said, "waiting for the promotion to be recorded");
+    let since = "waiting for db-0 (since 2030-03-17T17:46:40Z) to say a height";
+    let mutes = [
+        (Value::Null, json!({}), "it has no sidecar"),
+        (image(), json!({"podUID": uid}), "its sidecar has said no height"),
+        (image(), json!({"podUID": "the pod before", "height": 7}), "its sidecar has said no height"),
+    ];
+    for (sidecar, said, why) in mutes {
+        let waits = told(sidecar, said).without_a_write(&SubmitHalt {}).await;
+        assert!(waits.starts_with(since) && waits.contains(why), "{waits}");
+    }
     let mut cluster = MockCluster::new();
     cluster
         .expect_patch()

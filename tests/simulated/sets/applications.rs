@@ -14,6 +14,8 @@ struct Played {
     height: i64,
     /// Whether applications catch up by themselves.
     caught_up: bool,
+    /// The hosts of those that do not know it.
+    without_height: BTreeSet<String>,
     /// Whether sidecars answer.
     dead: bool,
     ready: BTreeSet<String>,
@@ -52,6 +54,11 @@ impl Applications {
         self.with(|played| played.height = height);
     }
 
+    /// The sidecars of these hosts do not know how high their application is.
+    pub fn hide_height(&self, hosts: &[&str]) {
+        self.with(|played| played.without_height = hosts.iter().map(|host| (*host).to_owned()).collect());
+    }
+
     pub fn die(&self, dead: bool) {
         self.with(|played| played.dead = dead);
     }
@@ -87,7 +94,8 @@ impl SidecarClient for Applications {
             let halts = played.halts.get(&host);
             let halted = halts.is_some_and(|h| h.values().any(|height| played.height >= *height));
             let ready = played.ready.contains(&host);
-            Status { ready, caught_up: played.caught_up, height: Some(played.height), halted }
+            let height = (!played.without_height.contains(&host)).then_some(played.height);
+            Status { ready, caught_up: played.caught_up, height, halted }
         }))
     }
 

@@ -6,6 +6,7 @@ mod build_ids;
 mod failed;
 mod given_up;
 mod hard_fork;
+mod heights;
 mod incumbents;
 mod killed;
 mod lost;

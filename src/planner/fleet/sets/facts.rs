@@ -252,12 +252,18 @@ impl FleetFacts {
             && view.wanted().all(|c| view.runs(c, &rollout.target))
     }
 
+    /// The old nodes of a hard fork that have said no height. One that cannot tell where it is cannot be asked to halt
+    /// somewhere: past the point of no return it would be waited for in vain.
+    pub fn mute(&self) -> impl Iterator<Item = &ChildFacts> {
+        self.children.iter().filter(|child| !child.terminating && !child.has_said_height())
+    }
+
     /// Whether it may be persisted now that a rollout can no longer be taken back. What cannot be undone is not done for
     /// a spec that cannot be carried out: it was changed, and to what is not known yet; nor while a person has it paused,
-    /// nor for nodes that do not run by now, although they did.
+    /// nor for nodes that do not run by now, although they did; nor where an old node has said no height.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
-        let height = rollout.way != Way::HardFork || self.halt_height > 0;
+        let height = rollout.way != Way::HardFork || (self.halt_height > 0 && self.mute().next().is_none());
         let run = || rollout.way == Way::BlueGreenImmediate || self.entrants_run(rollout);
         self.invalid.is_none() && !self.paused && height && run()
     }

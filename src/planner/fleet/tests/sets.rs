@@ -2,7 +2,7 @@
 
 use super::super::failed::fail;
 use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
-use super::super::{FleetDecision, decide};
+use super::super::{FleetDecision, SidecarFacts, decide};
 use super::*;
 use crate::api::{OnStall, Promotion, RetiringSet, Stage};
 
@@ -467,7 +467,18 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
 #[test]
 fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
     let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.set_rollout.as_ref().unwrap());
-    let fork = || FleetFacts { halt_height: 1000, ..amid(Way::HardFork, Stage::CreatingEntrants) };
+    let fork = || {
+        let mut facts = FleetFacts { halt_height: 1000, ..amid(Way::HardFork, Stage::CreatingEntrants) };
+        for child in &mut facts.children {
+            child.sidecar = Some(SidecarFacts { height: Some(0), ..SidecarFacts::default() });
+        }
+        facts
+    };
+    let old = |change: &dyn Fn(&mut ChildFacts)| {
+        let mut facts = fork();
+        facts.children.iter_mut().for_each(change);
+        facts
+    };
     let old_first = || amid(Way::BlueGreenImmediate, Stage::CreatingEntrants);
     let ready = || amid(Way::BlueGreen, Stage::AwaitingPromotion);
     let refused = |facts| FleetFacts { invalid: Some("no".to_owned()), ..facts };
@@ -482,6 +493,14 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
         ("hard fork, refused", refused(fork()), false),
         ("hard fork, paused", fork().paused(), false),
         ("hard fork, one has stopped running", ill(fork()), false),
+        ("hard fork, old nodes without a sidecar", old(&|c| c.sidecar = None), false),
+        (
+            "hard fork, old nodes that said no height",
+            old(&|c| c.sidecar.as_mut().unwrap().height = None),
+            false,
+        ),
+        ("hard fork, old nodes that cannot be asked", old(&|c| c.unreachable = Some("why".into())), false),
+        ("hard fork, old nodes that leave", old(&|c| (c.sidecar, c.terminating) = (None, true)), true),
         ("blue-green", ready(), true),
         ("blue-green, paused", ready().paused(), false),
         ("blue-green, one has stopped running", ill(ready()), false),
