@@ -83,7 +83,8 @@ pub(super) struct Reconcile<'a> {
     waits: Option<String>,
     /// Whether `scope.invalid` says no more than what the API server did not answer for a moment.
     passing: bool,
-    /// Whether something is left of a set that goes which no watch shows.
+    /// Whether something is left of a set that goes which no watch shows, or a node that leaves rests on others that are
+    /// not as they were taken to be: it is looked at again.
     unmarked: bool,
     /// What failed beside the plan: it is tried again.
     trouble: Option<ReconcileError>,
@@ -157,11 +158,11 @@ impl<'a> Reconcile<'a> {
             self.note(error);
         }
         match fleet_children::remove(&self.scope, &self.scope.facts(), active).await {
-            Ok(waits) => self.waits = waits,
+            Ok((waits, differs)) => (self.waits, self.unmarked) = (waits, differs),
             Err(error) => self.note(error),
         }
         match fleet_children::forget_unmarked(&self.scope, &self.scope.facts()).await {
-            Ok(left) => self.unmarked = left,
+            Ok(left) => self.unmarked |= left,
             Err(error) => self.note(error),
         }
         let facts = self.scope.facts();

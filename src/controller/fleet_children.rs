@@ -20,26 +20,23 @@ use crate::tasks::node_scope::{metadata_change, metadata_ops};
 const GOING: TimeDelta = TimeDelta::seconds(30);
 
 /// Lets nodes beyond `replicas` go, from the highest ordinal, in every set; and sets whose time has come. Answers what
-/// one of these has waited for some time, in a sentence.
+/// one of these has waited for some time, in a sentence, and whether it has to be looked at again soon.
 pub async fn remove(
     fleet: &FleetScope,
     facts: &FleetFacts,
     active: bool,
-) -> Result<Option<String>, ReconcileError> {
+) -> Result<(Option<String>, bool), ReconcileError> {
     fleet.keep(leave::kept(facts, fleet.now)).await.map_err(ReconcileError::Children)?;
     let why = format!("replicas is {}", facts.replicas);
     let may_go = |name: &String| !fleet.keeps_claims(name);
-    let mut leaves = leave::in_waves(facts);
-    if !facts.paused {
-        // They do not serve, and are in no wave.
-        let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus);
-        let others = leave::together(others);
-        leaves.ask.extend(others.ask);
-        leaves.delete.extend(others.delete);
+    let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus && !facts.paused);
+    // Other sets do not serve, and are in no wave.
+    let (mut leaves, mut others) = (leave::in_waves(facts), leave::together(others));
+    for names in [&mut leaves.ask, &mut leaves.delete, &mut others.ask, &mut others.delete] {
+        names.retain(may_go);
     }
-    leaves.ask.retain(may_go);
-    leaves.delete.retain(may_go);
-    fleet.let_go(leaves, &why).await.map_err(ReconcileError::Children)?;
+    fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?;
+    let differs = fleet.let_go_what_stands(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
     let mut waits = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
@@ -63,7 +60,7 @@ pub async fn remove(
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
         waits = waits.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }
-    Ok(waits)
+    Ok((waits, differs))
 }
 
 /// Looks for StatefulSets of sets that go which are known here although no watch shows them: one whose mark a hand took

@@ -10,10 +10,48 @@ use crate::api::names::{LABEL_NODE, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::leave::Leave;
+use crate::planner::fleet::{ChildFacts, FleetFacts};
 
 impl FleetScope {
-    /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every node that leaves,
-    /// ready or not, passes here: what has to be looked at once more before one that serves is let go is looked at here.
+    /// Lets nodes of the set that serves go, those that rest on other nodes' serving only where the API server says that
+    /// these serve. Answers whether something is other than it was taken to be, so that it has to be looked at again.
+    pub async fn let_go_what_stands(
+        &self,
+        facts: &FleetFacts,
+        leave: Leave,
+        why: &str,
+    ) -> Result<bool, ClusterError> {
+        // Who was asked serves on until it is deleted, and whoever goes before it rests on that.
+        let serves_on = |c: &ChildFacts| ChildFacts { asked_to_leave: false, ..c.clone() };
+        let asked_stay: Vec<ChildFacts> = facts.children.iter().map(serves_on).collect();
+        let mut differs = false;
+        for (children, ask, delete) in [
+            (asked_stay.as_slice(), Vec::new(), leave.delete),
+            (facts.children.as_slice(), leave.ask, Vec::new()),
+        ] {
+            let is_down = |name: &String| children.iter().any(|c| c.name == *name && c.is_down());
+            let (ask_down, ask): (Vec<String>, Vec<String>) = ask.into_iter().partition(is_down);
+            let (delete_down, delete): (Vec<String>, Vec<String>) = delete.into_iter().partition(is_down);
+            let down = Leave { ask: ask_down, delete: delete_down };
+            let of_down = |c: &&ChildFacts| down.ask.contains(&c.name) || down.delete.contains(&c.name);
+            let those: Vec<ChildFacts> = children.iter().filter(of_down).cloned().collect();
+            for (children, leave) in [(those.as_slice(), down), (children, Leave { ask, delete })] {
+                let taken: Vec<&str> = leave.ask.iter().chain(&leave.delete).map(String::as_str).collect();
+                if taken.is_empty() {
+                    continue;
+                }
+                if self.what_differs(children, &taken).await?.is_some() {
+                    differs = true;
+                } else {
+                    self.let_go(leave, why).await?;
+                }
+            }
+        }
+        Ok(differs)
+    }
+
+    /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every node that leaves passes
+    /// here.
     pub async fn let_go(&self, leave: Leave, why: &str) -> Result<(), ClusterError> {
         each(leave.delete, |name| async move { self.delete_node(&name, why).await }).await?;
         each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await.map(drop)

@@ -538,6 +538,40 @@ async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_leaves_while_the_api_server_shows_another_down_that_was_thought_to_serve() {
+    let stage = Stage::serving(fleet_spec(4, "v1")).await;
+    let is_asked = || stage.get(Kind::StatefulNode, "db-3")["spec"]["removalID"].is_string();
+    let is_there = || stage.cx.view.nodes.get(&Key::new("shop", "db-3")).is_some();
+    // No watch told of it.
+    let pod = |ready: &str| {
+        let pod = json!({
+            "metadata": {"name": "db-0-0", "namespace": "shop", "uid": "pod of db-0", "resourceVersion": "1"},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        let mut kept = stage.port.kept.lock().unwrap();
+        kept.objects.insert((Kind::Pod.name(), "db-0-0".to_owned()), pod);
+    };
+    pod("False");
+    stage.change_fleet(&json!({"spec": {"replicas": 3}}));
+    let next = stage.look_at_fleet().await.unwrap();
+    assert!(!is_asked());
+    assert!(seconds(next).is_some_and(|seconds| seconds <= 5), "it is looked at again soon");
+    pod("True");
+    stage.pass(10).await;
+    stage.look_at_fleet().await.unwrap();
+    assert!(is_asked());
+    stage.node_follows("db-3");
+    pod("False");
+    stage.pass(10).await;
+    stage.look_at_fleet().await.unwrap();
+    assert!(is_there(), "it is looked at again before it is deleted");
+    pod("True");
+    stage.pass(10).await;
+    stage.look_at_fleet().await.unwrap();
+    assert!(!is_there());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let said = || stage.fleet()["status"]["deletionPolicy"].as_str().map(str::to_owned);
