@@ -11,6 +11,8 @@
 mod cases;
 #[path = "controlplane/mod.rs"]
 mod controlplane;
+#[path = "conformance/policies.rs"]
+mod policies;
 #[path = "conformance/record.rs"]
 mod record;
 #[path = "conformance/simulated.rs"]

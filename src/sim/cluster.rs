@@ -271,8 +271,8 @@ impl Cluster {
     }
 
     /// From now on the StatefulSet controller writes revisions down with other bytes than before, and looks at every
-    /// set anew: what an upgrade of Kubernetes did from 1.33 to 1.34. Every set's revision is another one then, under the
-    /// same template.
+    /// set anew: what an upgrade of Kubernetes did from 1.33 to 1.34, which asked for bytes only. Every set's revision is
+    /// another one then, under the same template.
     pub fn reserialise_revisions(&self) {
         self.shared.lock().reserialise_revisions();
         self.shared.stir.notify_one();

@@ -41,7 +41,8 @@ pub(crate) struct World {
     pub next_address: u32,
     /// What the platform does to what is written, in this order.
     pub policies: Vec<Policy>,
-    /// How the StatefulSet controller writes revisions down: with the bytes of which version of itself.
+    /// How the StatefulSet controller writes revisions down: with the bytes of which version of itself. From 1 on it is one
+    /// that asks for bytes only, as they did before 1.36.
     pub serialisation: u32,
 }
 

@@ -14,7 +14,7 @@ pub fn run(case: Case) -> Result<Value, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let cluster = Cluster::start(Options::seeded(7));
+        let cluster = Arc::new(Cluster::start(Options::seeded(7)));
         furnish(&cluster);
         let clock = cluster.clock();
         tokio::spawn(Kubelet::new(cluster.client("kubelet", "default"), clock).storage_class("played").run());
@@ -22,7 +22,9 @@ pub fn run(case: Case) -> Result<Value, String> {
         suite::prepare(&client).await;
         // The kubelet lists before it watches; the real one had time to.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        suite::run(case, Arc::new(Ctx::new(client, "simulated"))).await
+        let mut ctx = Ctx::new(client, "simulated");
+        ctx.simulated = Some(cluster);
+        suite::run(case, Arc::new(ctx)).await
     })
 }
 

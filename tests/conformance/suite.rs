@@ -10,6 +10,7 @@ use http::Request;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use windlass::sim::Cluster;
 
 /// A case: its name is the behaviour that it shows.
 #[derive(Clone, Copy)]
@@ -22,6 +23,10 @@ pub struct Case {
 pub struct Ctx {
     pub client: Client,
     pub ns: String,
+    /// The simulated cluster, if it is one.
+    pub simulated: Option<Arc<Cluster>>,
+    /// Policies that were installed for the whole of a real cluster.
+    pub policies: Mutex<Vec<String>>,
     notes: Mutex<Vec<Value>>,
 }
 
@@ -42,6 +47,7 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 pub async fn run(case: Case, ctx: Arc<Ctx>) -> Result<Value, String> {
     let limit = Duration::from_mins(2);
     let outcome = tokio::time::timeout(limit, AssertUnwindSafe((case.run)(&ctx)).catch_unwind()).await;
+    ctx.clear_away().await;
     match outcome {
         Err(_) => Err(format!("not done after {limit:?}; notes so far: {}", ctx.notes())),
         Ok(Err(panic)) => {
@@ -71,7 +77,13 @@ pub async fn prepare(client: &Client) {
 
 impl Ctx {
     pub fn new(client: Client, ns: &str) -> Self {
-        Self { client, ns: ns.to_owned(), notes: Mutex::new(Vec::new()) }
+        Self {
+            client,
+            ns: ns.to_owned(),
+            simulated: None,
+            policies: Mutex::default(),
+            notes: Mutex::default(),
+        }
     }
 
     /// The path of a resource in the case's namespace: `pods`, `apps/statefulsets`, `nd`, `widgets`, with a rest.

@@ -6,6 +6,7 @@ mod creates;
 mod deletes;
 mod lists;
 mod patches;
+mod platform;
 mod pods;
 mod revisions;
 mod schemas;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Case> {
         pods::CASES,
         sets::CASES,
         revisions::CASES,
+        platform::CASES,
         tables::CASES,
     ]
     .concat()

@@ -1,0 +1,127 @@
+//! One way to install a policy of the platform: on the real control plane a MutatingAdmissionPolicy that is bound to the
+//! namespace of the case, on the simulated one what stands for it there.
+
+use serde_json::{Value, json};
+use windlass::sim::{Mutation, Policy, Target};
+
+use super::suite::Ctx;
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+impl Ctx {
+    /// Installs a policy for the case's namespace, and waits until the server heeds it.
+    pub async fn admit(&self, name: &str, target: Target, mutation: Mutation) {
+        if let Some(cluster) = &self.simulated {
+            let policy = Policy::new(name, target, mutation);
+            return cluster.admit(Policy { namespace: Some(self.ns.clone()), ..policy });
+        }
+        let before = self.tried(target).await;
+        let full = format!("{}-{name}", self.ns);
+        self.made(&format!("{GROUP}/mutatingadmissionpolicies"), policy(&full, target, &mutation)).await;
+        self.made(&format!("{GROUP}/mutatingadmissionpolicybindings"), binding(&full, &self.ns)).await;
+        self.policies.lock().unwrap().push(full);
+        self.until("the policy to be heeded", async || (self.tried(target).await != before).then_some(()))
+            .await;
+    }
+
+    /// What comes out of something that is only tried.
+    async fn tried(&self, target: Target) -> Value {
+        let template = json!({
+            "metadata": {"labels": {"app": "tried"}}, "spec": {"containers": [{"name": "main", "image": "tried:1"}]},
+        });
+        // Volumes of tokens have names of their own each time.
+        let pod = |metadata: &Value, spec: &Value| {
+            let containers = spec["containers"].as_array().into_iter().flatten();
+            let containers: Value = containers.map(|c| json!([c["name"], c["image"]])).collect();
+            json!([metadata["annotations"], containers])
+        };
+        match target {
+            Target::Pods => {
+                let mut body = template.clone();
+                body["metadata"]["name"] = "tried".into();
+                let came = self.post(&self.at("pods?dryRun=All"), body).await.body;
+                pod(&came["metadata"], &came["spec"])
+            }
+            Target::Templates => {
+                let spec = json!({"selector": {"matchLabels": {"app": "tried"}}, "template": template});
+                let body = json!({"metadata": {"name": "tried"}, "spec": spec});
+                let came = self.post(&self.at("apps:statefulsets?dryRun=All"), body).await.body;
+                let template = &came["spec"]["template"];
+                pod(&template["metadata"], &template["spec"])
+            }
+        }
+    }
+
+    /// Takes away what is the whole cluster's.
+    pub async fn clear_away(&self) {
+        let names = std::mem::take(&mut *self.policies.lock().unwrap());
+        for name in names {
+            for kind in ["mutatingadmissionpolicybindings", "mutatingadmissionpolicies"] {
+                self.delete(&format!("{GROUP}/{kind}/{name}"), Value::Null).await;
+            }
+        }
+    }
+}
+
+fn binding(name: &str, namespace: &str) -> Value {
+    let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+    json!({
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "matchResources": {"namespaceSelector": selector}},
+    })
+}
+
+fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
+    let rule = match target {
+        Target::Pods => {
+            json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
+        }
+        Target::Templates => json!({
+            "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["statefulsets"],
+        }),
+    };
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]}, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [mutation_of(target, mutation)],
+        },
+    })
+}
+
+/// The mutation in CEL: of the fields of a pod, or of those of a template in its set.
+fn mutation_of(target: Target, mutation: &Mutation) -> Value {
+    let (at, path) = match target {
+        Target::Pods => ("", ""),
+        Target::Templates => (".spec.template", "/spec/template"),
+    };
+    let laid_over = |part: &str, value: String| {
+        let inner = format!("Object{at}{{{part}: Object{at}.{part}{{{value}}}}}");
+        let whole =
+            if at.is_empty() { inner } else { format!("Object{{spec: Object.spec{{template: {inner}}}}}") };
+        json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": whole}})
+    };
+    let images = |image: &str| {
+        let each = format!("Object{at}.spec.containers{{name: c.name, image: {image}}}");
+        laid_over("spec", format!("containers: object{at}.spec.containers.map(c, {each})"))
+    };
+    match mutation {
+        Mutation::Annotation(key, value) => {
+            laid_over("metadata", format!("annotations: {{{key:?}: {value:?}}}"))
+        }
+        Mutation::Digests => {
+            images(&format!("c.image.contains('@') ? c.image : c.image + '@sha256:{}'", "0".repeat(64)))
+        }
+        Mutation::Mirror(registry) => {
+            images(&format!("c.image.startsWith('{registry}/') ? c.image : '{registry}/' + c.image"))
+        }
+        Mutation::Container { container, first } => {
+            let (name, image) = (&container["name"], &container["image"]);
+            let end = if *first { "0" } else { "-" };
+            let value = format!("Object{at}.spec.containers{{name: {name}, image: {image}}}");
+            let add = format!("JSONPatch{{op: 'add', path: '{path}/spec/containers/{end}', value: {value}}}");
+            let there = format!("object{at}.spec.containers.exists(c, c.name == {name})");
+            json!({"patchType": "JSONPatch", "jsonPatch": {"expression": format!("{there} ? [] : [{add}]")}})
+        }
+    }
+}
