@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::run;
 
-/// Runs that differ in what they lean on: the queue, the watches, clocks, sidecars, two operators at once.
-const LINES: [&str; 10] = [
+/// Runs that differ in what they lean on: the queue, the watches, clocks, sidecars, two operators at once, the platform.
+const LINES: [&str; 12] = [
     "in-place/image/3 seed=1",
     "in-place/image/3 F1-after 5 seed=1",
     "in-place/image/7 F4-gone 20 seed=2",
@@ -16,6 +16,8 @@ const LINES: [&str; 10] = [
     "sidecar/image/3 F9-back 8 seed=1",
     "in-place/repair/3 F11-delete-child 3 F5-thrice 7 seed=4",
     "hard-fork/image/3 F7-third 20 F1-after 22 seed=1",
+    "in-place/image/3 F16-templates-mirrored 9 F16-silent 14 seed=2",
+    "in-place/labels/5 F16-revisions-before 0 F16-drain 2 seed=1",
 ];
 
 fn trace(line: &str) -> String {

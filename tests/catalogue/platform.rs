@@ -101,9 +101,19 @@ impl Platform {
         all
     }
 
-    /// Whether it makes sense in a scenario.
+    /// Whether it makes sense in a scenario. What is there from the start is tried where pods are made or told apart, and not
+    /// in the largest fleets: there it is the same, and dearer.
     pub fn fits(when: When, scenario: &Scenario) -> bool {
-        when != When::Before || scenario.change != Change::Create
+        let change = scenario.change;
+        let rolls = matches!(change, Change::Image | Change::Template | Change::Labels);
+        let small = scenario.nodes < 7;
+        match when {
+            When::Always => small && (rolls || change == Change::Create),
+            When::Before => {
+                small && (rolls || matches!(change, Change::Up | Change::Repair | Change::Restart))
+            }
+            When::Within => true,
+        }
     }
 
     /// Does it.

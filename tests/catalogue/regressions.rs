@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 24] = [
+const KEPT: [(&str, &str); 29] = [
     (
         "in-place/repair/3 F10-creating 2 seed=1",
         "the status of a node whose pod never ran was written every 2 s",
@@ -91,6 +91,26 @@ const KEPT: [(&str, &str); 24] = [
     (
         "in-place/down/1 F4-coalesced 4 F11-delete-fleet 1 seed=1",
         "a fleet that was deleted, and whose watch was silent, had its ControllerRevision made 150 times a second",
+    ),
+    (
+        "in-place/labels/5 F16-templates-annotated-before 0 seed=1",
+        "where admission annotates templates, a change of the children's labels took down all five Ready pods at once",
+    ),
+    (
+        "in-place/labels/5 F16-revisions-before 0 seed=1",
+        "an upgrade of Kubernetes that wrote revisions down anew took down all Ready pods of a steady fleet",
+    ),
+    (
+        "in-place/create/3 F16-pods-pinned-always 0 seed=1",
+        "no fleet came up where admission pins images to digests",
+    ),
+    (
+        "in-place/template/3 F16-pods-meshed-first 15 seed=1",
+        "a rollout hung once admission began to put a proxy before the other containers",
+    ),
+    (
+        "blue-green/template/3 F16-templates-mirrored 1 seed=1",
+        "and one where admission began to rewrite images in StatefulSets' templates",
     ),
 ];
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::faults;
 use crate::scenario::Scenario;
 use crate::sweep::{Outcome, Row};
 
@@ -47,7 +48,15 @@ impl Outcome {
             self.rows.values().map(|row| row.seconds).sum::<f64>() * 1000.0
                 / f64::from(self.points.max(1) as u32),
         );
+        let held_back = faults::NOT_WALKED.iter().map(|(begins, why)| format!("`{begins}`, since {why}"));
+        let held_back: Vec<String> = held_back.collect();
+        let not_walked = if held_back.is_empty() {
+            "Every fault of the table is walked.".to_owned()
+        } else {
+            format!("Not walked but where they are asked for by name: {}.", held_back.join("; "))
+        };
         PAGE.replace("{summary}", &summary)
+            .replace("{not_walked}", &not_walked)
             .replace("{scenarios}", &names.join("`, `"))
             .replace("{table}", self.table().trim_end())
     }
