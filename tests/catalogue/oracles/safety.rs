@@ -39,6 +39,8 @@ struct Watcher {
     alone: bool,
     /// The wave, as the fleet last had it.
     allowed: i64,
+    /// What last completed, as long as anybody remembers.
+    last_completed: String,
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
     tampered: bool,
     words: Words,
@@ -129,6 +131,10 @@ impl Watcher {
         match (kind, step.after) {
             ("NodeDeployment", after) => {
                 stored.fleet = after.map(state::fleet);
+                let completed = stored.fleet.as_ref().map(|fleet| fleet.completed.clone());
+                if let Some(completed) = completed.filter(|completed| !completed.is_empty()) {
+                    self.last_completed = completed;
+                }
                 self.allowed = stored.fleet.as_ref().map_or(self.allowed, |fleet| fleet.max_unavailable);
             }
             ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
@@ -232,7 +238,9 @@ impl Watcher {
         let moved = before.active_set != now.active_set
             && now.replicas == 0
             && self.stored.selected.as_ref() == Some(&now.active_set);
-        if (completes || before.completed != now.completed) && !ill && !moved {
+        // What was lost and is found again did not complete now.
+        let found_again = before.completed.is_empty() && now.completed == self.last_completed;
+        if (completes || before.completed != now.completed && !found_again) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }
     }
