@@ -69,8 +69,8 @@ pub struct RenderedSpec {
     pub generation: i64,
     /// The restart that is obeyed (RFC 3339); empty for none.
     pub restart: String,
-    /// The pod template hash.
-    pub hash: String,
+    /// The pod template hash, under every algorithm that is known, the newest first.
+    pub hashes: Vec<String>,
     /// The main container's image.
     pub image: String,
 }
@@ -155,8 +155,8 @@ pub struct Memory {
     pub plans: Remembered<String, (String, ReadPlan)>,
     /// By a node's UID: what its spec was last found to render to.
     pub rendered: Remembered<String, RenderedSpec>,
-    /// By rollout hash and restart: the pod template hash and main image that it renders to.
-    pub renderings: Remembered<(String, String), (String, String)>,
+    /// By rollout hash and restart: the pod template hashes, the newest first, and the main image that it renders to.
+    pub renderings: Remembered<(String, String), (Vec<String>, String)>,
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<String, (Instant, Result<(), String>)>,

@@ -45,16 +45,14 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         return Ok(());
     }
     let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
-    let written_otherwise = set.written_for().is_some_and(|hash| hash != rendered.hash);
+    let written_otherwise = set.written_for().is_some_and(|hash| !rendered.hashes.is(hash));
     let hash = if written_otherwise {
         None
     } else {
-        // One that an earlier version of Windlass wrote says nothing of what its pods are made for; it is not rewritten to
-        // say so, which would be another revision.
-        let made_for = node.spec.as_ref().ok().map(|spec| render::made_for(spec, &rendered.hash));
-        let made_for = made_for.filter(|_| set.made_for.is_some());
-        let identity = scope.identity(node);
-        let template = render::stateful_set_template(&identity, &rendered.template, made_for.as_ref());
+        // What it says that its pods are made for is not compared. One that an earlier version of Windlass wrote says
+        // nothing of it, and is not rewritten to: that would be another revision.
+        let (identity, made_for) = (scope.identity(node), set.made_for.as_deref());
+        let template = render::stateful_set_template(&identity, &rendered.template, made_for);
         let ops = vec![PatchOp::set("/spec/template", template)];
         match scope.cluster.try_patch(set_target(&set), ops).await {
             Ok(answer) => {

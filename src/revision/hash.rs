@@ -14,18 +14,64 @@ use crate::api::StatefulNodeSpec;
 pub enum HashVersion {
     /// SHA-256 over the canonical form in [`canonical`](super::canonical).
     V1,
+    /// One that might follow, for tests of what an algorithm does to hashes that are written down.
+    #[cfg(test)]
+    V2,
+}
+
+#[cfg(test)]
+thread_local! {
+    static HAS_SECOND: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// From now on this thread is a version of Windlass that has a second algorithm, or not.
+#[cfg(test)]
+pub fn have_second_version(has: bool) {
+    HAS_SECOND.set(has);
+}
+
+/// Does something as a version of Windlass that has a second algorithm.
+#[cfg(test)]
+pub fn with_second_version<T>(act: impl FnOnce() -> T) -> T {
+    have_second_version(true);
+    let done = act();
+    have_second_version(false);
+    done
 }
 
 impl HashVersion {
-    /// The algorithm of new hashes.
-    pub const CURRENT: Self = Self::V1;
-
-    /// The algorithm that made this hash; `None` where this version of Windlass does not know it.
+    /// Every algorithm of which hashes may be recorded, the oldest first.
     #[must_use]
-    pub fn of(hash: &str) -> Option<Self> {
-        let digest = hash.strip_prefix("v1:")?;
-        let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        (digest.len() == 64 && digest.bytes().all(is_hex)).then_some(Self::V1)
+    pub fn known() -> &'static [Self] {
+        #[cfg(test)]
+        if HAS_SECOND.get() {
+            return &[Self::V1, Self::V2];
+        }
+        &[Self::V1]
+    }
+
+    /// The algorithm of new hashes.
+    #[must_use]
+    pub fn newest() -> Self {
+        Self::known().last().copied().unwrap_or(Self::V1)
+    }
+
+    /// What its hashes begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            #[cfg(test)]
+            Self::V2 => "v2",
+        }
+    }
+
+    /// `what` keeps the two kinds of hash apart, whatever is hashed.
+    fn hash(self, what: &str, canonical: &Value) -> String {
+        let prefix = self.prefix();
+        let mut hasher = Sha256::new();
+        hasher.update(format!("windlass.dev/{prefix}/{what}\n"));
+        hasher.update(to_bytes(canonical));
+        format!("{prefix}:{}", hex(&hasher.finalize()))
     }
 }
 
@@ -33,19 +79,15 @@ impl HashVersion {
 /// part of it, so it is the same before and after a node's identity is added.
 #[must_use]
 pub fn pod_template_hash(rendered: &Value) -> String {
-    pod_template_hash_under(HashVersion::CURRENT, rendered)
+    pod_template_hash_under(HashVersion::newest(), rendered)
 }
 
 /// [`pod_template_hash`] under this algorithm.
 #[must_use]
 pub fn pod_template_hash_under(version: HashVersion, rendered: &Value) -> String {
-    match version {
-        HashVersion::V1 => {
-            let mut template = rendered.clone();
-            template::remove_own_keys(&mut template);
-            v1("pod-template", &canonical(&template, Root::PodTemplate))
-        }
-    }
+    let mut template = rendered.clone();
+    template::remove_own_keys(&mut template);
+    version.hash("pod-template", &canonical(&template, Root::PodTemplate))
 }
 
 /// The hash of everything whose change is a new target. `build_id` is the fleet's `unsafeCustomBuildID`,
@@ -58,28 +100,7 @@ pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> String {
 /// [`rollout_hash`] under this algorithm.
 #[must_use]
 pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> String {
-    match version {
-        HashVersion::V1 => v1("rollout", &canonical(&rollout_inputs(data, build_id), Root::RolloutInputs)),
-    }
-}
-
-/// Whether a recorded hash is that of what `hash_under` hashes, under the algorithm that recorded it.
-/// `None` where that cannot be told: nothing is recorded, or by an algorithm that this version does not
-/// know. Then what runs has to be looked at.
-pub fn same_under_recorded(recorded: &str, hash_under: impl FnOnce(HashVersion) -> String) -> Option<bool> {
-    HashVersion::of(recorded).map(|version| hash_under(version) == recorded)
-}
-
-/// [`same_under_recorded`] for a pod template hash.
-#[must_use]
-pub fn same_pod_template(recorded: &str, rendered: &Value) -> Option<bool> {
-    same_under_recorded(recorded, |version| pod_template_hash_under(version, rendered))
-}
-
-/// [`same_under_recorded`] for a rollout hash.
-#[must_use]
-pub fn same_rollout(recorded: &str, spec: &StatefulNodeSpec, build_id: &str) -> Option<bool> {
-    same_under_recorded(recorded, |version| rollout_hash_under(version, &RevisionData::of(spec), build_id))
+    version.hash("rollout", &canonical(&rollout_inputs(data, build_id), Root::RolloutInputs))
 }
 
 /// The named inputs of a rollout hash, in one form for what can be written in two: an image override is
@@ -108,14 +129,6 @@ pub(super) fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     Value::Object(inputs)
 }
 
-/// `what` keeps the two kinds of hash apart, whatever is hashed.
-fn v1(what: &str, canonical: &Value) -> String {
-    let mut hasher = Sha256::new();
-    hasher.update(format!("windlass.dev/v1/{what}\n"));
-    hasher.update(to_bytes(canonical));
-    format!("v1:{}", hex(&hasher.finalize()))
-}
-
 /// Bytes as lower-case hex digits, two each.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
@@ -134,35 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_of_hash_differ_over_the_same_content() {
-        assert_ne!(v1("pod-template", &template()), v1("rollout", &template()));
-    }
-
-    #[test]
-    fn a_hash_says_which_algorithm_made_it() {
-        let hash = pod_template_hash(&template());
-        assert_eq!(HashVersion::of(&hash), Some(HashVersion::V1));
-        for other in
-            ["", "v1:", "v2:", &hash[3..], &hash[..66], &hash.to_uppercase(), &hash.replace("v1", "v2")]
-        {
-            assert_eq!(HashVersion::of(other), None, "{other}");
-        }
-        assert_eq!(HashVersion::of(&format!("{hash}0")), None);
-        assert_eq!(HashVersion::of(&format!("v1:{}", "g".repeat(64))), None);
-    }
-
-    #[test]
-    fn a_recorded_hash_is_compared_under_its_own_algorithm_or_not_at_all() {
-        let spec = StatefulNodeSpec { pod_template: template().into(), ..StatefulNodeSpec::default() };
-        let recorded = pod_template_hash(&template());
-        assert_eq!(same_pod_template(&recorded, &template()), Some(true));
-        assert_eq!(same_pod_template(&recorded, &json!({})), Some(false));
-        assert_eq!(same_pod_template("", &template()), None);
-        assert_eq!(same_pod_template("v9:abc", &template()), None);
-        assert_eq!(same_rollout(&rollout_hash(&spec, "id"), &spec, "id"), Some(true));
-        assert_eq!(same_rollout(&rollout_hash(&spec, "id"), &spec, ""), Some(false));
-        assert_eq!(same_rollout(&recorded, &spec, ""), Some(false));
-        assert_eq!(same_rollout("v9:abc", &spec, ""), None);
+    fn the_two_kinds_of_hash_differ_over_the_same_content_and_so_do_two_algorithms() {
+        let hash = |what| HashVersion::V1.hash(what, &template());
+        assert_ne!(hash("pod-template"), hash("rollout"));
+        let [old, new] = [HashVersion::V1, HashVersion::V2].map(|v| pod_template_hash_under(v, &template()));
+        assert_ne!(old[3..], new[3..]);
     }
 
     #[test]

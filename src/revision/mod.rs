@@ -5,13 +5,13 @@
 pub mod canonical;
 pub mod drift;
 pub mod hash;
+pub mod hashes;
 mod quantity;
 pub mod revisions;
 pub mod template;
 
 pub use drift::{Difference, diff};
-pub use hash::{
-    HashVersion, pod_template_hash, rollout_hash, same_pod_template, same_rollout, same_under_recorded,
-};
+pub use hash::{HashVersion, pod_template_hash, rollout_hash};
+pub use hashes::Hashes;
 pub use revisions::{RevisionData, RevisionSidecar, StoredRevision, revision_name, to_prune};
 pub use template::{main_container, main_image};

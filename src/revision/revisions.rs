@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::canonical::{Root, canonical};
 use super::drift::{Difference, diff_canonical};
 use super::hash::{HashVersion, hex, rollout_hash_under, rollout_inputs};
+use super::hashes::Hashes;
 use crate::api::stateful_node::no_claims;
 use crate::api::{Shared, Sidecar, StatefulNodeSpec};
 
@@ -166,7 +167,13 @@ impl RevisionData {
     /// The rollout hash of this revision under a fleet's `unsafeCustomBuildID` (empty where it is not set).
     #[must_use]
     pub fn rollout_hash(&self, build_id: &str) -> String {
-        rollout_hash_under(HashVersion::CURRENT, self, build_id)
+        rollout_hash_under(HashVersion::newest(), self, build_id)
+    }
+
+    /// The rollout hashes of this revision, under every algorithm that is known.
+    #[must_use]
+    pub fn rollout_hashes(&self, build_id: &str) -> Hashes {
+        Hashes::of(|version| rollout_hash_under(version, self, build_id))
     }
 
     /// What a rollout from this revision to another changes. Empty exactly when their rollout hashes are

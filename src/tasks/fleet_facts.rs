@@ -23,7 +23,8 @@ use crate::planner::fleet::{
 };
 use crate::planner::node::decide::{awaited_removal, is_rolling};
 use crate::render;
-use crate::revision::{self, RevisionData, revision_name};
+use crate::revision::hash::pod_template_hash_under;
+use crate::revision::{self, Hashes, RevisionData, revision_name};
 
 impl FleetScope {
     /// The rollout that makes a set, as it is persisted, if one does.
@@ -54,16 +55,35 @@ impl FleetScope {
     pub fn specified(&self) -> String {
         let meta = &self.fleet.meta;
         let build_id = &self.spec.unsafe_custom_build_id;
-        let hash = || revision::rollout_hash(&self.spec.template.spec, build_id);
-        self.hash_of(&meta.uid, build_id, meta.generation, hash)
+        let data = || RevisionData::of(&self.spec.template.spec);
+        self.hash_of(&meta.uid, build_id, meta.generation, data)
     }
 
-    fn hash_of(&self, uid: &str, build_id: &str, generation: i64, hash: impl FnOnce() -> String) -> String {
+    /// Whether a rollout hash is written down anywhere.
+    fn is_recorded(&self, hash: &str) -> bool {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let rollout = status.rollout.iter().flat_map(|r| [&r.target_hash, &r.from_hash]);
+        let others = status.rejected.iter().map(|r| &r.hash).chain(status.retiring.iter().map(|r| &r.hash));
+        let said = [&status.requested_rollout_hash, &status.last_completed_rollout_hash];
+        let name = revision_name(&meta.name, &meta.uid, hash);
+        let planned = || status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
+        said.into_iter().chain(rollout).chain(others).any(|said| said == hash)
+            || self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
+            || planned().is_some_and(|planned| planned == hash)
+    }
+
+    fn hash_of(
+        &self,
+        uid: &str,
+        build_id: &str,
+        generation: i64,
+        data: impl FnOnce() -> RevisionData,
+    ) -> String {
         let key = (uid.to_owned(), build_id.to_owned());
         if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
             return hash;
         }
-        let hash = hash();
+        let hash = data().rollout_hashes(build_id).called(|hash| self.is_recorded(hash)).to_owned();
         self.memory.held.put(key, (generation, hash.clone()));
         hash
     }
@@ -124,7 +144,7 @@ impl FleetScope {
         let children = self.children();
         let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());
         let contents = specs.chain([&self.spec.template.spec]).map(RevisionData::of);
-        contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hash(id) == hash))
+        contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hashes(id).is(hash)))
     }
 
     fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
@@ -132,7 +152,8 @@ impl FleetScope {
         if let Some((_, hash)) = self.memory.held.get(&key) {
             return Some(hash);
         }
-        let hash = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hash(build_id);
+        let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
+        let hash = hashes.called(|hash| self.is_recorded(hash)).to_owned();
         self.memory.held.put(key, (0, hash.clone()));
         Some(hash)
     }
@@ -151,10 +172,14 @@ impl FleetScope {
         let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
         let mut restarts: BTreeSet<String> = nodes.map(|c| c.restart.clone()).collect();
         restarts.insert(self.restarted_at.clone());
+        let is_granted = |hash: &str| {
+            let mut nodes = sets.values().flat_map(|set| &set.children).chain(&children);
+            nodes.any(|child| child.granted == hash || child.running == hash)
+        };
         let mut renderings = BTreeMap::new();
         for (hash, revision) in &revisions {
             for restart in &restarts {
-                if let Some(rendering) = self.rendering(hash, revision, restart) {
+                if let Some(rendering) = self.rendering(hash, revision, restart, is_granted) {
                     renderings.insert((hash.clone(), restart.clone()), rendering);
                 }
             }
@@ -347,20 +372,30 @@ impl FleetScope {
         nodes.chain(others).collect()
     }
 
-    fn rendering(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<Rendering> {
+    /// What a revision renders to, called by the hash that nodes were granted or run, if any were.
+    fn rendering(
+        &self,
+        hash: &str,
+        revision: &ObservedRevision,
+        restart: &str,
+        is_granted: impl Fn(&str) -> bool,
+    ) -> Option<Rendering> {
+        let (hashes, image) = self.hashes_of(hash, revision, restart)?;
+        Some(Rendering { hash: hashes.called(is_granted).to_owned(), image })
+    }
+
+    fn hashes_of(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<(Hashes, String)> {
         let key = (hash.to_owned(), restart.to_owned());
-        if let Some((hash, image)) = self.memory.renderings.get(&key) {
-            return Some(Rendering { hash, image });
+        if let Some((hashes, image)) = self.memory.renderings.get(&key) {
+            return Some((hashes.into(), image));
         }
         let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
         let restart = (!restart.is_empty()).then_some(restart);
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
-        let rendering = Rendering {
-            hash: revision::pod_template_hash(&template),
-            image: revision::main_image(&spec).unwrap_or_default().to_owned(),
-        };
-        self.memory.renderings.put(key, (rendering.hash.clone(), rendering.image.clone()));
-        Some(rendering)
+        let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
+        let image = revision::main_image(&spec).unwrap_or_default().to_owned();
+        self.memory.renderings.put(key, (hashes.clone().into(), image.clone()));
+        Some((hashes, image))
     }
 
     fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
@@ -429,8 +464,8 @@ impl FleetScope {
 
     pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {
         let Ok(spec) = &node.spec else { return String::new() };
-        let hash = || revision::rollout_hash(spec, build_id);
-        self.hash_of(&node.meta.uid, build_id, node.meta.generation, hash)
+        let data = || RevisionData::of(spec);
+        self.hash_of(&node.meta.uid, build_id, node.meta.generation, data)
     }
 
     /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is

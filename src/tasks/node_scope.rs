@@ -9,16 +9,17 @@ use serde_json::Value;
 use crate::api::names::{
     ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name,
 };
-use crate::api::{SidecarStatus, StatefulNodeSpec, TemplateMeta};
+use crate::api::{MadeFor, SidecarStatus, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
 use crate::engine::TaskError;
 use crate::planner::node::{
-    LiveSet, NodeFacts, Running, SetFact, Template, Wanted, problem::pod_facts, status::SidecarAnswer,
+    LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted, problem::pod_facts,
+    status::SidecarAnswer,
 };
 use crate::render::{self, MetadataChange, NodeIdentity, RenderOptions};
-use crate::revision;
+use crate::revision::{self, Hashes, hash::pod_template_hash_under};
 use crate::sidecar::SidecarClient;
 
 /// What the tasks of one node are handed.
@@ -52,6 +53,8 @@ pub struct Rendered {
     pub template: Value,
     /// Its hash.
     pub hash: String,
+    /// Its hashes under every algorithm.
+    pub hashes: Hashes,
     /// The main container's image.
     pub image: String,
 }
@@ -125,10 +128,13 @@ impl NodeScope {
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
         let wanted = self.wanted(node);
+        let called = |hash: String| self.called(node, hash);
+        let said_by = |made_for: MadeFor| MadeFor { hash: called(made_for.hash), ..made_for };
         let rendered = wanted.as_ref().map(|wanted| wanted.hash.as_str()).unwrap_or_default();
         let pod = self.pod().map(|pod| {
             let main = main_container_of(&pod, node, rendered);
-            pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now)
+            let facts = pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now);
+            PodFacts { made_for: facts.made_for.map(said_by), ..facts }
         });
         let spec = node.spec.as_ref();
         NodeFacts {
@@ -145,7 +151,7 @@ impl NodeScope {
             }),
             refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
             previous: Running {
-                hash: status.pod_template_hash.clone(),
+                hash: called(status.pod_template_hash.clone()),
                 image: status.current_image.clone(),
                 pod_uid: status.pod_uid.clone(),
             },
@@ -170,7 +176,10 @@ impl NodeScope {
             observed: set.is_observed(),
             update_revision: set.update_revision.clone(),
             known_revisions,
-            made_for: set.made_for.as_deref().cloned(),
+            made_for: set.made_for.as_deref().map(|made_for| MadeFor {
+                hash: self.called(node, made_for.hash.clone()),
+                ..made_for.clone()
+            }),
             template_digest: set.template_digest.clone(),
             main_image: image.map(|(_, image)| image.clone()).unwrap_or_default(),
         }
@@ -182,7 +191,7 @@ impl NodeScope {
         let generation = set.meta.generation;
         if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
             if let Some(hash) = known.hash {
-                return Some(Template::At(hash));
+                return Some(Template::At(self.called(node, hash)));
             }
             if known.compared_with == self.wanted(node).map(|w| w.hash).unwrap_or_default() {
                 return Some(Template::Unknown);
@@ -194,21 +203,49 @@ impl NodeScope {
             let same = !set.template_digest.is_empty() && recorded.template_digest == set.template_digest;
             recorded.generation == generation || same
         });
-        set.written_for().filter(|_| untouched).map(|hash| Template::At(hash.to_owned()))
+        set.written_for().filter(|_| untouched).map(|hash| Template::At(self.called(node, hash.to_owned())))
     }
 
-    /// The hash and image of what the node's spec renders to; an error is a sentence about the spec. It is asked
-    /// for many times in a reconcile, and hashing is most of a reconcile's work: what was found is remembered.
+    /// The hash and image of what the node's spec renders to; an error is a sentence about the spec.
     pub fn wanted(&self, node: &ObservedNode) -> Result<Wanted, String> {
+        let (hashes, image) = self.hashes(node)?;
+        Ok(Wanted { hash: self.call(node, &hashes), image })
+    }
+
+    /// What the node's spec renders to, under every algorithm. It is asked for many times in a reconcile, and hashing is
+    /// most of a reconcile's work: what was found is remembered.
+    fn hashes(&self, node: &ObservedNode) -> Result<(Hashes, String), String> {
         let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
         let known = self.memory.rendered.get(uid);
         if let Some(known) = known.filter(|k| k.generation == generation && k.restart == restart) {
-            return Ok(Wanted { hash: known.hash, image: known.image });
+            return Ok((known.hashes.into(), known.image));
         }
-        let Rendered { template: _, hash, image } = self.rendered(node)?;
-        let found = RenderedSpec { generation, restart, hash: hash.clone(), image: image.clone() };
+        let Rendered { template: _, hash: _, hashes, image } = self.rendered(node)?;
+        let found = RenderedSpec { generation, restart, hashes: hashes.clone().into(), image: image.clone() };
         self.memory.rendered.put(uid.clone(), found);
-        Ok(Wanted { hash, image })
+        Ok((hashes, image))
+    }
+
+    /// By which hash the node calls what its spec renders to: the one that it was granted, where that is it, or the one under
+    /// which it runs, is written down or on its way; only what is new to it has a hash of the newest algorithm.
+    fn call(&self, node: &ObservedNode, hashes: &Hashes) -> String {
+        let granted = || node.spec.as_ref().map(|spec| spec.granted_hash.clone()).unwrap_or_default();
+        let written = || self.set().and_then(|set| set.written_for().map(str::to_owned)).unwrap_or_default();
+        let planned =
+            || node.status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
+        let recorded = std::iter::once_with(granted)
+            .chain(std::iter::once_with(|| node.status.pod_template_hash.clone()))
+            .chain(std::iter::once_with(written))
+            .chain(std::iter::once_with(|| planned().unwrap_or_default()));
+        hashes.first_of(recorded)
+    }
+
+    /// A hash that is recorded somewhere, as the node calls what it stands for.
+    fn called(&self, node: &ObservedNode, recorded: String) -> String {
+        match self.hashes(node) {
+            Ok((hashes, _)) if hashes.is(&recorded) => self.call(node, &hashes),
+            _ => recorded,
+        }
     }
 
     /// What the node's spec renders to; an error is a sentence about the spec.
@@ -217,9 +254,9 @@ impl NodeScope {
         let restart = effective_restart(node);
         let restart = (!restart.is_empty()).then_some(restart.as_str());
         let template = render::pod_template(spec, restart, &self.options).map_err(|e| e.to_string())?;
-        let hash = revision::pod_template_hash(&template);
+        let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
         let image = revision::main_image(spec).unwrap_or_default().to_owned();
-        Ok(Rendered { template, hash, image })
+        Ok(Rendered { template, hash: self.call(node, &hashes), hashes, image })
     }
 
     /// The node's identity for rendering.

@@ -77,8 +77,11 @@ fn build_id_of(fleet: &Value, revision: &Value, data: &RevisionData) -> Option<S
     let retiring = status["retiring"].as_array().map(Vec::as_slice).unwrap_or_default();
     let said = said.into_iter().chain(retiring.iter().map(|set| &set["buildID"])).map(text);
     let (name, uid) = (text(&meta["name"]), text(&meta["uid"]));
-    let is_it =
-        |id: &String| revision_name(&name, &uid, &data.rollout_hash(id)) == revision["metadata"]["name"];
+    let is_it = |id: &String| {
+        data.rollout_hashes(id)
+            .iter()
+            .any(|hash| revision_name(&name, &uid, hash) == revision["metadata"]["name"])
+    };
     [String::new()].into_iter().chain(said).find(is_it)
 }
 
@@ -251,9 +254,13 @@ fn way_back<'a>(fleet: &Value, kept: &'a [Kept]) -> Option<(&'a Kept, WayBack)> 
     (!given_up && !history[since..].iter().any(is_other)).then_some((revision, back))
 }
 
+/// The rollout hash by which a kept revision is called: its name was made of it.
 fn hash_of(fleet: &Value, revision: &Kept) -> String {
     let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
-    revision.data.rollout_hash(revision.build_id.as_deref().unwrap_or(build_id))
+    let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
+    let (name, uid) = (text("name"), text("uid"));
+    let hashes = revision.data.rollout_hashes(revision.build_id.as_deref().unwrap_or(build_id));
+    hashes.called(|hash| revision_name(name, uid, hash) == revision.name).to_owned()
 }
 
 fn default_revision<'a>(

@@ -3,6 +3,7 @@
 
 mod fleet;
 mod fleet_sets;
+mod hash_versions;
 mod lean;
 mod next;
 mod node;
