@@ -24,7 +24,7 @@ const REMEMBERED: usize = 100_000;
 const NEXT: &str = "postgres:17-next";
 
 /// The containers that stand beside it, so that the template is as long as templates are: over 4 KB.
-const BESIDE: [&str; 3] = ["kafka", "elasticsearch", "vault"];
+const BESIDE: [&str; 4] = ["kafka", "elasticsearch", "vault", "mysql"];
 
 fn golden(name: &str) -> Value {
     let path = format!("{}/tests/golden/nodes/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -38,6 +38,9 @@ fn fleet(nodes: u32) -> Value {
     let mut spec = golden("postgres");
     // Nobody answers for a sidecar here, and no account is made.
     spec.as_object_mut().expect("a spec").remove("sidecar");
+    for claim in spec["volumeClaimTemplates"].as_array_mut().expect("claims") {
+        claim["spec"].as_object_mut().expect("a claim's spec").remove("storageClassName");
+    }
     let mut containers = spec["podTemplate"]["spec"]["containers"].as_array().expect("containers").clone();
     for name in BESIDE {
         for mut container in
