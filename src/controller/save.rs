@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::events::Tone;
 use super::{Context, Next, ReconcileError};
+use crate::api::Condition;
+use crate::api::conditions::{self, Truth};
 use crate::clock::monotonic;
 use crate::cluster::memory::Unsaved;
 use crate::cluster::observed::Meta;
@@ -50,8 +53,42 @@ pub async fn save<S: Serialize + PartialEq>(
     {
         return Ok(Next::on_event().within(wait));
     }
-    write(cx, kind, meta, after).await?;
+    let value = json!(after);
+    if value.to_string().len() > MAX_STATUS_BYTES {
+        return Err(say_too_large(cx, kind, meta, &json!(before)).await);
+    }
+    write(cx, kind, meta, PatchOp::set("/status", value)).await?;
     Ok(Next::on_event())
+}
+
+/// Says that a status cannot be written, in what is stored of it; what runs is left alone, since nothing is begun that is
+/// not persisted. Answers with the error that the reconcile ends in.
+async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) -> ReconcileError {
+    let sentence = format!(
+        "status: it would have more than {MAX_STATUS_BYTES} bytes and is not written; take out of it what somebody else put \
+         there, or make the params of tasks of your own smaller"
+    );
+    let before: Vec<Condition> = serde_json::from_value(stored["conditions"].clone()).unwrap_or_default();
+    let mut said = before.clone();
+    let up_to_date = (kind == Kind::NodeDeployment).then_some((conditions::UP_TO_DATE, Truth::False));
+    for (type_, truth) in up_to_date.into_iter().chain([(conditions::STALLED, Truth::True)]) {
+        conditions::set(&mut said, type_, truth, "InvalidSpec", &sentence, meta.generation, cx.clock.now());
+    }
+    if said != before {
+        let op = if before.is_empty() {
+            let mut status = stored.clone();
+            status["conditions"] = json!(said);
+            PatchOp::set("/status", status)
+        } else {
+            PatchOp::set("/status/conditions", json!(said))
+        };
+        if let Err(error) = write(cx, kind, meta, op).await {
+            return error;
+        }
+    }
+    let cause = format!("{}/size of the status", meta.generation);
+    cx.events.send(kind, meta, Tone::Warning, "InvalidSpec", &cause, &sentence);
+    ReconcileError::Plan(sentence)
 }
 
 fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Duration> {
@@ -74,23 +111,9 @@ fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Durati
     rest.filter(|rest| !rest.is_zero())
 }
 
-async fn write<S: Serialize>(
-    cx: &Context,
-    kind: Kind,
-    meta: &Meta,
-    status: &S,
-) -> Result<(), ReconcileError> {
-    let value = json!(status);
-    let bytes = value.to_string().len();
-    if bytes > MAX_STATUS_BYTES {
-        return Err(ReconcileError::Plan(format!(
-            "the status of {} {} would have {bytes} bytes; at most {MAX_STATUS_BYTES} are written",
-            kind.name(),
-            meta.key()
-        )));
-    }
-    let ops = vec![PatchOp::set("/status", value)];
-    cx.cluster.patch(Target::of(kind, meta), Part::Status, ops).await.map_err(ReconcileError::Persist)?;
+async fn write(cx: &Context, kind: Kind, meta: &Meta, op: PatchOp) -> Result<(), ReconcileError> {
+    let patched = cx.cluster.patch(Target::of(kind, meta), Part::Status, vec![op]).await;
+    patched.map_err(ReconcileError::Persist)?;
     cx.memory.unsaved_since.take(&meta.uid);
     cx.memory.saved_at.put(meta.uid.clone(), monotonic());
     Ok(())

@@ -320,6 +320,39 @@ async fn a_spec_that_cannot_be_read_is_said_and_what_runs_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_over_its_size_is_said_once_and_nothing_is_begun_that_it_cannot_hold() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let entry = |message: String| json!({"planID": "p", "recipe": "InPlace", "targetHash": "v1:0", "outcome": "Complete", "message": message});
+    let history = |message: &str| json!({"status": {"history": vec![entry(message.to_owned()); 9]}});
+    stage.change_fleet(&history(&"x".repeat(60_000)));
+    stage.change_fleet(&to_v2());
+    drop(stage.calls());
+    drop(stage.told().await);
+    for looks in 0..3 {
+        let error = stage.look_at_fleet().await.unwrap_err().to_string();
+        assert!(error.contains("more than 524288 bytes"), "{error}");
+        let writes: Vec<String> = stage.calls().into_iter().filter(|c| c.starts_with("patch ")).collect();
+        let expected = if looks == 0 { vec!["patch NodeDeployment db /status/conditions"] } else { vec![] };
+        assert_eq!(writes, expected, "what runs is left alone, and it is said once");
+        for (type_, status) in [("UpToDate", "False"), ("Stalled", "True")] {
+            let said = condition(&stage.fleet(), type_);
+            assert_eq!((said.0.as_str(), said.1.as_str()), (status, "InvalidSpec"), "{type_}");
+            assert!(said.2.starts_with("status: "), "{}", said.2);
+        }
+    }
+    let told = stage.told().await;
+    assert!(
+        told.len() == 1 && told[0].0 == "InvalidSpec",
+        "nor is a rollout told that has not begun: {told:?}"
+    );
+    assert!(stage.fleet()["status"]["rollout"].is_null());
+    stage.change_fleet(&history("short"));
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+    assert_eq!(stage.granted("v2").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let said = async |patch: Value| {
