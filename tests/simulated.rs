@@ -3,8 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "simulated/at_rest.rs"]
+mod at_rest;
 #[path = "simulated/clients.rs"]
 mod clients;
+#[path = "simulated/concurrency.rs"]
+mod concurrency;
 #[path = "simulated/determinism.rs"]
 mod determinism;
 #[path = "simulated/faults.rs"]

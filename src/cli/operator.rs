@@ -74,8 +74,9 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
     let health = operator.health();
     let serve = axum::serve(listener, pages(health)).into_future();
-    info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
+    // Before it says that it runs: whoever reads that may stop it.
     let stopped = super::stopped()?;
+    info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
     let stop = async move {
         stopped.await;
         info!("windlass operator stops: what is being reconciled is finished first");

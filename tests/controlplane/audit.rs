@@ -21,6 +21,8 @@ pub struct Entry {
     pub object_ref: ObjectRef,
     pub response_status: Status,
     pub request_received_timestamp: String,
+    /// When it was answered, for the stage that says so.
+    pub stage_timestamp: String,
 }
 
 /// Who asked.

@@ -55,7 +55,9 @@ async fn each_verb_does_what_its_annotation_or_field_does_once_and_tells_who_ask
             db["status"]["history"].as_array().is_some_and(|h| !h.is_empty())
         })
         .await;
-    assert!(world.pod_uids().await.iter().all(|uid| !before.contains(uid)), "each pod was replaced");
+    let after = world.pod_uids().await;
+    assert_eq!(after.len(), before.len());
+    assert!(after.iter().all(|uid| !before.contains(uid)), "each pod was replaced");
 
     fails(&world, &["abort", db], 1, "there is nothing to abort").await;
     world.set_image("db:2-nope").await;

@@ -13,6 +13,7 @@ mod controlplane;
 mod deletion;
 mod edits;
 mod events;
+mod flags;
 mod force;
 mod foreign;
 mod fresh;

@@ -23,6 +23,8 @@ struct Played {
     halts: BTreeMap<String, BTreeMap<String, i64>>,
     /// How often a task was taken for the first time.
     effects: usize,
+    /// How often anybody asked a sidecar anything.
+    requests: usize,
 }
 
 /// All applications and their sidecars.
@@ -72,6 +74,11 @@ impl Applications {
         self.with(|played| played.effects)
     }
 
+    /// How often the operator asked any of them anything.
+    pub fn requests(&self) -> usize {
+        self.with(|played| played.requests)
+    }
+
     /// How the kubelet asks them.
     pub fn probe(&self) -> Probe {
         let this = self.clone();
@@ -79,6 +86,7 @@ impl Applications {
     }
 
     fn answer(&self, url: &str) -> Result<String, SidecarError> {
+        self.with(|played| played.requests += 1);
         if self.with(|played| played.dead) {
             return Err(SidecarError::Unreachable(format!("the sidecar at {url} did not answer")));
         }

@@ -10,6 +10,7 @@ mod heights;
 mod incumbents;
 mod killed;
 mod lost;
+mod many;
 mod no_longer;
 mod past_return;
 mod random;

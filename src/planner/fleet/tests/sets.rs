@@ -100,7 +100,7 @@ fn goes(target: &str, cause: Cause, way: Way) -> Start {
     Start { scope: to(target), target: target.to_owned(), cause, way }
 }
 
-/// The table of BEHAVIOUR §6, in the words of the planner.
+/// The table of `docs/strategy-blue-green.md` (the spec changes to …), in the words of the planner.
 #[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
 fn expected(way: Way, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
     let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, way);
@@ -427,6 +427,43 @@ fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
     assert!(status.retiring[0].keeps_claims() && !status.retiring[0].unpromoted);
     set_status::refresh_retiring(&mut status, &FleetFacts { sets: [].into(), ..facts }, now());
     assert!(status.retiring.is_empty(), "what is gone is forgotten");
+}
+
+fn retired() -> RetiringSet {
+    RetiringSet {
+        set: String::new(),
+        hash: "v0".to_owned(),
+        build_id: String::new(),
+        since: now(),
+        unpromoted: false,
+        served: false,
+        halt_height: 0,
+    }
+}
+
+#[test]
+fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
+    let facts = FleetFacts { set_rollout: None, ..amid(Way::BlueGreen, Stage::Retiring) };
+    let old = facts.sets.values().next().unwrap().clone();
+    let names: Vec<String> = (0..25).map(|index| format!("s{index:02}")).collect();
+    let sets = names.iter().map(|name| (name.clone(), old.clone())).collect();
+    let facts = FleetFacts { sets, retire_delay_seconds: 30, ..facts };
+    let mut status = at_rest(&facts);
+    status.active_set = "v2".to_owned();
+    // The youngest first: the order is that of their times, not of the list.
+    for (age, set) in names.iter().enumerate() {
+        status.retiring.push(RetiringSet { set: set.clone(), since: later(-(age as i64)), ..retired() });
+    }
+    set_status::refresh_retiring(&mut status, &facts, later(1));
+    let due = |status: &NodeDeploymentStatus| -> Vec<String> {
+        let due = status.retiring.iter().filter(|set| facts.removal_of(set) <= later(1));
+        due.map(|set| set.set.clone()).collect()
+    };
+    assert_eq!(due(&status), ["s24", "s23", "s22", "s21", "s20"]);
+    assert_eq!(status.retiring.len(), 25, "they are in the status until they are gone");
+    let once = status.clone();
+    set_status::refresh_retiring(&mut status, &facts, later(2));
+    assert_eq!(status, once);
 }
 
 #[test]
