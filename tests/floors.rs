@@ -1,4 +1,4 @@
-//! The arrows of the house point down (DESIGN, "The house"): a floor imports only the floors below it, pure
+//! The arrows of the house point down (ARCHITECTURE.md, "Code map"): a floor imports only the floors below it, pure
 //! floors do no I/O, and only `src/clock.rs` reads a clock. Reads the sources, so that a wrong import is
 //! found with its line. Test code may reach anywhere.
 
@@ -285,6 +285,51 @@ fn the_engine_knows_no_kubernetes_and_pure_floors_do_no_io() {
 #[test]
 fn only_the_clock_module_reads_a_clock() {
     assert_eq!(clocks(&house()), [""; 0]);
+}
+
+/// The words by which a text refers to a document that is not in the repository.
+fn elsewhere() -> Vec<String> {
+    let pages = ["BEHAVIOUR", "DESIGN", "REALWORLD"].map(str::to_owned);
+    let files = ["FAULTS", "CONTROLPLANE", "STYLE", "HOUSE", "HOOKS", "INSTALL", "EYES", "WORKERS"];
+    let mut words: Vec<String> = pages.into_iter().chain(files.map(|name| format!("{name}.md"))).collect();
+    words.push("shared/".to_owned());
+    words
+}
+
+/// The files of a folder of the repository that people read, whatever they are written in.
+fn texts(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(path).unwrap().flat_map(|entry| texts(&entry.unwrap().path())).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn nothing_refers_to_a_document_that_is_not_in_the_repository() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let places = ["src", "tests", "docs", "benches", "examples", "plans", "deploy"];
+    let pages = ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md", "Cargo.toml", "clippy.toml", "deny.toml"];
+    let words = elsewhere();
+    let (mut found, mut lines) = (Vec::new(), 0);
+    for file in places.iter().chain(&pages).flat_map(|place| texts(&root.join(place))) {
+        let name = file.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        // It has to name them.
+        if name == "tests/floors.rs" {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            lines += 1;
+            if words.iter().any(|word| line.contains(word.as_str())) {
+                found.push(format!("{name}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert!(lines > 10_000, "the files were looked for in the wrong place");
+    assert_eq!(found, [""; 0], "say in plain words what it means; what readers need is in docs/");
 }
 
 #[test]

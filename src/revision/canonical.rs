@@ -1,6 +1,6 @@
 //! The canonical form of a pod template, and of all that a rollout hash covers: equal for content that
-//! means the same to Kubernetes, different for anything else. DESIGN's "Drift" states the rules; changing
-//! one is a new version of the hash.
+//! means the same to Kubernetes, different for anything else. The rules are below, each where it is kept;
+//! changing one is a new version of the hash.
 //!
 //! What a key means depends on where it stands (`limits` in `resources` holds quantities, as a node
 //! selector's key it is a word that a user chose), so the walk carries its place. It fills in no defaults

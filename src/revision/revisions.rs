@@ -93,7 +93,7 @@ impl RevisionData {
             pod_template,
             volume_claim_templates,
             sidecar,
-            // These apply at once (BEHAVIOUR §6).
+            // These apply at once: no pod is touched for them.
             volume_claim_retention: _,
             ports: _,
             service_annotations: _,

@@ -9,7 +9,7 @@ use crate::oracles;
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::world::World;
 
-/// DESIGN, invariant 13.
+/// How large the objects of 10,000 nodes may be: a status is bounded.
 const FLEET_BYTES: usize = 256 * 1024;
 const NODE_BYTES: usize = 16 * 1024;
 

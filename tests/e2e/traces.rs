@@ -1,4 +1,4 @@
-//! The short traces that break simpler rules of grants, one test each (`shared/model`): the wave is one node,
+//! The short traces that break simpler rules of grants, one test each (a model found them): the wave is one node,
 //! the higher ordinal goes first.
 
 use serde_json::{Value, json};

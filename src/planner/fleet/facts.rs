@@ -1,4 +1,4 @@
-//! What is known of a fleet and its nodes, in the words of BEHAVIOUR §4.
+//! What is known of a fleet and its nodes, in the words that the wave is counted in: in flight, disrupted, drifted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Who may be granted a new template. The clauses are those of BEHAVIOUR §4; each was shown to be needed
-//! by the model in `shared/model`.
+//! Who may be granted a new template, by clauses: [`Clause`]. Each was shown to be needed by a model of the rules of
+//! grants: without it a short trace breaks the wave, completes falsely or stops for ever (`tests/traces.rs`).
 
 use super::facts::{ChildFacts, FleetFacts, Rendering, Scope};
 

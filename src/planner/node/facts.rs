@@ -1,4 +1,4 @@
-//! What is known of one node, and what follows from it. The rules are those of BEHAVIOUR §2 and §5.
+//! What is known of one node, and what follows from it: what its pod was observed to run, what its grant allows.
 
 use chrono::{DateTime, Utc};
 
@@ -255,7 +255,7 @@ impl NodeFacts {
         self.staying_pod().is_some_and(|p| p.running && !p.cannot_run)
     }
 
-    /// What the node runs now: see BEHAVIOUR §2 on `currentImage` and `podTemplateHash`.
+    /// What the node runs now, for `currentImage` and `podTemplateHash`: what its pod was observed to be, never what a spec says.
     #[must_use]
     pub fn running(&self) -> Running {
         let observed = self.live().is_some_and(|set| set.observed);

@@ -1,4 +1,4 @@
-//! The six oracles of FAULTS.md.
+//! The six oracles: what must hold in every run, whatever was broken in it.
 
 mod end;
 pub mod panics;

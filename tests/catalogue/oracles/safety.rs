@@ -1,4 +1,4 @@
-//! What must hold after every single change in the store, whoever made it. The rules of `shared/model` are
+//! What must hold after every single change in the store, whoever made it. The rules of grants are
 //! read off the changes themselves: who is down because Windlass took it down, and what stands behind each
 //! effect.
 

@@ -1,4 +1,4 @@
-//! The nine cases of BEHAVIOUR §7, a test for each.
+//! The nine cases of a custom build ID, a test for each.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The table of BEHAVIOUR §6, a test for each cell: what becomes of a rollout when the spec changes in it.
+//! What becomes of a rollout when the spec changes in it: the table of `docs/strategy-blue-green.md`, a test for each cell.
 
 use serde_json::{Value, json};
 

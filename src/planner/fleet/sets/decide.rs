@@ -1,4 +1,5 @@
-//! What becomes of a rollout that makes a set of nodes when something else is wanted: BEHAVIOUR §6.
+//! What becomes of a rollout that makes a set of nodes when something else is wanted. The table is in
+//! `docs/strategy-blue-green.md`.
 
 use super::super::decide::{Cause, FleetDecision, Start, idle, to};
 use super::super::facts::{FleetFacts, Scope};

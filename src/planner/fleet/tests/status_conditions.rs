@@ -1,4 +1,4 @@
-//! The conditions of a fleet: every reason of BEHAVIOUR §3 can be reached, and kstatus can read them.
+//! The conditions of a fleet: every reason of the closed set can be reached, and kstatus can read them.
 
 use std::collections::BTreeSet;
 

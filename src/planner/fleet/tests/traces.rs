@@ -1,4 +1,4 @@
-//! The ten counterexamples of `shared/model/README.md`, which the first draft of the rules allowed. Each is
+//! The ten counterexamples that a model of the rules of grants found in their first draft. Each is
 //! replayed up to the step that broke it; maxUnavailable is 1.
 
 use super::super::create::creation_revision;

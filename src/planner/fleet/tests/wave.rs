@@ -1,4 +1,4 @@
-//! The clauses of BEHAVIOUR §4 under which a grant is given, each where it grants and where it holds.
+//! The clauses under which a grant is given, each where it grants and where it holds.
 
 use super::super::wave::{Clause, may_grant, next_grants};
 use super::*;
