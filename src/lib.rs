@@ -1,11 +1,12 @@
 //! Windlass rolls out change across fleets of stateful nodes on Kubernetes.
 //!
 //! The floors of the house, from the top down; each may import only those below it:
-//! [`cli`], [`operator`], [`controller`], [`planner`] and [`tasks`], [`render`], [`cluster`] and
+//! [`cli`], [`operator`], [`controller`], [`planner`] and [`tasks`], [`asking`], [`render`], [`cluster`] and
 //! [`revision`], [`api`], [`engine`]. Beside them stand [`sidecar`] and [`sim`].
 //! `ARCHITECTURE.md` has the map.
 
 pub mod api;
+pub mod asking;
 pub mod cli;
 pub mod clock;
 pub mod cluster;

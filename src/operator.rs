@@ -22,6 +22,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tracing::{Instrument, info, info_span, warn};
 
+use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::Careful;
 use crate::cluster::watch::Scope;
@@ -31,11 +32,13 @@ use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 
+use asking::ask_sidecars;
 use lease::{Candidate, Election, Fence};
 use queue::take_turns;
 
 pub use health::Health;
 
+mod asking;
 mod health;
 pub mod lease;
 mod queue;
@@ -241,6 +244,7 @@ impl Operator {
                 &self.instance,
             );
             tellers.spawn(send);
+            let (askers, lanes) = Askers::new(sidecars.clone(), cluster.clone());
             let context = Context {
                 view,
                 cluster,
@@ -249,10 +253,12 @@ impl Operator {
                 env: self.env.clone(),
                 options: Arc::new(self.options.clone()),
                 sidecars: sidecars.clone(),
+                askers,
                 clock: self.clock.clone(),
                 events,
             };
-            running.push(self.run_scope(&scope, context, &mut helpers, shutdown.clone()));
+            let shutdown = shutdown.clone();
+            running.push(self.run_scope(&scope, context, lanes, &mut helpers, shutdown));
         }
         join_all(running).await;
         helpers.shutdown().await;
@@ -266,12 +272,14 @@ impl Operator {
         &self,
         scope: &Scope,
         context: Context,
+        lanes: Lanes,
         helpers: &mut JoinSet<()>,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
         let context = Arc::new(context);
         let (tell_fleets, fleets) = unbounded_channel();
         let (tell_nodes, nodes) = unbounded_channel();
+        let asking = ask_sidecars(context.askers.clone(), lanes, tell_nodes.clone());
         triggers::start(&self.client, scope, &context.view, tell_fleets, tell_nodes, helpers);
         let (health, concurrency) = (self.health.clone(), self.concurrency);
         let scope = format!("{scope:?}");
@@ -301,7 +309,12 @@ impl Operator {
             let fleets = take_turns(fleets, concurrency, of_fleets, rest, shutdown.clone());
             let of_nodes = look(Kind::StatefulNode);
             let nodes = take_turns(nodes, concurrency, of_nodes, |_| Duration::ZERO, shutdown);
-            tokio::join!(fleets, nodes);
+            // What is being asked when the rest has ended nobody waits for.
+            tokio::select! {
+                biased;
+                _ = async { tokio::join!(fleets, nodes) } => {}
+                () = asking => {}
+            }
         }
         .boxed()
     }
@@ -329,6 +342,9 @@ impl Reconciler {
             _ => view.nodes.get(&key).is_some(),
         };
         if !is_there {
+            if self.kind == Kind::StatefulNode {
+                self.context.askers.forget(&key);
+            }
             return None;
         }
         let span = info_span!("reconciling", kind = self.kind.name(), %key);

@@ -31,5 +31,7 @@ mod revisions;
 mod rights;
 #[path = "simulated/sets/mod.rs"]
 mod sets;
+#[path = "simulated/sidecars.rs"]
+mod sidecars;
 #[path = "simulated/stage.rs"]
 mod stage;

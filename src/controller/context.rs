@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::events::Events;
+use crate::asking::Askers;
 use crate::clock::SharedClock;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Key, Memory, View};
@@ -33,6 +34,8 @@ pub struct Context {
     pub options: Arc<RenderOptions>,
     /// The way to sidecars.
     pub sidecars: Arc<dyn SidecarClient>,
+    /// Those who ask them beside the reconciles.
+    pub askers: Arc<Askers>,
     /// The time.
     pub clock: SharedClock,
     /// Where events go.
@@ -53,6 +56,7 @@ impl Context {
             memory: self.memory.clone(),
             options: self.options.clone(),
             sidecars: self.sidecars.clone(),
+            askers: self.askers.clone(),
             now,
             answer: Arc::new(std::sync::Mutex::new(answer)),
             said: Arc::new(std::sync::Mutex::new(node.status.sidecar.clone())),

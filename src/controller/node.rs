@@ -117,7 +117,7 @@ impl Reconcile<'_> {
         } else {
             node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
         };
-        let asked = watch(&self.scope, &self.node).await;
+        let asked = watch(&self.scope, &self.node);
         // What applies at once has nothing to do with the plan, and does not hold it up.
         let beside = match &applied {
             Ok(sentence) => sentence.clone(),
@@ -263,11 +263,12 @@ impl Reconcile<'_> {
         };
         match advance {
             Advance::Waiting { recheck_after } => {
-                self.mark_while_waiting(&plan).await;
+                let marked = self.mark_while_waiting(&plan);
                 let after = self.compute(Some(&plan), &[], None);
                 let urgency = if skipped { Urgency::Now } else { self.urgency(&plan, &after) };
                 let next = self.write(&after, None, urgency).await?;
-                Ok(next.within_some(recheck_after).at(engine::next_deadline(&plan), self.now))
+                let next = next.within_some(recheck_after).within_some(marked);
+                Ok(next.at(engine::next_deadline(&plan), self.now))
             }
             Advance::Checkpoint => self.persist(Some(&plan), &[], None, Urgency::Now).await,
             Advance::Ended => self.end(plan, advance).await,
@@ -319,17 +320,16 @@ impl Reconcile<'_> {
     }
 
     /// A running pod is marked ready even while its plan waits for something else: no grant is needed for
-    /// that, and a node that could serve should.
-    async fn mark_while_waiting(&self, plan: &Plan) {
+    /// that, and a node that could serve should. Answers when to look again.
+    fn mark_while_waiting(&self, plan: &Plan) -> Option<Duration> {
         let facts = self.scope.facts(&self.node);
         let is_next = plan.current_task().is_some_and(|t| t.type_ == "mark-ready");
         if is_next || !facts.needs_mark() {
-            return;
+            return None;
         }
-        if let Some(task) = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over()) {
-            // What the sidecar answered is in the scope; an unreachable one is reported from there.
-            let _ = mark(&self.scope, &self.node, &task.id).await;
-        }
+        let task = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over())?;
+        // What the sidecar answered is in the scope; an unreachable one is reported from there.
+        mark(&self.scope, &self.node, &task.id).ok().map(|mark| mark.again)
     }
 
     /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants

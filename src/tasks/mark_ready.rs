@@ -5,15 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::sidecar_peer::{SidecarPeer, is_there};
+use super::sidecar_peer::{ask, is_there};
 use super::{CHILD_CHANGED, FleetScope, NodeScope, node_scope::spec_of};
+use crate::asking::{ASK_AGAIN, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::node::{SetFact, decide::is_rolling, status::SidecarAnswer};
-use crate::sidecar::{TaskRequest, TaskType};
-
-/// How long until a sidecar that took the task is asked again, if no event comes first.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Marks a node's pod ready and waits until it is; of a fleet, waits for every node.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -26,7 +23,7 @@ impl Task for MarkReady {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         match cx.env.find::<FleetScope>() {
             Some(fleet) => Ok(fleet_ready(fleet)),
-            None => node_ready(cx).await,
+            None => node_ready(cx),
         }
     }
 
@@ -57,7 +54,7 @@ fn fleet_ready(fleet: &FleetScope) -> Outcome {
     Outcome::waiting(format!("waiting for {} to be ready", super::fleet_scope::some_of(&waiting)))
 }
 
-async fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     let scope = cx.env.get::<NodeScope>()?;
     let node = scope.require()?;
     let facts = scope.facts(&node);
@@ -78,60 +75,90 @@ async fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     if rolling && !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is not at the granted template any more"));
     }
-    let said = mark(scope, &node, &cx.record.id).await?;
-    match (said, pod.ready) {
-        (true, true) => Ok(Outcome::Done),
-        (false, true) => Ok(Outcome::recheck(
+    let marked = mark(scope, &node, &cx.record.id)?;
+    let again = marked.again;
+    match (marked.said, pod.ready) {
+        (Marked::Ready, true) => {
+            scope.askers.settle(&scope.key, &Wish::MarkReady { task_id: cx.record.id.clone() });
+            Ok(Outcome::Done)
+        }
+        (Marked::Unreachable(sentence), _) => {
+            Ok(Outcome::recheck(format!("waiting for the sidecar to answer: {sentence}"), again))
+        }
+        (Marked::Unheard, true) => Ok(Outcome::recheck("waiting for the sidecar to answer", again)),
+        (Marked::NotReady, true) => Ok(Outcome::recheck(
             "waiting for the sidecar to say that the node is ready: the pod is, the sidecar says it is not",
-            ASK_AGAIN,
+            again,
         )),
         (_, false) => {
             let why = pod.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message));
             let message = format!("waiting for the pod to be Ready: {}", why.unwrap_or_default());
-            Ok(Outcome::recheck(message, ASK_AGAIN))
+            Ok(Outcome::recheck(message, again))
         }
     }
 }
 
-/// Asks the node's sidecar to take the node into service, unless it says that it already has. Answers
-/// whether it says so; true where there is no sidecar. An error is a sidecar that cannot be asked.
-pub async fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Result<bool, TaskError> {
+/// What came of asking a node's sidecar to take the node into service.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Marked {
+    /// It says that it has, a moment ago; or there is none.
+    Ready,
+    /// It says that it has not, or there is no pod to ask.
+    NotReady,
+    /// It has not answered yet, or not lately.
+    Unheard,
+    /// It cannot be asked, in a sentence.
+    Unreachable(String),
+}
+
+/// What a sidecar says, and when to look again if nothing else comes first.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mark {
+    /// What it says.
+    pub said: Marked,
+    /// When to look again.
+    pub again: Duration,
+}
+
+/// Has the node's sidecar asked to take the node into service, unless it says that it already has. Answers at once, with
+/// what it last said; the node is looked at again when it says something.
+pub fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Result<Mark, TaskError> {
+    let of = |said| Mark { said, again: ASK_AGAIN };
     let Some(sidecar) = &spec_of(node)?.sidecar else {
         scope.answered(SidecarAnswer::NotConfigured);
-        return Ok(true);
+        return Ok(of(Marked::Ready));
     };
     let facts = scope.facts(node);
     let Some(pod) = scope.pod().filter(|_| facts.staying_pod().is_some() && facts.set != SetFact::Missing)
     else {
-        return Ok(false);
+        return Ok(of(Marked::NotReady));
     };
-    // Before it runs there is nothing to ask; a time-out would only hold up the reconcile.
     if !is_there(sidecar, &pod) {
         scope.answered(SidecarAnswer::NotReady);
-        return Ok(false);
+        return Ok(of(Marked::NotReady));
     }
-    let asked = match SidecarPeer::of(scope, node, sidecar, &pod.ip) {
-        Ok(peer) => ask(&peer, task_id).await,
-        Err(sentence) => Err(sentence),
-    };
-    match asked {
-        Ok(ready) => {
-            scope.answered(if ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
-            Ok(ready)
-        }
+    let heard = match ask(scope, node, sidecar, &pod, Wish::MarkReady { task_id: task_id.to_owned() }) {
+        Ok(heard) => heard,
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence.clone()));
-            Err(TaskError::transient(sentence))
+            return Ok(of(Marked::Unreachable(sentence)));
         }
-    }
-}
-
-async fn ask(peer: &SidecarPeer<'_>, task_id: &str) -> Result<bool, String> {
-    if peer.status().await?.ready {
-        return Ok(true);
-    }
-    let request =
-        TaskRequest { id: task_id.to_owned(), kind: TaskType::MarkReady, params: serde_json::Map::new() };
-    peer.submit(&request).await?;
-    Ok(peer.status().await?.ready)
+    };
+    let said = match heard.last {
+        None => Marked::Unheard,
+        Some(Ok(said)) => {
+            scope.answered(if said.ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
+            match (said.ready, heard.is_fresh) {
+                (true, true) => Marked::Ready,
+                // What it said once it need not say by now.
+                (true, false) => Marked::Unheard,
+                (false, _) => Marked::NotReady,
+            }
+        }
+        Some(Err(sentence)) => {
+            scope.answered(SidecarAnswer::Unreachable(sentence.clone()));
+            Marked::Unreachable(sentence)
+        }
+    };
+    Ok(Mark { said, again: heard.again })
 }

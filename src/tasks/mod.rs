@@ -46,7 +46,7 @@ pub use await_removal::AwaitRemoval;
 pub use await_spec_update::AwaitSpecUpdate;
 pub use create_entrants::CreateEntrants;
 pub use fleet_scope::FleetScope;
-pub use mark_ready::{MarkReady, mark};
+pub use mark_ready::{Mark, MarkReady, Marked, mark};
 pub use node_scope::NodeScope;
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;

@@ -10,6 +10,7 @@ use crate::api::names::{
     ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name,
 };
 use crate::api::{MadeFor, SidecarStatus, StatefulNodeSpec, TemplateMeta};
+use crate::asking::Askers;
 use crate::cluster::memory::RenderedSpec;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, PatchOp, Target, View, port::pointer_key};
@@ -37,11 +38,13 @@ pub struct NodeScope {
     pub memory: Arc<Memory>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
-    /// The way to sidecars.
+    /// The way to sidecars, for tasks of one's own. It is waited for: what Windlass itself asks goes through the askers.
     pub sidecars: Arc<dyn SidecarClient>,
+    /// Those who ask sidecars beside the reconciles.
+    pub askers: Arc<Askers>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
-    /// What the sidecar answered in this reconcile.
+    /// What the sidecar answered, as this reconcile knows it.
     pub answer: Arc<Mutex<SidecarAnswer>>,
     /// What it said while somebody waits for that.
     pub said: Arc<Mutex<Option<SidecarStatus>>>,

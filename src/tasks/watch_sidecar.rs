@@ -1,4 +1,4 @@
-//! Asking a node's sidecar again and again while the fleet's rollout waits for what it says: whether the application
+//! Having a node's sidecar asked again and again while the fleet's rollout waits for what it says: whether the application
 //! has caught up, and whether it has halted. The wish stands in the node's spec, the answer in its status.
 
 use std::sync::PoisonError;
@@ -6,46 +6,67 @@ use std::time::Duration;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
+use crate::asking::{ASK_AGAIN, Halt, Said, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
 use crate::planner::node::status::SidecarAnswer;
-use crate::sidecar::{TaskRequest, TaskState};
 
 use super::NodeScope;
-use super::sidecar_peer::{SidecarPeer, is_there};
+use super::sidecar_peer::{ask, is_there};
 
-/// How long until the sidecar is asked again, if no event comes first.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// How often, in seconds, a height is written that is all that changed, where the node's own deadline is a long one.
 const HEIGHT_SECONDS: i64 = 30;
 
-/// Asks the sidecar if there is a wish to, and keeps what it says. Answers when to ask again.
-pub async fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
+/// Has the sidecar asked if there is a wish to, and keeps what it last said. Answers when to look again.
+pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     let spec = node.spec.as_deref().ok().filter(|s| s.asks_sidecar());
     let facts = scope.facts(node);
     let pod = scope.pod().filter(|_| facts.staying_pod().is_some());
     let (Some(spec), Some(pod)) = (spec, pod.filter(|_| !facts.terminating)) else {
         keep(scope, None);
+        scope.askers.settle(&scope.key, &Wish::Watch { halt: None });
         return None;
     };
     let before = node.status.sidecar.clone().filter(|s| s.pod_uid == pod.meta.uid);
     // Before it runs there is nothing to ask; its start is an event.
-    if !spec.sidecar.as_ref().is_some_and(|sidecar| is_there(sidecar, &pod)) {
+    let Some(sidecar) = spec.sidecar.as_ref().filter(|sidecar| is_there(sidecar, &pod)) else {
         keep(scope, before);
         return Some(ASK_AGAIN);
-    }
-    match ask(scope, node, spec, &pod.ip).await {
-        Ok((ready, said)) => {
-            scope.answered(if ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
-            let said = SidecarStatus { pod_uid: pod.meta.uid.clone(), ..said };
-            keep(scope, Some(without_small_steps(scope, node, before.as_ref(), said)));
-        }
+    };
+    let halt =
+        (spec.halt_height > 0).then(|| Halt { task_id: spec.halt_task_id.clone(), height: spec.halt_height });
+    let heard = match ask(scope, node, sidecar, &pod, Wish::Watch { halt }) {
+        Ok(heard) => heard,
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence));
             keep(scope, before);
+            return Some(ASK_AGAIN);
+        }
+    };
+    match heard.last {
+        Some(Ok(said)) => {
+            scope.answered(if said.ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
+            let said = told(said, &pod.meta.uid, spec);
+            keep(scope, Some(without_small_steps(scope, node, before.as_ref(), said)));
+        }
+        Some(Err(sentence)) => {
+            scope.answered(SidecarAnswer::Unreachable(sentence));
+            keep(scope, before);
+        }
+        None => {
+            scope.answered(SidecarAnswer::Awaited);
+            keep(scope, before);
         }
     }
-    Some(ASK_AGAIN)
+    Some(heard.again)
+}
+
+/// What a status says of an answer.
+fn told(said: Said, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
+    let Said { ready: _, caught_up, height, halted, refusal } = said;
+    let halt_task_id = if spec.halt_height > 0 { spec.halt_task_id.clone() } else { String::new() };
+    let message = cut(&refusal, MAX_PROBLEM_BYTES);
+    SidecarStatus { pod_uid: pod_uid.to_owned(), caught_up, height, halted, halt_task_id, message }
 }
 
 /// What is worth a write. A height changes all the time: where nothing else does, the one that was written stands for a
@@ -76,33 +97,6 @@ fn height_interval(deadline_seconds: i64) -> Duration {
 
 fn keep(scope: &NodeScope, said: Option<SidecarStatus>) {
     *scope.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
-}
-
-async fn ask(
-    scope: &NodeScope,
-    node: &ObservedNode,
-    spec: &StatefulNodeSpec,
-    ip: &str,
-) -> Result<(bool, SidecarStatus), String> {
-    let Some(sidecar) = &spec.sidecar else { return Err("the node has no sidecar".to_owned()) };
-    let peer = SidecarPeer::of(scope, node, sidecar, ip)?;
-    let mut answer = SidecarStatus::default();
-    if spec.halt_height > 0 {
-        // One that was restarted has forgotten it.
-        let mut task = peer.task(&spec.halt_task_id).await?;
-        if task.is_none() {
-            peer.submit(&TaskRequest::halt_at_height(&spec.halt_task_id, spec.halt_height)).await?;
-            task = peer.task(&spec.halt_task_id).await?;
-        }
-        answer.halted = task.as_ref().is_some_and(|t| t.state == TaskState::Complete);
-        let failed = task.filter(|t| t.state == TaskState::Failed);
-        answer.message = failed.map(|t| cut(&t.message, MAX_PROBLEM_BYTES)).unwrap_or_default();
-        answer.halt_task_id.clone_from(&spec.halt_task_id);
-    }
-    let status = peer.status().await?;
-    answer.caught_up = status.caught_up;
-    answer.height = status.height;
-    Ok((status.ready, answer))
 }
 
 #[cfg(test)]

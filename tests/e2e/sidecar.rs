@@ -249,6 +249,37 @@ async fn a_sidecar_that_is_there_already_is_asked_at_its_url_and_none_is_injecte
     assert!(pod["spec"]["initContainers"].is_null(), "{pod:#}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sidecars_that_take_what_they_are_sent_and_never_answer_hold_up_no_other_fleet() {
+    let mut world = World::new("swallow").await;
+    world.kill_operator().await;
+    // With two at a time, two that were waited for would be all.
+    world.start_operator(&["--concurrency", "2"]).await;
+    let sidecars = Sidecars::start(&world).await;
+    world.settled_fleet(crate::kit::fleet(3, "db:1")).await;
+    let names: Vec<String> = (0..8).map(|n| format!("cut-{n}")).collect();
+    for name in &names {
+        sidecars.set(&format!("{name}-0"), Mode::Hangs);
+    }
+    let mut cut = sidecars.fleet(8, "db:1");
+    cut["metadata"]["name"] = json!("cut");
+    world.fleet(cut).await;
+    for name in &names {
+        sidecar_says(&world, name, "Unknown/Unreachable").await;
+    }
+    let began = std::time::Instant::now();
+    world.set_image("db:2").await;
+    world.until_db("the other fleet is rolled", |db| outcomes(db) == ["Complete"]).await;
+    let took = began.elapsed();
+    println!("a fleet of three was rolled in {took:?} beside eight sidecars that never answer");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    for name in &names {
+        sidecars.set(&format!("{name}-0"), Mode::Honest);
+    }
+    world.until(&world.fleets(), "cut", "they are heard", crate::kit::is_applied).await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+}
+
 /// `windlass sidecar`, on a loopback address of its own.
 fn shipped_sidecar(ip: &str, arguments: &[&str]) -> tokio::process::Child {
     tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))

@@ -20,11 +20,12 @@ use serde_json::{Value, json};
 use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
 use crate::api::names::pod_name;
+use crate::asking::Askers;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
 use crate::engine::{Env, Registry};
 use crate::render::RenderOptions;
-use crate::sidecar::MockSidecarClient;
+use crate::sidecar::{MockSidecarClient, SidecarClient};
 
 /// A clock that is moved by hand.
 struct Moved(Mutex<DateTime<Utc>>);
@@ -209,6 +210,8 @@ impl Stage {
         let memory = Arc::new(Memory::default());
         let (events, send) = Events::new(port.clone(), view.clone(), memory.clone(), clock.clone(), "test");
         tokio::spawn(send);
+        let sidecars: Arc<dyn SidecarClient> = Arc::new(sidecars);
+        let (askers, _) = Askers::new(sidecars.clone(), port.clone());
         let cx = Context {
             view,
             cluster: port.clone(),
@@ -216,7 +219,8 @@ impl Stage {
             registry: Arc::new(Registry::builtin_recipes().unwrap()),
             env: Env::new(),
             options: Arc::new(RenderOptions::default()),
-            sidecars: Arc::new(sidecars),
+            sidecars,
+            askers,
             clock: clock.clone(),
             events,
         };

@@ -27,6 +27,8 @@ pub enum SidecarAnswer {
     Unreachable(String),
     /// It was not asked.
     NotAsked,
+    /// It is being asked, whatever the node does meanwhile, and has not answered yet.
+    Awaited,
 }
 
 /// What a status is computed from, beside the facts.
@@ -168,7 +170,8 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     }
     // A sidecar is not asked at every look; what it last said holds until it is.
     let unreachable = before.filter(|p| p.reason == "SidecarUnreachable");
-    if let (SidecarAnswer::NotAsked, true, Some(problem)) = (input.sidecar, asks, unreachable) {
+    let unheard = matches!(input.sidecar, SidecarAnswer::NotAsked | SidecarAnswer::Awaited);
+    if let (true, true, Some(problem)) = (unheard, asks, unreachable) {
         return Some(named(&problem.reason, problem.message.clone()));
     }
     if ready {
@@ -312,7 +315,10 @@ fn sidecar_condition(
         SidecarAnswer::Unreachable(why) => (Truth::Unknown, "Unreachable", why.clone()),
         // The kubelet asks it all the time: a Ready pod has a sidecar that says so.
         SidecarAnswer::NotAsked if ready && !marks(input) => (Truth::True, "Ready", String::new()),
-        SidecarAnswer::NotAsked if facts.needs_mark() || marks(input) => {
+        // Until it answers what it last said holds.
+        SidecarAnswer::NotAsked | SidecarAnswer::Awaited
+            if *input.sidecar == SidecarAnswer::Awaited || facts.needs_mark() || marks(input) =>
+        {
             let before = conditions::find(&input.previous.conditions, SIDECAR_READY);
             match before.filter(|c| c.reason == "Unreachable") {
                 Some(condition) => (Truth::Unknown, "Unreachable", condition.message.clone()),
@@ -320,6 +326,8 @@ fn sidecar_condition(
                 None => (Truth::False, "NotReady", String::new()),
             }
         }
-        SidecarAnswer::NotReady | SidecarAnswer::NotAsked => (Truth::False, "NotReady", String::new()),
+        SidecarAnswer::NotReady | SidecarAnswer::NotAsked | SidecarAnswer::Awaited => {
+            (Truth::False, "NotReady", String::new())
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! `mark-ready` of a node: the sidecar is told once, believed only together with the kubelet, and a dead or
-//! lying one is an error in passing.
+//! lying one is waited for.
 
 use super::super::{MarkReady, ReplacePod};
 use super::*;
@@ -48,9 +48,10 @@ async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
 #[tokio::test]
 async fn a_sidecar_that_says_ready_is_not_told_again() {
     let mut bench = bench(&with_sidecar());
-    bench.sidecars.expect_status().times(2).returning(|_| Ok(status(true)));
-    let outcomes = bench.twice(&MarkReady {}).await;
-    assert_eq!(outcomes.each_ref().map(said), ["done", "done"]);
+    bench.sidecars.expect_status().times(1).returning(|_| Ok(status(true)));
+    let ready = bench.scope();
+    assert_eq!(said(&heard(&MarkReady {}, &ready).await), "done");
+    assert_eq!(ready.scope.askers.known(), 0, "nothing more is wished of it");
 }
 
 /// A node with a sidecar whose template is what it was granted.
@@ -83,7 +84,7 @@ async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id_and_asked_aga
         .withf(move |url, request, _| url == "http://sidecar:7777" && request.id == id)
         .returning(|_, _, _| Ok(()));
     let ready = bench.scope();
-    let outcome = run(&MarkReady {}, &ready).await;
+    let outcome = heard(&MarkReady {}, &ready).await;
     assert!(said(&outcome).starts_with("waiting for the pod to be Ready"), "{outcome:?}");
     assert!(
         matches!(outcome, Ok(Outcome::Waiting { recheck_after: Some(_), .. })),
@@ -120,7 +121,7 @@ async fn a_sidecar_is_told_with_the_token_of_the_secret_that_its_node_names() {
         .times(1)
         .withf(|_, _, token| *token == Some("s3cret"))
         .returning(|_, _, _| Ok(()));
-    let outcome = said(&bench.once(&MarkReady {}).await);
+    let outcome = said(&heard(&MarkReady {}, &bench.scope()).await);
     assert!(outcome.starts_with("waiting for the pod to be Ready"), "{outcome}");
 }
 
@@ -139,8 +140,9 @@ async fn a_token_that_cannot_be_had_is_said_and_nothing_is_sent_without_it() {
         bench.sidecars.expect_status().times(1).returning(|_| Ok(status(false)));
         secret(&mut bench, answer);
         let ready = bench.scope();
-        let outcome = said(&run(&MarkReady {}, &ready).await);
-        assert!(outcome.starts_with("again None: ") && outcome.contains(sentence), "{outcome}");
+        let outcome = said(&heard(&MarkReady {}, &ready).await);
+        let begins = outcome.starts_with("waiting for the sidecar to answer: ");
+        assert!(begins && outcome.contains(sentence), "{outcome}");
         assert!(matches!(ready.answer(), SidecarAnswer::Unreachable(said) if said.contains(sentence)));
     }
 }
@@ -149,7 +151,7 @@ async fn a_token_that_cannot_be_had_is_said_and_nothing_is_sent_without_it() {
 async fn a_sidecar_that_says_ready_while_its_pod_is_not_is_not_believed() {
     let mut bench = bench(&with_sidecar().not_ready());
     bench.sidecars.expect_status().returning(|_| Ok(status(true)));
-    let outcome = said(&bench.once(&MarkReady {}).await);
+    let outcome = said(&heard(&MarkReady {}, &bench.scope()).await);
     assert!(outcome.starts_with("waiting for the pod to be Ready"), "{outcome}");
 }
 
@@ -159,13 +161,13 @@ async fn a_sidecar_that_says_not_ready_while_its_pod_is_keeps_the_task_waiting()
     bench.sidecars.expect_status().returning(|_| Ok(status(false)));
     bench.sidecars.expect_submit().returning(|_, _, _| Ok(()));
     let ready = bench.scope();
-    let outcome = said(&run(&MarkReady {}, &ready).await);
+    let outcome = said(&heard(&MarkReady {}, &ready).await);
     assert!(outcome.contains("the pod is, the sidecar says it is not"), "{outcome}");
     assert_eq!(ready.answer(), SidecarAnswer::NotReady);
 }
 
 #[tokio::test]
-async fn a_sidecar_that_cannot_be_reached_or_refuses_is_an_error_in_passing_and_is_noted() {
+async fn a_sidecar_that_cannot_be_reached_or_refuses_is_waited_for_and_noted_and_not_asked_again_at_once() {
     let refusal = || SidecarError::Refused { status: 401, message: "no token".to_owned() };
     let garbled = || SidecarError::Garbled("not JSON".to_owned());
     for error in [unreachable(), refusal(), garbled()] {
@@ -173,10 +175,26 @@ async fn a_sidecar_that_cannot_be_reached_or_refuses_is_an_error_in_passing_and_
         let sentence = error.to_string();
         bench.sidecars.expect_status().times(1).return_once(move |_| Err(error));
         let ready = bench.scope();
-        let outcome = run(&MarkReady {}, &ready).await;
-        assert_eq!(said(&outcome), format!("again None: {sentence}"));
-        assert_eq!(ready.answer(), SidecarAnswer::Unreachable(sentence));
+        for _ in 0..2 {
+            let outcome = heard(&MarkReady {}, &ready).await;
+            assert_eq!(said(&outcome), format!("waiting for the sidecar to answer: {sentence}"));
+            assert_eq!(ready.answer(), SidecarAnswer::Unreachable(sentence.clone()));
+        }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sidecar_said_once_is_no_success_and_it_is_asked_anew() {
+    let mut bench = bench(&with_sidecar());
+    bench.sidecars.expect_status().times(1).returning(|_| Ok(status(true)));
+    let ready = bench.scope();
+    let waits = said(&run(&MarkReady {}, &ready).await);
+    assert_eq!(waits, "waiting for the sidecar to answer");
+    assert_eq!(ready.answer(), SidecarAnswer::NotAsked);
+    ready.scope.askers.answer_all().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(said(&run(&MarkReady {}, &ready).await), "waiting for the sidecar to answer");
+    assert_eq!(ready.answer(), SidecarAnswer::Ready, "which is the last that is known");
 }
 
 #[tokio::test]

@@ -20,13 +20,14 @@ use serde_json::{Value, json};
 use super::NodeScope;
 use super::node_scope::decided_on;
 use crate::api::StatefulNodeSpec;
+use crate::asking::Askers;
 use crate::cluster::port::MockCluster;
-use crate::cluster::{ClusterError, Key, Kind, LivePod, Memory, View};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::{self, RenderOptions};
 use crate::revision;
-use crate::sidecar::MockSidecarClient;
+use crate::sidecar::{MockSidecarClient, SidecarClient};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).unwrap()
@@ -223,14 +224,17 @@ impl Bench {
     fn scope(self) -> Ready {
         let key = Key::new("shop", "db-0");
         let known = self.view.nodes.get(&key);
+        let (cluster, sidecars): (Arc<dyn Cluster>, Arc<dyn SidecarClient>) =
+            (Arc::new(self.cluster), Arc::new(self.sidecars));
         let scope = NodeScope {
             decided_on: known.map(|node| decided_on(&node)).unwrap_or_default(),
             key,
             view: self.view,
-            cluster: Arc::new(self.cluster),
+            askers: Askers::new(sidecars.clone(), cluster.clone()).0,
+            cluster,
             memory: Arc::new(Memory::default()),
             options: Arc::new(RenderOptions::default()),
-            sidecars: Arc::new(self.sidecars),
+            sidecars,
             now: now(),
             said: Arc::default(),
             answer: Arc::new(std::sync::Mutex::new(SidecarAnswer::NotAsked)),
@@ -249,6 +253,17 @@ impl Ready {
     fn answer(&self) -> SidecarAnswer {
         self.scope.answer.lock().unwrap().clone()
     }
+}
+
+/// What a task makes of what the sidecar said, when it was asked for what the task wanted to know.
+async fn heard(task: &dyn Task, ready: &Ready) -> Result<Outcome, TaskError> {
+    let outcome = run(task, ready).await;
+    assert!(
+        matches!(outcome, Ok(Outcome::Waiting { .. })),
+        "a task does not wait for a sidecar: {outcome:?}"
+    );
+    ready.scope.askers.answer_all().await;
+    run(task, ready).await
 }
 
 async fn run(task: &dyn Task, ready: &Ready) -> Result<Outcome, TaskError> {

@@ -491,6 +491,12 @@ fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_tak
     assert_eq!(sidecar(&kept_out().asked(SidecarAnswer::Ready)), is("True", "Ready"));
     assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotConfigured)), is("False", "NotConfigured"));
     assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotAsked)), is("True", "Ready"));
+    // One that is watched whatever the node does is, until it answers, what it was.
+    let watched = look(node()).asked(unreachable());
+    assert_eq!(sidecar(&watched), is("Unknown", "Unreachable"));
+    assert_eq!(sidecar(&watched.again().asked(SidecarAnswer::Awaited)), is("Unknown", "Unreachable"));
+    assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::Awaited)), is("True", "Ready"));
+    assert_eq!(sidecar(&kept_out().asked(SidecarAnswer::Awaited)), is("False", "NotReady"));
     let marked = look(node()).carrying_out(mark_next("v1")).asked(SidecarAnswer::NotAsked);
     assert_eq!((problem(&marked), sidecar(&marked)), (None, is("True", "Ready")));
     let down_after = Look { facts: down(), ..kept_out().asked(unreachable()).again() };

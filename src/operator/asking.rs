@@ -1,0 +1,147 @@
+//! The askers at work: so many sidecars are asked at the same time in each lane, and a node is looked at again when its
+//! sidecar has said something. Whose turn it is comes from the same queue as that of the objects, so that a run can be
+//! replayed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::queue::take_turns;
+use crate::asking::{AT_ONCE, Askers, Lane, Lanes};
+use crate::cluster::Key;
+
+/// Asks what is wished for, for ever.
+pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: UnboundedSender<Key>) {
+    let ask = |lane| {
+        let (askers, nodes) = (askers.clone(), nodes.clone());
+        move |key: Key| {
+            let (askers, nodes) = (askers.clone(), nodes.clone());
+            async move {
+                if askers.answer(&key, lane).await {
+                    // The receiver is gone only when the operator stops.
+                    let _ = nodes.send(key);
+                }
+                None
+            }
+        }
+    };
+    let never = std::future::pending::<()>;
+    let prompt = take_turns(lanes.prompt, AT_ONCE, ask(Lane::Prompt), |_| Duration::ZERO, never());
+    let patient = take_turns(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, never());
+    tokio::join!(prompt, patient);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::asking::{Peer, Question, Wish};
+    use crate::clock::monotonic;
+    use crate::cluster::port::MockCluster;
+    use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
+
+    /// Those whose name begins with `cut` swallow what they are sent.
+    #[derive(Default)]
+    struct Dropped {
+        at_once: Mutex<(usize, usize)>,
+    }
+
+    #[async_trait]
+    impl SidecarClient for Dropped {
+        async fn status(&self, url: &str) -> Result<Status, SidecarError> {
+            if !url.starts_with("cut") {
+                sleep(Duration::from_millis(2)).await;
+                return Ok(Status { ready: true, ..Status::default() });
+            }
+            {
+                let mut at_once = self.at_once.lock().unwrap();
+                at_once.0 += 1;
+                at_once.1 = at_once.1.max(at_once.0);
+            }
+            let _end = OneLess(&self.at_once);
+            sleep(Duration::from_secs(2)).await;
+            Err(SidecarError::Unreachable("it did not answer".to_owned()))
+        }
+
+        async fn submit<'a>(&self, _: &str, _: &TaskRequest, _: Option<&'a str>) -> Result<(), SidecarError> {
+            Ok(())
+        }
+
+        async fn task(&self, _: &str, _: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+            Ok(None)
+        }
+    }
+
+    /// Counts one less when it is dropped: a question may be given up in its middle.
+    struct OneLess<'a>(&'a Mutex<(usize, usize)>);
+
+    impl Drop for OneLess<'_> {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().0 -= 1;
+        }
+    }
+
+    fn ask(askers: &Askers, name: &str) -> crate::asking::Heard {
+        let peer = Peer { pod_uid: "pod".to_owned(), url: name.to_owned(), ..Peer::default() };
+        askers.ask(&Key::new("shop", name), Question { peer, wish: Wish::Watch { halt: None } })
+    }
+
+    /// How long it takes until these were heard.
+    async fn heard(askers: &Askers, names: &[String]) -> Duration {
+        let began: Instant = monotonic();
+        while names.iter().filter(|name| ask(askers, name).last.is_none()).count() > 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        monotonic().duration_since(began)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_that_swallow_what_they_are_sent_hold_up_nobody_who_answers() {
+        let client = Arc::new(Dropped::default());
+        let (askers, lanes) = Askers::new(client.clone(), Arc::new(MockCluster::new()));
+        let (tell, mut told) = unbounded_channel();
+        tokio::spawn(ask_sidecars(askers.clone(), lanes, tell));
+        let cut: Vec<String> = (0..1000).map(|n| format!("cut-{n}")).collect();
+        let well = |round: usize| (0..10).map(|n| format!("well-{round}-{n}")).collect::<Vec<_>>();
+        for name in &cut {
+            ask(&askers, name);
+        }
+        // All are new at the same moment: the worst there is.
+        let first = heard(&askers, &well(0)).await;
+        let wishing = askers.clone();
+        let again = tokio::spawn(async move {
+            loop {
+                for name in &cut {
+                    ask(&wishing, name);
+                }
+                sleep(Duration::from_millis(250)).await;
+            }
+        });
+        let mut later = Vec::new();
+        for round in 1..=60 {
+            sleep(Duration::from_secs(5)).await;
+            later.push(heard(&askers, &well(round)).await);
+        }
+        again.abort();
+        println!("heard after {first:?}, and later after {:?} at most", later.iter().max());
+        assert!(first <= Duration::from_secs(5), "{first:?}");
+        assert!(later[1..].iter().all(|time| *time <= Duration::from_millis(20)), "{later:?}");
+        let most = client.at_once.lock().unwrap().1;
+        assert!((64..=128).contains(&most), "{most} at the same time");
+        let mut times: BTreeMap<Key, usize> = BTreeMap::new();
+        while let Ok(key) = told.try_recv() {
+            *times.entry(key).or_default() += 1;
+        }
+        // Five minutes: each is told of its first failures, then twice or three times a minute.
+        let most = times.iter().filter(|(key, _)| key.name.starts_with("cut")).map(|(_, count)| *count).max();
+        assert!((5..=25).contains(&most.unwrap()), "{most:?}");
+    }
+}
