@@ -119,7 +119,7 @@ async fn a_list_that_is_not_answered_is_asked_for_again() {
     assert_eq!(said, "the caches are not filled yet\n");
     assert_eq!(page(&pages, "/healthz").await.0, 200);
     // What was asked so far stays without an answer.
-    proxy.heal_new();
+    proxy.heal();
     until_page(&pages, "/readyz", 200, 30).await;
     world.fleet(fleet(1, "db:1")).await;
     world.until_applied().await;
@@ -143,7 +143,7 @@ async fn two_minutes_of_silence_make_the_operator_unready_then_ill_and_it_recove
     let seconds = said.trim_end().rsplit(' ').nth(1).and_then(|s| s.parse::<u64>().ok());
     assert!(said.starts_with("the cache of ") && seconds.is_some_and(|s| s >= 120), "{said}");
 
-    proxy.heal_new();
+    proxy.heal();
     until_page(&pages, "/healthz", 200, 30).await;
     until_page(&pages, "/readyz", 200, 30).await;
     world.set_image("db:2").await;

@@ -15,7 +15,6 @@ use crate::kit::World;
 
 /// A proxy on a free port of the loopback address, until dropped.
 pub struct Proxy {
-    port: u16,
     state: Arc<State>,
     accepting: JoinHandle<()>,
 }
@@ -54,7 +53,7 @@ impl Proxy {
         let path: PathBuf = world.kubeconfig.with_extension(format!("through-{port}"));
         std::fs::write(&path, direct.replace(&server, &format!("https://127.0.0.1:{port}"))).expect("a file");
         world.kubeconfig = path;
-        Self { port, state, accepting }
+        Self { state, accepting }
     }
 
     /// Everything goes silent, what is open and what will be.
@@ -64,14 +63,8 @@ impl Proxy {
     }
 
     /// What is opened from now on is heard again; what went silent stays so.
-    pub fn heal_new(&self) {
-        self.state.swallows_new.store(false, Ordering::SeqCst);
-    }
-
-    /// Everything is heard again, also what was sent meanwhile.
     pub fn heal(&self) {
-        self.heal_new();
-        self.each(|connection| connection.silent.send_replace(false));
+        self.state.swallows_new.store(false, Ordering::SeqCst);
     }
 
     /// Lets the one connection go silent that brings something while `tell` is done; answers whether there was just one.
@@ -97,7 +90,6 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
         self.each(|connection| connection.task.abort());
-        let _ = self.port;
     }
 }
 

@@ -25,6 +25,8 @@ use crate::clock::SharedClock;
 
 /// How often a quiet watch is told how far it has come.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// How long before it ends a watch is told once more, so that the next one begins from there.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// What the server takes for a time-out if the caller names none.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 1800;
 
@@ -95,7 +97,9 @@ impl World {
             ready,
             ended,
             silent: false,
-            bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
+            bookmark: Box::pin(tokio::time::sleep(
+                BOOKMARK_EVERY.min(timeout.saturating_sub(BOOKMARK_BEFORE_END)),
+            )),
             deadline: Box::pin(tokio::time::sleep(timeout)),
             lag: None,
             lens,
