@@ -4,7 +4,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! use windlass::operator::Operator;
 //!
-//! let client = kube::Client::try_default().await?;
+//! let client = windlass::cluster::client::connect(kube::Config::infer().await?)?;
 //! Operator::new(client).run(std::future::pending()).await?;
 //! # Ok(())
 //! # }
@@ -84,6 +84,10 @@ pub struct Operator {
 
 impl Operator {
     /// An operator that works through this client, in all namespaces.
+    ///
+    /// Whatever the client is, requests end in time, silent watches are given up, and no write is sent twice
+    /// ([`crate::cluster::client`]). One that [`crate::cluster::client::connect`] made also closes connections whose other
+    /// side is gone, idle ones too, so that no request is lost on them.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {

@@ -5,6 +5,7 @@ use std::{error::Error, time::Duration};
 use async_trait::async_trait;
 use reqwest::{Client as Http, Method, Response};
 use serde::{Deserialize, Serialize};
+use windlass::cluster::client::connect;
 use windlass::cluster::observed::ObservedPod;
 use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
 use windlass::operator::Operator;
@@ -77,6 +78,6 @@ pub const RECIPES: [&str; 2] = [include_str!("node-update.yaml"), include_str!("
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let operator = operator(kube::Client::try_default().await?, RECIPES)?;
+    let operator = operator(connect(kube::Config::infer().await?)?, RECIPES)?;
     Ok(operator.run(async { drop(tokio::signal::ctrl_c().await) }).await?)
 }
