@@ -6,7 +6,6 @@
 //! One read is for a wave, not for each of its grants, which may be a hundred in a second: it stands for as long as it takes
 //! to read as many pods again at a bounded pace ([`LivePods::stands`]), and what was heard of a pod after it counts more.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ impl FleetScope {
         children: &[ChildFacts],
         taken: &[&str],
     ) -> Result<Option<String>, ClusterError> {
-        if taken.is_empty() && children.iter().all(ChildFacts::is_disrupted) {
+        if taken.is_empty() && children.iter().all(ChildFacts::is_out) {
             return Ok(None);
         }
         let uid = &self.fleet.meta.uid;
@@ -71,7 +70,7 @@ impl FleetScope {
         let differs = |child: &&ChildFacts| {
             let pod = pod_name(&child.name);
             let heard = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, &pod));
-            if child.is_disrupted() {
+            if child.is_out() {
                 return taken.contains(&child.name.as_str()) && live.has_come_up(&pod, heard.as_deref());
             }
             !live.serves(&pod, heard.as_deref())
@@ -90,12 +89,9 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let (namespace, names) = (&meta.namespace, || children.iter().map(|child| pod_name(&child.name)));
         // The read tells the cache, so that what was known is looked up first.
-        let known: BTreeMap<String, (String, bool)> = names()
-            .filter_map(|pod| {
-                let known = self.view.pods.get(&Key::new(namespace, &pod))?;
-                Some((pod, (known.meta.uid.clone(), is_ready(&known))))
-            })
-            .collect();
+        let known = self.view.pods.group(namespace, &meta.name).into_iter();
+        let known =
+            known.map(|pod| (pod.meta.name.clone(), (pod.meta.uid.clone(), is_ready(&pod)))).collect();
         let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;
         live.extend(listed);
