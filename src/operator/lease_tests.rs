@@ -85,7 +85,8 @@ async fn a_leader_whose_lease_is_gone_or_anothers_stops_at_once_long_before_anot
         let began = monotonic();
         let heir = stage.candidate("b");
         let stops = async {
-            leader.hold().await;
+            let ended = tokio::time::timeout(Duration::from_mins(2), leader.hold()).await;
+            assert!(ended.is_ok(), "it goes on without a Lease");
             began.elapsed().as_secs()
         };
         let takes_over = async {

@@ -9,7 +9,6 @@ use super::fleet_nodes::each;
 use crate::api::names::{LABEL_NODE, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
-use crate::planner::fleet::ChildFacts;
 use crate::planner::fleet::leave::Leave;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 
@@ -54,36 +53,8 @@ impl FleetScope {
     /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every node that leaves passes
     /// here.
     pub async fn let_go(&self, leave: Leave, why: &str) -> Result<(), ClusterError> {
-        let (delete, differs) = self.who_stands(leave.delete).await?;
-        each(delete, |name| async move { self.delete_node(&name, why).await }).await?;
-        each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await?;
-        differs.map_or(Ok(()), Err)
-    }
-
-    /// Of nodes that are to be deleted those that may be by what the API server itself says of their pods, and why others
-    /// may not: the decision is made anew. Who is down goes whatever is to be said of others.
-    async fn who_stands(
-        &self,
-        delete: Vec<String>,
-    ) -> Result<(Vec<String>, Option<ClusterError>), ClusterError> {
-        let facts = self.facts();
-        let leaves = |child: &&ChildFacts| delete.contains(&child.name);
-        let (down, serving): (Vec<ChildFacts>, Vec<ChildFacts>) =
-            facts.children.iter().filter(leaves).cloned().partition(ChildFacts::is_down);
-        let names = |children: &[ChildFacts]| children.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
-        let (mut stay, mut differs) = (Vec::new(), None);
-        for (rests_on, leaving) in [(&down, names(&down)), (&facts.children, names(&serving))] {
-            let taken: Vec<&str> = leaving.iter().map(String::as_str).collect();
-            if taken.is_empty() {
-                continue;
-            }
-            if let Some(sentence) = self.what_differs(rests_on, &taken).await? {
-                let object = format!("what is known of the pods of {}", self.fleet.meta.key());
-                differs = Some(ClusterError::Conflict { object, message: sentence });
-                stay.extend(leaving);
-            }
-        }
-        Ok((delete.into_iter().filter(|name| !stay.contains(name)).collect(), differs))
+        each(leave.delete, |name| async move { self.delete_node(&name, why).await }).await?;
+        each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await.map(drop)
     }
 
     /// Takes back that nodes were asked to leave: they go on as they are.

@@ -55,7 +55,7 @@ impl FleetScope {
         children: &[ChildFacts],
         taken: &[&str],
     ) -> Result<Option<String>, ClusterError> {
-        if taken.is_empty() && children.iter().all(ChildFacts::is_out) {
+        if taken.is_empty() && children.iter().all(ChildFacts::is_disrupted) {
             return Ok(None);
         }
         let uid = &self.fleet.meta.uid;
@@ -70,7 +70,7 @@ impl FleetScope {
         let differs = |child: &&ChildFacts| {
             let pod = pod_name(&child.name);
             let heard = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, &pod));
-            if child.is_out() {
+            if child.is_disrupted() {
                 return taken.contains(&child.name.as_str()) && live.has_come_up(&pod, heard.as_deref());
             }
             !live.serves(&pod, heard.as_deref())

@@ -3,7 +3,6 @@
 
 use super::fleet::{behind, down, fleet, serving};
 use super::*;
-use crate::planner::fleet::leave::Leave;
 use crate::tasks::{RetireIncumbents, UpdateNodeSpecs};
 
 fn live(name: &str, uid: &str, ready: bool) -> LivePod {
@@ -121,34 +120,4 @@ async fn a_set_that_serves_and_goes_first_goes_only_as_it_is_known_to_be() {
     let outcome =
         said(&run_in(&Env::new().with(scope), &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
     assert!(outcome.starts_with("waiting for another look at db-0"), "{outcome}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_serves_is_not_deleted_on_old_news_of_another_and_one_that_is_down_goes_all_the_same() {
-    let up = |ordinal: usize| live(&format!("db-{ordinal}-0"), "pod-1", true);
-    let fell = |ordinal: usize| live(&format!("db-{ordinal}-0"), "pod-1", false);
-    let three = |last: Value| vec![serving(0, "v1"), serving(1, "v1"), last];
-    let rows = [
-        ("all is as it is known", three(serving(2, "v1")), vec![up(0), up(1), up(2)], true),
-        ("another went down", three(serving(2, "v1")), vec![up(0), fell(1), up(2)], false),
-        ("it is down, and so is another", three(down(serving(2, "v1"))), vec![up(0), fell(1), fell(2)], true),
-        ("it came up", three(down(serving(2, "v1"))), vec![up(0), up(1), up(2)], false),
-    ];
-    for (what, nodes, listed, goes) in rows {
-        let mut cluster = MockCluster::new();
-        cluster.expect_live_pods().returning(move |_, _| Ok(listed.clone()));
-        cluster
-            .expect_delete()
-            .times(usize::from(goes))
-            .withf(|target| target.name == "db-2")
-            .returning(|_| Ok(()));
-        let scope = fleet(nodes).scope(cluster, &View::shared());
-        let leave = Leave { ask: Vec::new(), delete: vec!["db-2".to_owned()] };
-        let left = scope.let_go(leave, "of a test").await;
-        assert_eq!(left.is_ok(), goes, "{what}: {left:?}");
-        assert!(
-            left.is_ok() || left.is_err_and(|error| error.is_conflict()),
-            "{what}: it is decided anew at once"
-        );
-    }
 }
