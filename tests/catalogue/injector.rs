@@ -189,7 +189,9 @@ impl FaultPlan for Injector {
                 return Before::Pass;
             }
             if s.mute.contains(&request.user_agent) {
-                return Before::Delay(NEVER);
+                // Its watches are begun anew all the time: each that hung for ever would be a task that is left.
+                let is_write = request.write_number > 0;
+                return if is_write { Before::Delay(NEVER) } else { Before::Fail(Failure::Disconnect) };
             }
             if s.deaf.get(&request.user_agent).is_some_and(|until| monotonic() < *until) {
                 return Before::Fail(Failure::Disconnect);
