@@ -297,8 +297,10 @@ fn pods_are_as_said<'a>(view: &View, cluster: &mut MockCluster, nodes: impl Into
     for node in nodes {
         let name = format!("{}-0", node["metadata"]["name"].as_str().unwrap_or_default());
         let ready = &node["status"]["conditions"][0]["status"];
+        let mut metadata = meta(&name, "pod-1", 1, None);
+        metadata["labels"] = json!({"windlass.dev/deployment": "db"});
         let pod = json!({
-            "metadata": meta(&name, "pod-1", 1, None),
+            "metadata": metadata,
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
         // What a test showed before is newer.
