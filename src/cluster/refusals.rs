@@ -76,7 +76,7 @@ impl Refusals {
         self.settled.load(Ordering::Relaxed)
     }
 
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 

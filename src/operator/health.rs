@@ -132,6 +132,7 @@ mod tests {
         view.services.end_relist();
         view.claims.end_relist();
         view.revisions.end_relist();
+        view.refusals.settle();
         (health, view)
     }
 
