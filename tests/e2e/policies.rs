@@ -99,7 +99,7 @@ fn api(world: &World, kind: &str) -> Api<DynamicObject> {
     Api::all_with(world.client.clone(), &resource)
 }
 
-async fn make(world: &World, kind: &str, name: &str, spec: Value) {
+async fn make(world: &World, kind: &str, name: &str, spec: &Value) {
     let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
         "metadata": {"name": name}, "spec": spec});
     let object: DynamicObject = serde_json::from_value(object).unwrap();
@@ -125,10 +125,10 @@ impl Policy {
             "reinvocationPolicy": "Never",
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": does.expression(on)}}],
         });
-        make(world, "MutatingAdmissionPolicy", &name, spec).await;
+        make(world, "MutatingAdmissionPolicy", &name, &spec).await;
         let here = json!({"matchLabels": {"kubernetes.io/metadata.name": &*world.ns}});
         let bound = json!({"policyName": name, "matchResources": {"namespaceSelector": here}});
-        make(world, "MutatingAdmissionPolicyBinding", &name, bound).await;
+        make(world, "MutatingAdmissionPolicyBinding", &name, &bound).await;
         let policy = Self { name, on, does };
         policy.until_obeyed(world, true).await;
         policy

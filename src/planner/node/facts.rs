@@ -37,6 +37,7 @@ pub struct LiveSet {
 }
 
 /// Whether a node's StatefulSet is there.
+#[allow(clippy::large_enum_variant, reason = "one for each look at a node, and none is kept")]
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SetFact {
     /// There is none of its name.
