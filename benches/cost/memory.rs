@@ -2,7 +2,7 @@
 //! which this process serves on a socket. The operator is the shipped binary either way.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ pub async fn measure_simulated(nodes: u32) {
     drop(std::fs::remove_file(kubeconfig));
 }
 
-fn start(kubeconfig: &PathBuf) -> Child {
+fn start(kubeconfig: &Path) -> Child {
     let built = env!("CARGO_BIN_EXE_windlass").to_owned();
     let mut command = Command::new(std::env::var("WINDLASS_OPERATOR").unwrap_or(built));
     command.args(["operator", "--no-leader-elect", "--bind", "127.0.0.1:0"]);
