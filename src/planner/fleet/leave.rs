@@ -38,13 +38,13 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
 fn those_with_room<'a>(
     facts: &FleetFacts,
     used: usize,
-    candidates: impl Iterator<Item = &'a ChildFacts> + Clone,
+    candidates: impl Iterator<Item = &'a ChildFacts>,
 ) -> Vec<String> {
+    let (down, others): (Vec<&ChildFacts>, Vec<&ChildFacts>) = candidates.partition(|c| c.is_down());
     let mut used = used as i32;
-    let down = candidates.clone().filter(|c| c.is_down());
-    let mut go: Vec<String> = down.map(|c| c.name.clone()).collect();
+    let mut go: Vec<String> = down.iter().map(|c| c.name.clone()).collect();
     for out in [true, false] {
-        for child in candidates.clone().filter(|c| !c.is_down() && c.is_out() == out) {
+        for child in others.iter().filter(|c| c.is_out() == out) {
             if used - i32::from(out) < facts.max_unavailable {
                 used += i32::from(!out);
                 go.push(child.name.clone());
@@ -56,12 +56,12 @@ fn those_with_room<'a>(
 
 /// Nodes that do not serve, which leave together.
 #[must_use]
-pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts> + Clone) -> Leave {
-    let stays = || children.clone().rev().filter(|c| !c.terminating);
-    Leave {
-        ask: stays().filter(|c| c.can_be_asked()).map(|c| c.name.clone()).collect(),
-        delete: stays().filter(|c| c.can_be_deleted()).map(|c| c.name.clone()).collect(),
-    }
+pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -> Leave {
+    let staying: Vec<&ChildFacts> = children.rev().filter(|c| !c.terminating).collect();
+    let names = |wanted: fn(&ChildFacts) -> bool| {
+        staying.iter().filter(|c| wanted(c)).map(|c| c.name.clone()).collect()
+    };
+    Leave { ask: names(ChildFacts::can_be_asked), delete: names(ChildFacts::can_be_deleted) }
 }
 
 /// The nodes that were asked to leave and are to stay by now.
@@ -78,9 +78,7 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<String> {
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
-    if surplus().next().is_none() {
-        return None;
-    }
+    surplus().next()?;
     if facts.paused {
         let names = list(surplus().map(|c| c.name.as_str()));
         return Some(format!(
