@@ -102,7 +102,7 @@ async fn a_foreign_node_is_named_and_left_alone_and_the_other_nodes_roll() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_node_of_another_fleet_is_named_and_not_taken() {
+async fn two_fleets_of_which_one_is_named_as_a_node_of_the_other_do_not_meet() {
     let world = World::new("foreign").await;
     let mut other = fleet(1, "other:1");
     other["metadata"]["name"] = json!("db-1");
