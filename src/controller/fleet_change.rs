@@ -211,6 +211,11 @@ impl Reconcile<'_> {
             }
             shown = Some(old);
         }
+        // One that lost its plan and goes elsewhere by another gives up what it made as well.
+        let goes_on = start.as_ref().is_some_and(|start| same_set(facts, start).is_some());
+        if facts.under_way.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
+            set_status::give_up(&mut status, facts, self.now);
+        }
         if let Some(start) = &start {
             let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
             let plan = self.plan_for(start, &before)?;

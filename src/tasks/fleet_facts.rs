@@ -19,7 +19,7 @@ use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
 use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
 use crate::planner::fleet::{
-    ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
+    Cause, ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
 use crate::planner::node::decide::{awaited_removal, is_rolling};
 use crate::render;
@@ -31,6 +31,12 @@ impl FleetScope {
     #[must_use]
     pub fn set_rollout(&self) -> Option<SetRollout> {
         SetRollout::of(&self.fleet.status)
+    }
+
+    fn under_way(&self) -> Option<Cause> {
+        let rollout = self.fleet.status.rollout.as_ref();
+        let rollout = rollout.filter(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring))?;
+        Some(Cause::of(&rollout.cause).unwrap_or(Cause::TemplateChanged))
     }
 
     /// The rollout whose target is read from the status, because it can no longer be taken back.
@@ -224,6 +230,7 @@ impl FleetScope {
             retire_delay_seconds: spec.retire_delay_seconds(),
             halt_height: spec.halt_height(),
             set_rollout: self.set_rollout(),
+            under_way: self.under_way(),
             set: active,
             sets,
             children,

@@ -26,6 +26,10 @@ impl FleetScope {
     /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
     #[must_use]
     pub fn put_right(mut self) -> Self {
+        if let Some(status) = self.without_gaps() {
+            self.scope = scope_of(&status);
+            self.set_status(status);
+        }
         // Which set serves rests on it.
         if let Some(rollout) = self.lost_promotion().or_else(|| self.not_yet_retiring()) {
             let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
@@ -106,7 +110,7 @@ impl FleetScope {
         says.is_some_and(|c| c.reason == "Promoting")
     }
 
-    fn traces(&self, plan: &Plan, incumbent: String) -> Traces {
+    pub(super) fn traces(&self, plan: &Plan, incumbent: String) -> Traces {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let mut sets = self.nodes_by_set();
         let incumbents = sets.remove(&incumbent).unwrap_or_default();

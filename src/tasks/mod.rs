@@ -13,6 +13,7 @@ mod create_entrants;
 mod entrants;
 mod fleet_facts;
 mod fleet_leave;
+mod fleet_lost;
 pub mod fleet_nodes;
 pub mod fleet_pods;
 mod fleet_record;

@@ -101,8 +101,25 @@ pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: b
         (None, Some(rollout)) if rollout.stage == Stage::Promoting => {
             sets::decide::held(facts, plan, rollout)
         }
+        (None, _) if let Some(cause) = facts.under_way => without_plan(facts, scope, cause),
         (None, _) if facts.replicas == 0 => FleetDecision::Keep,
         (None, _) => repair_that_ended_badly(facts, plan).unwrap_or_else(|| idle(facts)),
+    }
+}
+
+/// A rollout whose plan is lost goes on by another, to where it went; whether that is still wanted is decided then.
+fn without_plan(facts: &FleetFacts, scope: &Scope, cause: Cause) -> FleetDecision {
+    if facts.replicas == 0 {
+        return FleetDecision::ScaledToZero;
+    }
+    let way = facts.set_rollout.as_ref().map_or(Way::InPlace, |rollout| rollout.way);
+    match scope {
+        Scope::Target(target) if facts.is_known(target) => {
+            FleetDecision::Start(Start { scope: scope.clone(), target: target.clone(), cause, way })
+        }
+        // Nobody knows any more where it went, or could carry that out.
+        Scope::Target(_) => FleetDecision::Start(to(facts, facts.steady_revision(), cause)),
+        Scope::Own => own(facts, cause),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
+use super::decide::Cause;
 use super::sets::{SetFacts, SetRollout, Way};
 use crate::api::{OnStall, Problem, Promotion, Rejected};
 
@@ -266,6 +267,9 @@ pub struct FleetFacts {
     pub halt_height: i64,
     /// The rollout that makes a set of nodes, where one is active.
     pub set_rollout: Option<SetRollout>,
+    /// Why a rollout was started that is under way and may still be given up, where one is; it has a plan unless that is
+    /// lost.
+    pub under_way: Option<Cause>,
     /// Every other set of which anything exists.
     pub sets: BTreeMap<String, SetFacts>,
     /// The nodes of the active set, by ordinal.

@@ -10,6 +10,8 @@ mod heights;
 mod incumbents;
 mod killed;
 mod lost;
+mod lost_fields;
+mod lost_paths;
 mod many;
 mod no_longer;
 mod past_return;
