@@ -287,3 +287,25 @@ fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
     assert_eq!(way_back, FleetDecision::Keep);
     assert_eq!(idle(&facts), starts(to("v2"), "v2", Cause::RetryRequested));
 }
+
+#[test]
+fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
+    let lost = |facts: FleetFacts| FleetFacts { under_way: Some(Cause::RestartRequested), ..facts };
+    let begun = |facts: &FleetFacts, scope: &Scope| match decide(facts, None, scope, false) {
+        FleetDecision::Start(start) => Some((start.scope, start.target, start.cause)),
+        _ => None,
+    };
+    let again = |scope: Scope, target: &str| Some((scope, target.to_owned(), Cause::RestartRequested));
+    // Nothing is left to be granted, and still it has to end.
+    assert_eq!(begun(&lost(fleet(2)), &to("v1")), again(to("v1"), "v1"));
+    assert_eq!(begun(&lost(fleet(2).never_completed()), &to("v1")), again(to("v1"), "v1"));
+    assert_eq!(
+        begun(&lost(fleet(2).wanting("v3")), &to("v2")),
+        again(to("v2"), "v2"),
+        "it is superseded then"
+    );
+    assert_eq!(begun(&lost(fleet(2)), &Scope::Own), again(Scope::Own, "v1"));
+    assert_eq!(begun(&lost(fleet(2)), &to("")), again(to("v1"), "v1"), "nobody knows where it went");
+    let none = lost(FleetFacts { replicas: 0, ..fleet(0) });
+    assert_eq!(decide(&none, None, &to("v1"), false), FleetDecision::ScaledToZero);
+}
