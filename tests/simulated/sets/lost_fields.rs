@@ -336,7 +336,7 @@ fn cases(most: usize) -> Vec<Case> {
 #[test]
 fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide() {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let most = variable("WINDLASS_LOST_MOST").and_then(|n| n.parse().ok()).unwrap_or(60);
+    let most = variable("WINDLASS_LOST_MOST").and_then(|n| n.parse().ok()).unwrap_or(36);
     let cases = match variable("WINDLASS_LOST") {
         Some(name) => vec![Case::of(&name).expect("a case as it is printed")],
         None => cases(most),
