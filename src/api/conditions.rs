@@ -83,6 +83,7 @@ const MAX_MESSAGE_BYTES: usize = 1_024;
 
 /// Sets a condition in place, or appends it. The transition time moves only when the status does. A message
 /// that is too long is cut.
+#[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "unit tests alone look at the closed set"))]
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,

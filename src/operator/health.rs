@@ -117,6 +117,9 @@ fn older_than(limit: Duration, views: &[Arc<View>]) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// A second, why it is not ready then, and why it is ill.
+    type Said = (i32, Option<String>, Option<String>);
+
     /// What leads to a health of an operator that reconciles, all its lists in.
     fn acting() -> (Health, Arc<View>) {
         let (health, view) = (Health::default(), View::shared());
@@ -139,13 +142,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cache_that_hears_nothing_makes_the_replica_unready_and_then_ill_until_it_hears_again() {
         let (health, view) = acting();
-        let mut said = Vec::new();
+        let mut said: Vec<Said> = Vec::new();
         for seconds in 1..=125 {
             tokio::time::advance(Duration::from_secs(1)).await;
             view.freshness.heard(Kind::StatefulNode);
             said.push((seconds, health.not_ready(), health.ill()));
         }
-        let first = |of: fn(&(i32, Option<String>, Option<String>)) -> &Option<String>| {
+        let first = |of: fn(&Said) -> &Option<String>| {
             let (second, ready, ill) = said.iter().find(|row| of(row).is_some()).unwrap();
             (*second, of(&(*second, ready.clone(), ill.clone())).clone().unwrap())
         };

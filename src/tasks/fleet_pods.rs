@@ -59,13 +59,12 @@ impl FleetScope {
             return Ok(None);
         }
         let uid = &self.fleet.meta.uid;
-        let live = match self.memory.live_pods.get(uid).filter(|live| live.stands()) {
-            Some(live) => live,
-            None => {
-                let live = Arc::new(self.read_pods(children).await?);
-                self.memory.live_pods.put(uid.clone(), live.clone());
-                live
-            }
+        let live = if let Some(live) = self.memory.live_pods.get(uid).filter(|live| live.stands()) {
+            live
+        } else {
+            let live = Arc::new(self.read_pods(children).await?);
+            self.memory.live_pods.put(uid.clone(), live.clone());
+            live
         };
         let differs = |child: &&ChildFacts| {
             let pod = pod_name(&child.name);

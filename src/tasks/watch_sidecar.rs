@@ -18,6 +18,7 @@ use super::sidecar_peer::{ask, is_there};
 const HEIGHT_SECONDS: i64 = 30;
 
 /// Has the sidecar asked if there is a wish to, and keeps what it last said. Answers when to look again.
+#[must_use]
 pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     let spec = node.spec.as_deref().ok().filter(|s| s.asks_sidecar());
     let facts = scope.facts(node);

@@ -1,4 +1,4 @@
-//! One way to install a policy of the platform: on the real control plane a MutatingAdmissionPolicy that is bound to the
+//! One way to install a policy of the platform: on the real control plane a `MutatingAdmissionPolicy` that is bound to the
 //! namespace of the case, on the simulated one what stands for it there.
 
 use serde_json::{Value, json};

@@ -153,24 +153,25 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<Found> {
 fn goes_on(pod: &ObservedPod, before: &Problem) -> Option<Found> {
     let class = Class::of(&before.reason).filter(|_| before.pod_uid == pod.meta.uid)?;
     let container = pod.containers.iter().find(|c| c.name == before.container)?;
-    let goes_on = match &container.waiting {
-        Some((reason, _)) => Class::of(reason) == Some(class),
+    let goes_on = if let Some((reason, _)) = &container.waiting {
+        Class::of(reason) == Some(class)
+    } else {
         // An init container that did its work has ended too, and counts as ready.
-        None => {
-            let tries = container.ended || (container.running && container.restarts > 0);
-            class == Class::Start && tries && !container.ready
-        }
+        let tries = container.ended || (container.running && container.restarts > 0);
+        class == Class::Start && tries && !container.ready
     };
     if !goes_on {
         return None;
     }
     // Once, the more telling word takes the place of the first; why it is so stays.
     let telling = class.telling();
-    let (reason, message) = match &container.waiting {
-        Some((reason, message)) if reason == telling && before.reason != telling => {
-            (telling, with_cause(message, &before.message))
-        }
-        _ => (before.reason.as_str(), before.message.clone()),
+    let (reason, message) = if let Some((reason, message)) = &container.waiting
+        && reason == telling
+        && before.reason != telling
+    {
+        (telling, with_cause(message, &before.message))
+    } else {
+        (before.reason.as_str(), before.message.clone())
     };
     Some(Found { reason: reason.to_owned(), message, container: container.name.clone(), lasting: true })
 }

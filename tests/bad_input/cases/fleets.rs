@@ -102,34 +102,34 @@ pub(super) fn strategy() -> Vec<Case> {
         .by_schema(),
         Case::new(
             "HardFork without a height",
-            hard_fork(json!({}), json!({"image": "s:1"})),
-            hard_fork(json!({"haltHeight": 1}), json!({"image": "s:1"})),
+            hard_fork(&json!({}), json!({"image": "s:1"})),
+            hard_fork(&json!({"haltHeight": 1}), json!({"image": "s:1"})),
             "spec.updateStrategy.hardFork.haltHeight",
             "updateStrategy.type HardFork needs hardFork.haltHeight: set the height at which the old nodes halt",
         ),
         Case::new(
             "HardFork without a sidecar",
-            hard_fork(json!({"haltHeight": 1}), Value::Null),
-            hard_fork(json!({"haltHeight": 1}), json!({"url": "http://monitor/{name}"})),
+            hard_fork(&json!({"haltHeight": 1}), Value::Null),
+            hard_fork(&json!({"haltHeight": 1}), json!({"url": "http://monitor/{name}"})),
             "spec.template.spec.sidecar",
             "updateStrategy.type HardFork needs a sidecar to ask how high a node is",
         ),
         Case::new(
             "a change to HardFork where there is no sidecar",
-            hard_fork(json!({"haltHeight": 1}), Value::Null),
-            hard_fork(json!({"haltHeight": 1}), json!({"image": "s:1"})),
+            hard_fork(&json!({"haltHeight": 1}), Value::Null),
+            hard_fork(&json!({"haltHeight": 1}), json!({"image": "s:1"})),
             "spec.template.spec.sidecar",
             "updateStrategy.type HardFork needs a sidecar to ask how high a node is",
         )
         .after(fleet(&[])),
         Case::new(
             "a HardFork whose sidecar is taken away",
-            hard_fork(json!({"haltHeight": 1}), Value::Null),
-            hard_fork(json!({"haltHeight": 2}), json!({"image": "s:1"})),
+            hard_fork(&json!({"haltHeight": 1}), Value::Null),
+            hard_fork(&json!({"haltHeight": 2}), json!({"image": "s:1"})),
             "spec.template.spec.sidecar",
             "updateStrategy.type HardFork needs a sidecar to ask how high a node is",
         )
-        .after(hard_fork(json!({"haltHeight": 1}), json!({"image": "s:1"}))),
+        .after(hard_fork(&json!({"haltHeight": 1}), json!({"image": "s:1"}))),
         Case::new(
             "HardFork at height 0",
             with("spec.updateStrategy.hardFork.haltHeight", 0.into()),
@@ -140,7 +140,7 @@ pub(super) fn strategy() -> Vec<Case> {
     ]
 }
 
-fn hard_fork(settings: Value, sidecar: Value) -> Value {
+fn hard_fork(settings: &Value, sidecar: Value) -> Value {
     fleet(&[
         ("spec.updateStrategy", json!({"type": "HardFork", "hardFork": settings})),
         ("spec.template.spec.sidecar", sidecar),

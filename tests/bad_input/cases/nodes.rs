@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Case, fleet, node};
 
+#[allow(clippy::too_many_lines, reason = "one table of cases")]
 pub(super) fn node_fields() -> Vec<Case> {
     let with = |path: &str, value: Value| node(&[(path, value)]);
     let sidecar = |value: Value| with("spec.sidecar", value);

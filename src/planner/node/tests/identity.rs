@@ -6,8 +6,8 @@ use super::super::status::{SidecarAnswer, StatusInput, status};
 use super::*;
 use crate::api::{MadeFor, StatefulNodeStatus, StatefulSetRef};
 
-fn made_for(version: &str) -> Option<MadeFor> {
-    Some(MadeFor { hash: version.to_owned(), image: image(version), main_container: "db".to_owned() })
+fn made_for(version: &str) -> MadeFor {
+    MadeFor { hash: version.to_owned(), image: image(version), main_container: "db".to_owned() }
 }
 
 /// The StatefulSet's revision moved by itself: its template is still that of the version.
@@ -21,7 +21,7 @@ fn knowing(set: LiveSet, revisions: &[&str]) -> LiveSet {
 
 /// A pod that says what it was made for, and is not the one that the status speaks of.
 fn annotated(version: &str) -> PodFacts {
-    PodFacts { made_for: made_for(version), ..pod(version).of_another_uid() }
+    PodFacts { made_for: Some(made_for(version)), ..pod(version).of_another_uid() }
 }
 
 #[test]
@@ -140,8 +140,9 @@ fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
 #[test]
 fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
     let rewritten = || {
-        let set = LiveSet { main_image: "mirror/db".to_owned(), made_for: made_for("v1"), ..set("v1") };
-        let pod = PodFacts { main_image: "mirror/db".to_owned(), made_for: made_for("v1"), ..pod("v1") };
+        let set = LiveSet { main_image: "mirror/db".to_owned(), made_for: Some(made_for("v1")), ..set("v1") };
+        let pod =
+            PodFacts { main_image: "mirror/db".to_owned(), made_for: Some(made_for("v1")), ..pod("v1") };
         node().with_set(set).with_pod(pod)
     };
     let same_image = Ok(Wanted { hash: "v2".to_owned(), image: image("v1") });
@@ -170,7 +171,7 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
 
 #[test]
 fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_by_itself() {
-    let facts = || node().with_set(LiveSet { made_for: made_for("v1"), ..set("v1") });
+    let facts = || node().with_set(LiveSet { made_for: Some(made_for("v1")), ..set("v1") });
     // As an earlier version of Windlass left it.
     let mut at_rest = written(&facts(), &StatefulNodeStatus::default());
     at_rest.stateful_set = Some(StatefulSetRef {
@@ -187,14 +188,14 @@ fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_
     assert_eq!((set.template_digest.as_str(), set.revisions), ("digest of v1", vec!["db-0-v1".to_owned()]));
 
     let moved_on = LiveSet { generation: 4, ..knowing(moved("v1"), &["db-0-v1"]) };
-    let facts = node().with_set(LiveSet { made_for: made_for("v1"), ..moved_on });
+    let facts = node().with_set(LiveSet { made_for: Some(made_for("v1")), ..moved_on });
     let set = written(&facts, &not_ready).stateful_set.unwrap();
     assert_eq!((set.generation, set.revisions), (4, vec!["db-0-v1".to_owned(), "db-0-moved".to_owned()]));
 }
 
 #[test]
 fn only_revisions_of_templates_that_windlass_wrote_are_learned_and_only_the_last_of_them_kept() {
-    let ours = |set: LiveSet| LiveSet { made_for: made_for("v1"), ..set };
+    let ours = |set: LiveSet| LiveSet { made_for: Some(made_for("v1")), ..set };
     let learned = |facts: NodeFacts| {
         written(&facts.that_ran(Running::default()), &StatefulNodeStatus::default())
             .stateful_set
