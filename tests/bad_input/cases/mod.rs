@@ -118,7 +118,7 @@ fn sidecar() -> Value {
         "image": "s:1",
         "resources": {"limits": {"cpu": 0.5}},
         "args": ["--height-url", ""],
-        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}, "newer": {"a": null}}],
+        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}, "newer": {"a": [{}]}}],
         "volumeMounts": [{"name": "data", "mountPath": "/data", "newer": 1}],
         "url": "http://{podIP}:{port}",
     })

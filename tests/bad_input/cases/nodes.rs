@@ -55,11 +55,11 @@ pub(super) fn node_fields() -> Vec<Case> {
             "sidecar needs an image, which is injected into the pod, or a url",
         ),
         Case::new(
-            "a sidecar's argument that is not a text",
-            sidecar(json!({"image": "s:1", "args": [7]})),
-            sidecar(json!({"image": "s:1", "args": ["7"]})),
-            "spec.sidecar.args[0]",
-            "must be of type string",
+            "more arguments than a sidecar may have",
+            sidecar(json!({"image": "s:1", "args": vec!["7"; 65]})),
+            sidecar(json!({"image": "s:1", "args": vec!["7"; 64]})),
+            "spec.sidecar.args",
+            "must have at most 64 items",
         )
         .by_schema(),
         Case::new(
