@@ -11,20 +11,27 @@ use crate::planner::fleet::{Cause, Way};
 use crate::revision::revision_name;
 
 impl FleetScope {
-    /// The status with a rollout that is whole again and a target that stays given up, where either lost something.
-    pub(super) fn without_gaps(&self) -> Option<NodeDeploymentStatus> {
+    /// The status with a rollout that is whole again, where it lost something.
+    pub(super) fn with_whole_rollout(&self) -> Option<NodeDeploymentStatus> {
         let known = &*self.fleet.status;
-        let mut status = known.clone();
-        let plan = known.plan.as_ref().and_then(|raw| raw.parse().ok());
-        if let (Some(rollout), Some(plan)) =
-            (&known.rollout, plan.as_ref().filter(|plan: &&Plan| plan.is_active()))
-        {
-            status.rollout = Some(self.filled(rollout, plan));
+        let plan = self.plan_that_is_left().filter(Plan::is_active)?;
+        let rollout = Some(self.filled(known.rollout.as_ref()?, &plan));
+        (rollout != known.rollout).then(|| NodeDeploymentStatus { rollout, ..known.clone() })
+    }
+
+    /// The status with a target that stays given up, where it lost that. A promotion that holds is none: its rollout is
+    /// looked for first.
+    pub(super) fn with_what_was_given_up(&self) -> Option<NodeDeploymentStatus> {
+        let known = &*self.fleet.status;
+        if known.rejected.is_some() || known.rollout.is_some() {
+            return None;
         }
-        if known.rejected.is_none() && known.rollout.is_none() {
-            status.rejected = self.given_up(plan.as_ref());
-        }
-        (status != *known).then_some(status)
+        let rejected = Some(self.given_up(self.plan_that_is_left().as_ref())?);
+        Some(NodeDeploymentStatus { rejected, ..known.clone() })
+    }
+
+    fn plan_that_is_left(&self) -> Option<Plan> {
+        self.fleet.status.plan.as_ref()?.parse().ok()
     }
 
     /// What a rollout says, and where it says nothing what its plan says of it.

@@ -26,7 +26,7 @@ impl FleetScope {
     /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
     #[must_use]
     pub fn put_right(mut self) -> Self {
-        if let Some(status) = self.without_gaps() {
+        if let Some(status) = self.with_whole_rollout() {
             self.scope = scope_of(&status);
             self.set_status(status);
         }
@@ -34,6 +34,9 @@ impl FleetScope {
         if let Some(rollout) = self.lost_promotion().or_else(|| self.not_yet_retiring()) {
             let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
             self.scope = scope_of(&status);
+            self.set_status(status);
+        }
+        if let Some(status) = self.with_what_was_given_up() {
             self.set_status(status);
         }
         let Ok(set) = self.serving() else { return self };
