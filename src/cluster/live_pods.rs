@@ -10,9 +10,9 @@ use super::observed::ObservedPod;
 use crate::clock::monotonic;
 
 /// For how long a read stands, for each pod that it shows, and at the most: a fleet of five is read at each grant, one
-/// of a thousand every five seconds.
+/// of a thousand every ten seconds. What is heard meanwhile counts, and a watch that is silent is noticed by then.
 const READ_EACH: Duration = Duration::from_millis(10);
-const READ_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
+const READ_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
 
 /// A fleet's pods as the API server itself said they were at one time, by name.
 #[derive(Debug)]
@@ -60,17 +60,27 @@ impl LivePods {
     /// heard of it since the read counts more.
     #[must_use]
     pub fn serves(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
-        if let Some(newer) = heard.filter(|heard| heard.meta.version() > self.newest) {
+        if let Some(newer) = heard.filter(|heard| self.is_older_than(heard)) {
             return is_ready(newer);
         }
         let known = self.known.get(pod);
+        if heard.is_none() && known.is_some() {
+            // It was heard to go since.
+            return false;
+        }
         self.pods.get(pod).is_some_and(|pod| pod.ready && known.is_none_or(|(uid, _)| *uid == pod.uid))
+    }
+
+    /// Whether what was heard of a pod is newer than what the read showed of it.
+    fn is_older_than(&self, heard: &ObservedPod) -> bool {
+        let shown = self.pods.get(&heard.meta.name).map_or(self.newest, |pod| pod.version);
+        heard.meta.version() > shown
     }
 
     /// Whether the pod of a node that is taken as down is Ready, and nobody here knew.
     #[must_use]
     pub fn has_come_up(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
-        if heard.is_some_and(|heard| heard.meta.version() > self.newest) {
+        if heard.is_some_and(|heard| self.is_older_than(heard)) {
             return false;
         }
         let was = self.known.get(pod);
@@ -83,4 +93,36 @@ impl LivePods {
 #[must_use]
 pub fn is_ready(pod: &ObservedPod) -> bool {
     pod.ready.as_ref().is_some_and(|condition| condition.holds) && !pod.meta.terminating
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::observed::Observed;
+    use super::*;
+
+    fn heard(version: u64, ready: &str) -> ObservedPod {
+        ObservedPod::read(&json!({
+            "metadata": {"name": "db-1-0", "uid": "pod", "resourceVersion": version.to_string()},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_heard_of_a_pod_after_the_read_counts_more_also_that_it_went() {
+        let mut live = LivePods::of([("db-1-0".to_owned(), ("pod".to_owned(), true))].into());
+        let pod = |name: &str, version| LivePod {
+            name: name.to_owned(),
+            uid: "pod".to_owned(),
+            version,
+            ready: true,
+        };
+        // Another pod was read later.
+        live.extend([pod("db-1-0", 10), pod("db-2-0", 30)]);
+        assert!(live.serves("db-1-0", Some(&heard(10, "True"))));
+        assert!(live.serves("db-1-0", Some(&heard(9, "False"))), "that is older");
+        assert!(!live.serves("db-1-0", Some(&heard(20, "False"))), "that is newer than what was read of it");
+        assert!(!live.serves("db-1-0", None), "it was known, and is not any more");
+    }
 }

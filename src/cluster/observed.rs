@@ -243,6 +243,8 @@ pub struct ContainerState {
     pub image_id: String,
     /// Whether it runs.
     pub running: bool,
+    /// Since when it runs, if it does.
+    pub running_since: Option<DateTime<Utc>>,
     /// Whether it has ended, well or badly, and waits for nothing yet.
     pub ended: bool,
     /// Whether it is ready.
@@ -482,6 +484,7 @@ fn container_state(status: &Value, init: bool) -> ContainerState {
         init,
         image_id: text(&status["imageID"]),
         running: status["state"]["running"].is_object(),
+        running_since: time(&status["state"]["running"]["startedAt"]),
         ended: status["state"]["terminated"].is_object(),
         ready: status["ready"].as_bool().unwrap_or_default(),
         waiting: waiting.is_object().then(|| (text(&waiting["reason"]), text(&waiting["message"]))),

@@ -35,8 +35,9 @@ pub async fn remove(
     for names in [&mut leaves.ask, &mut leaves.delete, &mut others.ask, &mut others.delete] {
         names.retain(may_go);
     }
-    fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?;
-    let differs = fleet.let_go_what_stands(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
+    let kept = fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?.is_some();
+    let differs =
+        kept | fleet.let_go_what_stands(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
     let mut waits = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {

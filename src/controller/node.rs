@@ -15,7 +15,7 @@ use crate::api::{ClaimRetention, HistoryEntry, StatefulNodeStatus};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
-use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, removal, target};
+use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, recipes, removal, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 use crate::tasks::node_scope::{effective_restart, parse_time};
@@ -327,9 +327,12 @@ impl Reconcile<'_> {
         if is_next || !facts.needs_mark() {
             return None;
         }
-        let task = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over())?;
+        let task = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over());
+        // A node that was asked to leave serves until it goes, and may be asked to stay.
+        let leaves = || (plan.recipe == recipes::REMOVE_NODE).then(|| format!("{}-mark", plan.id));
+        let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;
         // What the sidecar answered is in the scope; an unreachable one is reported from there.
-        mark(&self.scope, &self.node, &task.id).ok().map(|mark| mark.again)
+        mark(&self.scope, &self.node, &task_id).ok().map(|mark| mark.again)
     }
 
     /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants

@@ -240,13 +240,14 @@ pub async fn apply_at_once(
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
 ) -> Result<Option<String>, ReconcileError> {
+    // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
+    let shared = apply_to_claims(scope, node, spec).await;
     let mut refused = None;
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
         apply_to_set(scope, node, spec, facts, &set).await?;
         refused = apply_service(scope, node).await?;
     }
-    let shared = apply_to_claims(scope, node, spec).await?;
-    Ok(refused.or(shared))
+    Ok(refused.or(shared?))
 }
 
 async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {

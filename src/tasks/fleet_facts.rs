@@ -218,11 +218,7 @@ impl FleetScope {
             undecided,
             selected: self.selected_set(),
             conflicts: self.conflicts(&active),
-            shutting_down: if children.iter().any(|c| c.surplus) {
-                self.shutting_down(&active, spec.replicas)
-            } else {
-                Vec::new()
-            },
+            shutting_down: self.shutting_down(&active, spec.replicas),
             strategy: self.strategy(),
             promotion: spec.promotion(),
             build_id: self.build_id(),

@@ -14,7 +14,8 @@ use crate::planner::fleet::{ChildFacts, FleetFacts};
 
 impl FleetScope {
     /// Lets nodes of the set that serves go, those that rest on other nodes' serving only where the API server says that
-    /// these serve. Answers whether something is other than it was taken to be, so that it has to be looked at again.
+    /// these serve. Answers whether something is other than it was taken to be, or a claim is not let go of yet, so that
+    /// it has to be looked at again.
     pub async fn let_go_what_stands(
         &self,
         facts: &FleetFacts,
@@ -43,7 +44,7 @@ impl FleetScope {
                 if self.what_differs(children, &taken).await?.is_some() {
                     differs = true;
                 } else {
-                    self.let_go(leave, why).await?;
+                    differs |= self.let_go(leave, why).await?.is_some();
                 }
             }
         }
@@ -51,10 +52,13 @@ impl FleetScope {
     }
 
     /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every node that leaves passes
-    /// here.
-    pub async fn let_go(&self, leave: Leave, why: &str) -> Result<(), ClusterError> {
-        each(leave.delete, |name| async move { self.delete_node(&name, why).await }).await?;
-        each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await.map(drop)
+    /// here. One whose claims are to stay is deleted only once these are not its own: they would go with it. Answers what
+    /// one of those waits for, in a sentence.
+    pub async fn let_go(&self, leave: Leave, why: &str) -> Result<Option<String>, ClusterError> {
+        let (delete, kept) = self.without_kept(leave.delete).await?;
+        each(delete, |name| async move { self.delete_node(&name, why).await }).await?;
+        each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await?;
+        Ok(kept)
     }
 
     /// Takes back that nodes were asked to leave: they go on as they are.

@@ -16,7 +16,7 @@ use crate::api::names::{
 use crate::api::{ClaimRetention, Stage, TemplateMeta};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
-use crate::planner::fleet::leave::{Leave, together};
+use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts, Way};
 use crate::render;
 
@@ -231,10 +231,16 @@ impl FleetScope {
         } else {
             facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default()
         };
-        let Leave { ask, delete } = together(children.iter());
-        let looked_at = each(delete, |name| self.unless_kept(name)).await?;
+        self.let_go(together(children.iter()), why).await
+    }
+
+    /// Of nodes that are to be deleted those that may be, and why one of the others is not, in a sentence.
+    pub(super) async fn without_kept(
+        &self,
+        delete: Vec<String>,
+    ) -> Result<(Vec<String>, Option<String>), ClusterError> {
         let (mut free, mut kept) = (Vec::new(), None);
-        for looked_at in looked_at {
+        for looked_at in each(delete, |name| self.unless_kept(name)).await? {
             match looked_at {
                 Ok(name) => free.push(name),
                 Err(why) => {
@@ -242,8 +248,7 @@ impl FleetScope {
                 }
             }
         }
-        self.let_go(Leave { ask, delete: free }, why).await?;
-        Ok(kept)
+        Ok((free, kept))
     }
 
     /// A node that may be deleted; an error is why a claim that is to stay might go with it.
@@ -259,7 +264,8 @@ impl FleetScope {
     /// Why a claim that is to stay might go with a node, in a sentence, if one might.
     async fn kept_for(&self, node: &ObservedNode) -> Result<Option<String>, ClusterError> {
         let name = &node.meta.name;
-        if !self.keeps_claims(name) {
+        let stay = self.spec.template.spec.volume_claim_retention == ClaimRetention::Retain;
+        if !stay && !self.keeps_claims(name) {
             return Ok(None);
         }
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);

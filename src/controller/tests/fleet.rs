@@ -605,6 +605,30 @@ async fn nobody_leaves_while_the_api_server_shows_another_down_that_was_thought_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_scaled_away_goes_once_the_claims_that_are_to_stay_are_not_its_own() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let is_there = || stage.cx.view.nodes.get(&Key::new("shop", "db-1")).is_some();
+    let node = stage.get(Kind::StatefulNode, "db-1")["metadata"]["uid"].clone();
+    let claim = |version: &str, owners: Value| {
+        json!({"metadata": {
+            "name": "data-db-1-0", "namespace": "shop", "uid": "claim", "resourceVersion": version,
+            "labels": {"windlass.dev/node": "db-1"}, "ownerReferences": owners,
+        }})
+    };
+    let owner = json!([{"kind": "StatefulNode", "name": "db-1", "uid": node}]);
+    stage.cx.view.observe(Kind::PersistentVolumeClaim, &claim("5", owner));
+    stage.change_fleet(&json!({"spec": {"replicas": 1}}));
+    stage.look_at_fleet().await.unwrap();
+    stage.node_follows("db-1");
+    let next = stage.look_at_fleet().await.unwrap();
+    assert!(is_there(), "the claim would go with it");
+    assert!(seconds(next).is_some_and(|seconds| seconds <= 5), "it is looked at again soon");
+    stage.cx.view.observe(Kind::PersistentVolumeClaim, &claim("6", json!([])));
+    stage.look_at_fleet().await.unwrap();
+    assert!(!is_there());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let said = || stage.fleet()["status"]["deletionPolicy"].as_str().map(str::to_owned);

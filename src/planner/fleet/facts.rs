@@ -383,7 +383,7 @@ impl FleetFacts {
     #[must_use]
     pub fn disrupted(&self) -> i32 {
         let existing = self.children.iter().filter(|c| c.is_disrupted()).count();
-        (existing + self.missing().len()) as i32
+        (existing + self.missing().len() + self.shutting_down.len()) as i32
     }
 
     /// Whether the partition keeps nodes from where the rollout goes.

@@ -1,6 +1,6 @@
 //! Why a pod does not serve, in the kubelet's or the scheduler's own words.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::PodFacts;
 use crate::api::Problem;
@@ -11,6 +11,9 @@ use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that pass by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
+
+/// How long a container runs until its kubelet forgets that it crashed: then it is one that is slow to be ready.
+const START_FORGOTTEN: TimeDelta = TimeDelta::minutes(10);
 
 /// What a kubelet alternates between while one thing is wrong with one container.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,7 +79,7 @@ pub fn pod_facts(
     let spec_main = pod.images.iter().find(|(name, _)| name == main).or_else(|| pod.images.first());
     let (main_name, main_image) = spec_main.cloned().unwrap_or_default();
     let state = pod.container(&main_name);
-    let found = problem_of(pod, before);
+    let found = problem_of(pod, before, now);
     let cannot_run = found.as_ref().is_some_and(|found| found.lasting);
     PodFacts {
         uid: pod.meta.uid.clone(),
@@ -107,11 +110,11 @@ fn since(before: Option<&Problem>, now: DateTime<Utc>) -> DateTime<Utc> {
     before.map_or(now, |p| p.since.min(now))
 }
 
-fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<Found> {
+fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -> Option<Found> {
     if pod.meta.terminating {
         return Some(Found::of_pod("Terminating", format!("pod {} is terminating", pod.meta.name), false));
     }
-    if let Some(found) = before.and_then(|before| goes_on(pod, before)) {
+    if let Some(found) = before.and_then(|before| goes_on(pod, before, now)) {
         return Some(found);
     }
     if let Some(waiting) = pod.containers.iter().find_map(|c| {
@@ -150,14 +153,15 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>) -> Option<Found> {
 
 /// The problem that is known of this very pod, where the kubelet only shows it from another side by now: each of its
 /// words told anew would be a write, and a node that Fails and recovers several times a minute.
-fn goes_on(pod: &ObservedPod, before: &Problem) -> Option<Found> {
+fn goes_on(pod: &ObservedPod, before: &Problem, now: DateTime<Utc>) -> Option<Found> {
     let class = Class::of(&before.reason).filter(|_| before.pod_uid == pod.meta.uid)?;
     let container = pod.containers.iter().find(|c| c.name == before.container)?;
     let goes_on = if let Some((reason, _)) = &container.waiting {
         Class::of(reason) == Some(class)
     } else {
         // An init container that did its work has ended too, and counts as ready.
-        let tries = container.ended || (container.running && container.restarts > 0);
+        let is_new = container.running_since.is_none_or(|since| now - since < START_FORGOTTEN);
+        let tries = container.ended || (container.running && container.restarts > 0 && is_new);
         class == Class::Start && tries && !container.ready
     };
     if !goes_on {

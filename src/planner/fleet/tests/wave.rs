@@ -100,6 +100,14 @@ fn a_node_being_scaled_away_takes_room_in_the_wave() {
 }
 
 #[test]
+fn the_pod_of_a_node_that_has_just_left_takes_room_in_the_wave_until_it_is_gone() {
+    let left = |facts: FleetFacts| FleetFacts { shutting_down: vec!["db-2-0".to_owned()], ..facts };
+    assert_eq!(may(&two()), Some(Clause::Serving));
+    assert_eq!(may(&left(two())), None);
+    assert_eq!(may(&left(two()).at_most(2)), Some(Clause::Serving));
+}
+
+#[test]
 fn no_more_nodes_are_granted_at_once_than_the_wave_allows() {
     let table = [
         ("one of five", fleet(5), vec!["db-4"]),

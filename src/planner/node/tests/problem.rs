@@ -161,6 +161,17 @@ fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
 }
 
 #[test]
+fn a_container_that_runs_longer_than_its_kubelet_remembers_a_crash_is_slow_and_no_loop() {
+    let started = |minutes: i64| {
+        let mut runs = runs(2);
+        runs["state"]["running"]["startedAt"] = json!((now() - TimeDelta::minutes(minutes)).to_rfc3339());
+        told(&[waiting("CrashLoopBackOff", "back-off"), runs]).pop().unwrap()
+    };
+    assert_eq!(started(9), ("CrashLoopBackOff: back-off".to_owned(), true));
+    assert_eq!(started(10), ("NotReady: container db of pod db-0-0 runs and is not ready".to_owned(), false));
+}
+
+#[test]
 fn another_thing_that_is_wrong_is_told() {
     let loops = || waiting("CrashLoopBackOff", "back-off");
     let cases = [
