@@ -181,6 +181,7 @@ impl Deed {
     }
 
     /// Does it. `at` picks the node.
+    #[allow(clippy::too_many_lines, reason = "one deed after the other")]
     pub async fn perform(self, world: &World, at: u32) {
         let scenario = &world.scenario;
         let names = world.nodes_about();

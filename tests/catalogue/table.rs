@@ -65,7 +65,7 @@ impl Outcome {
     fn complaint(&self) -> String {
         let mut text = String::new();
         let mut by_fault: BTreeMap<&str, usize> = BTreeMap::new();
-        for name in self.failed.iter().flat_map(|(point, _)| point.strikes.first()) {
+        for name in self.failed.iter().filter_map(|(point, _)| point.strikes.first()) {
             *by_fault.entry(&name.fault).or_default() += 1;
         }
         let _ = writeln!(text, "{by_fault:?}");

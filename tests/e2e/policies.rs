@@ -1,4 +1,4 @@
-//! What a platform does to the objects of one namespace: real MutatingAdmissionPolicies, each bound to the namespace of the
+//! What a platform does to the objects of one namespace: real `MutatingAdmissionPolicies`, each bound to the namespace of the
 //! test that installs it.
 
 use std::time::Duration;

@@ -110,8 +110,7 @@ async fn pump(
     brought: Arc<AtomicU64>,
 ) {
     let mut buffer = vec![0; 16 << 10];
-    loop {
-        let Ok(count) = from.read(&mut buffer).await else { break };
+    while let Ok(count) = from.read(&mut buffer).await {
         if silent.wait_for(|silent| !silent).await.is_err() || count == 0 {
             break;
         }

@@ -332,7 +332,7 @@ fn cases(most: usize) -> Vec<Case> {
     cases
 }
 
-/// The first of an order that takes evenly from all; WINDLASS_LOST_MOST says how many, WINDLASS_LOST replays one.
+/// The first of an order that takes evenly from all; `WINDLASS_LOST_MOST` says how many, `WINDLASS_LOST` replays one.
 #[test]
 fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide() {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());

@@ -115,7 +115,7 @@ fn paths(value: &Value, at: &[String], depth: usize, found: &mut Vec<Vec<String>
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| each(key.clone(), value)),
         Value::Array(list) => {
-            list.iter().enumerate().for_each(|(index, value)| each(index.to_string(), value))
+            list.iter().enumerate().for_each(|(index, value)| each(index.to_string(), value));
         }
         _ => {}
     }
@@ -123,7 +123,7 @@ fn paths(value: &Value, at: &[String], depth: usize, found: &mut Vec<Vec<String>
 
 fn remove(value: &mut Value, path: &[String]) {
     let Some((last, before)) = path.split_last() else { return };
-    let pointer: String = before.iter().map(|key| format!("/{key}")).collect();
+    let pointer = before.iter().fold(String::new(), |pointer, key| pointer + "/" + key);
     match value.pointer_mut(&pointer) {
         Some(Value::Object(map)) => drop(map.remove(last)),
         // What comes after it would be another.
