@@ -85,7 +85,16 @@ enum Unanswered {
 }
 
 type May = Arc<dyn Fn() -> bool + Send + Sync>;
-type Ear = Arc<dyn Fn() + Send + Sync>;
+type Ear = Arc<dyn Fn(Sign) + Send + Sync>;
+
+/// What is heard of an API server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sign {
+    /// That it carries a request out, or a piece of its answer.
+    News,
+    /// That it is there, and carries the request not out.
+    Refusal,
+}
 
 /// A client that keeps the rules of this module.
 pub struct Careful {
@@ -108,9 +117,9 @@ impl Careful {
         self
     }
 
-    /// Tells whenever something is heard of the API server: that it carries a request out, and each piece of an answer.
+    /// Tells whenever something is heard of the API server: how an answer begins, and each piece of it.
     #[must_use]
-    pub fn heard_by(mut self, ear: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn heard_by(mut self, ear: impl Fn(Sign) + Send + Sync + 'static) -> Self {
         self.ear = Some(Arc::new(ear));
         self
     }
@@ -142,11 +151,12 @@ async fn ask(
         client.send(request).await
     };
     let response = timeout_at(began + REQUEST_TIMEOUT, answer).await.map_err(|_| Unanswered::Late)??;
-    if let Some(ear) = ear.as_ref().filter(|_| response.status().is_success()) {
-        ear();
+    let sign = if response.status().is_success() { Sign::News } else { Sign::Refusal };
+    if let Some(ear) = &ear {
+        ear(sign);
     }
     let until = (!is_watch).then_some(began + ANSWER_TIMEOUT);
-    Ok(response.map(|body| Limited { body, ear, until, timer: None }))
+    Ok(response.map(|body| Limited { body, ear, sign, until, timer: None }))
 }
 
 /// The same request with a body that cannot be copied: what would send it again has to let it be.
@@ -206,6 +216,8 @@ impl http_body::Body for Once {
 struct Limited {
     body: Body,
     ear: Option<Ear>,
+    /// What each piece of it is a sign of.
+    sign: Sign,
     /// When it has to be over; none for a watch, of which the watcher itself knows how long it may be silent.
     until: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -224,7 +236,7 @@ impl http_body::Body for Limited {
         if let Poll::Ready(frame) = polled {
             this.timer = None;
             if let (Some(Ok(_)), Some(ear)) = (&frame, &this.ear) {
-                ear();
+                ear(this.sign);
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }

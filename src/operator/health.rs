@@ -1,5 +1,6 @@
 //! What the operator tells of itself while it runs: whether it is well, whether it can do its work, and what it counts.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Health {
             Doing::Acting(views) if !views.iter().all(|view| view.is_ready()) => {
                 Some("the caches are not filled yet".to_owned())
             }
-            Doing::Acting(views) => older_than(FRESH, views),
+            Doing::Acting(views) => older_than(FRESH, ages(views)),
         }
     }
 
@@ -62,11 +63,13 @@ impl Health {
         self.not_ready().is_none()
     }
 
-    /// Why the replica should be started anew, in a sentence; `None`: it is well.
+    /// Why the replica should be started anew, in a sentence; `None`: it is well. It is while the API server answers, be it
+    /// with refusals: the rights of a namespace that went, or a kind that is not there, come back by no restart, and
+    /// all other namespaces would wait for it.
     #[must_use]
     pub fn ill(&self) -> Option<String> {
         match &*self.doing() {
-            Doing::Acting(views) => older_than(ILL, views),
+            Doing::Acting(views) => older_than(ILL, silences(views)),
             Doing::Starting | Doing::StandingBy(_) => None,
         }
     }
@@ -97,18 +100,27 @@ impl Health {
     }
 }
 
-/// The oldest age of each kind, over all namespaces that are watched apart.
-fn ages(views: &[Arc<View>]) -> Vec<(Kind, Duration)> {
-    let mut oldest = std::collections::BTreeMap::new();
-    for (kind, age) in views.iter().flat_map(|view| view.freshness.ages()) {
+/// For how long at most nothing was heard but refusals of each kind, over all namespaces that are watched apart.
+fn ages(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
+    oldest(views.iter().flat_map(|view| view.freshness.ages()))
+}
+
+/// For how long at most nothing was heard at all.
+fn silences(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
+    oldest(views.iter().flat_map(|view| view.freshness.silences()))
+}
+
+fn oldest(ages: impl Iterator<Item = (Kind, Duration)>) -> BTreeMap<Kind, Duration> {
+    let mut oldest = BTreeMap::new();
+    for (kind, age) in ages {
         let known = oldest.entry(kind).or_insert(age);
         *known = age.max(*known);
     }
-    oldest.into_iter().collect()
+    oldest
 }
 
-fn older_than(limit: Duration, views: &[Arc<View>]) -> Option<String> {
-    let (kind, age) = ages(views).into_iter().max_by_key(|(_, age)| *age)?;
+fn older_than(limit: Duration, ages: BTreeMap<Kind, Duration>) -> Option<String> {
+    let (kind, age) = ages.into_iter().max_by_key(|(_, age)| *age)?;
     let (kind, seconds) = (kind.name(), age.as_secs());
     (age > limit).then(|| format!("the cache of {kind} has heard nothing of the API server for {seconds} s"))
 }
@@ -116,6 +128,7 @@ fn older_than(limit: Duration, views: &[Arc<View>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::client::Sign;
 
     /// A second, why it is not ready then, and why it is ill.
     type Said = (i32, Option<String>, Option<String>);
@@ -145,7 +158,7 @@ mod tests {
         let mut said: Vec<Said> = Vec::new();
         for seconds in 1..=125 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            view.freshness.heard(Kind::StatefulNode);
+            view.freshness.heard(Kind::StatefulNode, Sign::News);
             said.push((seconds, health.not_ready(), health.ill()));
         }
         let first = |of: fn(&Said) -> &Option<String>| {
@@ -161,8 +174,34 @@ mod tests {
             health.text()
         );
         assert!(health.text().contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0"));
-        view.freshness.heard(Kind::Pod);
+        view.freshness.heard(Kind::Pod, Sign::News);
         assert_eq!((health.not_ready(), health.ill()), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_make_what_is_known_old_and_are_no_reason_to_start_anew() {
+        let (health, view) = acting();
+        let (_, refused) = acting();
+        health.acts_on(vec![view.clone(), refused.clone()]);
+        for _ in 0..20 {
+            tokio::time::advance(Duration::from_secs(20)).await;
+            for kind in [Kind::Pod, Kind::StatefulNode] {
+                view.freshness.heard(kind, Sign::News);
+                refused.freshness.heard(kind, Sign::Refusal);
+            }
+        }
+        assert_eq!(health.ill(), None);
+        assert!(health.not_ready().is_some_and(|said| said.ends_with("for 400 s")));
+        assert!(
+            health.text().contains("windlass_cache_age_seconds{kind=\"Pod\"} 400.0"),
+            "{}",
+            health.text()
+        );
+        tokio::time::advance(Duration::from_secs(121)).await;
+        assert!(health.ill().is_some_and(|said| said.ends_with("for 121 s")), "no answer at all any more");
+        refused.freshness.heard(Kind::Pod, Sign::News);
+        view.freshness.heard(Kind::Pod, Sign::News);
+        assert!(health.ill().is_some_and(|said| said.starts_with("the cache of StatefulNode")));
     }
 
     #[tokio::test(start_paused = true)]
@@ -171,8 +210,8 @@ mod tests {
         let (_, other) = acting();
         health.acts_on(vec![view.clone(), other]);
         tokio::time::advance(Duration::from_secs(130)).await;
-        view.freshness.heard(Kind::Pod);
-        view.freshness.heard(Kind::StatefulNode);
+        view.freshness.heard(Kind::Pod, Sign::News);
+        view.freshness.heard(Kind::StatefulNode, Sign::News);
         assert!(health.ill().is_some_and(|said| said.ends_with("130 s")));
     }
 

@@ -152,7 +152,7 @@ async fn a_watch_may_be_silent_and_all_that_is_heard_of_it_is_told() {
     let heard = Arc::new(AtomicUsize::new(0));
     let ear = heard.clone();
     let client = Careful::new(&Client::new(stuck, ""))
-        .heard_by(move || ear.store(ear.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
+        .heard_by(move |_| ear.store(ear.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
         .client();
     let request = Request::builder().uri("/api/v1/pods?&watch=true").body(Body::empty()).unwrap();
     let body = client.send(request).await.unwrap().into_body();
@@ -163,13 +163,22 @@ async fn a_watch_may_be_silent_and_all_that_is_heard_of_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_nothing_that_a_cache_has_heard() {
-    let (client, _) = persistent(&[403]);
-    let heard = Arc::new(AtomicUsize::new(0));
-    let ear = heard.clone();
-    let client = Careful::new(&client)
-        .heard_by(move || ear.store(ear.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
-        .client();
-    client.send(Request::new(Body::empty())).await.unwrap();
-    assert_eq!(heard.load(Ordering::SeqCst), 0);
+async fn a_refusal_is_nothing_that_a_cache_has_heard_but_an_answer() {
+    for code in [403, 404, 429, 500, 503] {
+        let server = service_fn(move |_: Request<Body>| async move {
+            Response::builder().status(code).body(Body::from(b"no".to_vec()))
+        });
+        let view = View::shared();
+        view.freshness.listen(Kind::Pod);
+        let ear = view.clone();
+        let client = Careful::new(&Client::new(server, ""))
+            .heard_by(move |sign| ear.freshness.heard(Kind::Pod, sign))
+            .client();
+        tokio::time::advance(Duration::from_secs(50)).await;
+        let answer = client.send(Request::new(Body::empty())).await.unwrap();
+        // Each piece of a refusal is one too.
+        answer.into_body().collect_bytes().await.unwrap();
+        assert_eq!(view.freshness.ages(), [(Kind::Pod, Duration::from_secs(50))], "{code}");
+        assert_eq!(view.freshness.silences(), [(Kind::Pod, Duration::ZERO)], "{code}");
+    }
 }
