@@ -1,18 +1,14 @@
 //! Feeds the caches from watches, and says which objects a change is about.
 
-use std::future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::{Stream, StreamExt, stream, stream::BoxStream};
 use kube::{
     Api, Client,
-    runtime::{
-        WatchStreamExt,
-        utils::Backoff,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::{
@@ -21,7 +17,7 @@ use super::{
     observed::{Meta, Observed},
     raw::RawObject,
 };
-use crate::engine::backoff;
+use crate::{clock::monotonic, engine::backoff};
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,20 +56,49 @@ pub fn watch<T: Observed>(
     if let Some(selector) = selector {
         config = config.labels(selector);
     }
-    watcher::watcher(api, config)
-        .backoff(Attempts::of(format!("watch of {}", kind.name())))
-        .filter_map(move |event| {
-            let taken = match event {
-                Ok(event) => take(cache(&view), event),
+    paced(watcher::watcher(api, config).boxed(), kind)
+        .flat_map(move |event| stream::iter(take(cache(&view), event)))
+        .boxed()
+}
+
+/// What a watcher brings, whose next attempt waits longer after each that failed. kube-rs' own backoff begins anew with
+/// whatever is no error, and each attempt to list begins with such an event: a list that is refused for ever would be
+/// asked for every second.
+fn paced<T: Send + 'static>(
+    events: BoxStream<'static, watcher::Result<Event<T>>>,
+    kind: Kind,
+) -> impl Stream<Item = Event<T>> {
+    let attempts = Attempts::of(format!("watch of {}", kind.name()));
+    stream::unfold((events, attempts), move |(mut events, mut attempts)| async move {
+        loop {
+            match events.next().await? {
+                Ok(event) => {
+                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                        attempts.went_well();
+                    }
+                    return Some((event, (events, attempts)));
+                }
                 Err(error) => {
                     warn!(kind = kind.name(), %error, "a watch failed and is tried again");
-                    Vec::new()
+                    let longest = if is_refusal(&error) { REFUSED_WAIT_MAX } else { WAIT_MAX };
+                    sleep(attempts.failed().min(longest)).await;
                 }
-            };
-            future::ready(Some(futures::stream::iter(taken)))
-        })
-        .flatten()
-        .boxed()
+            }
+        }
+    })
+}
+
+/// Whether the API server answered that it will not: a right, a kind that it does not have, too many requests.
+fn is_refusal(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
+    let code = match error {
+        InitialListFailed(kube::Error::Api(status))
+        | WatchStartFailed(kube::Error::Api(status))
+        | WatchFailed(kube::Error::Api(status))
+        | WatchError(status) => status.code,
+        InitialListFailed(_) | WatchStartFailed(_) | WatchFailed(_) | NoResourceVersion => 0,
+    };
+    (400..500).contains(&code)
 }
 
 fn take<T: Observed>(cache: &Cache<T>, event: Event<RawObject>) -> Vec<Meta> {
@@ -116,34 +141,54 @@ pub(super) fn renewed_after(kind: Kind) -> u32 {
     18 + kind as u32 % 5
 }
 
-/// The longest wait before a watch is tried again.
+/// The longest wait before a watch is tried again whose other side is not there, or not well: an outage ends by itself, and
+/// nothing is done before the watch is back.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The longest wait after a refusal: it costs the API server something each time, and ends when a person does something.
+const REFUSED_WAIT_MAX: Duration = Duration::from_secs(30);
+/// After so long without a failure the waits are short again, also where nothing came that says that all is well: a watch
+/// of what does not change is silent.
+const CALM: Duration = Duration::from_mins(2);
 
 /// The waits between attempts: longer each time, and spread by what is watched rather than by chance, so that a
 /// run can be replayed.
 pub(super) struct Attempts {
     id: String,
     count: u32,
+    slower: u32,
+    waited_until: Option<Instant>,
 }
 
 impl Attempts {
-    /// Those of what is watched.
+    /// Those of what is watched: from 0.5 s up to a minute.
     pub fn of(id: String) -> Self {
-        Self { id, count: 0 }
+        Self { id, count: 0, slower: 1, waited_until: None }
     }
-}
 
-impl Iterator for Attempts {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        self.count = self.count.saturating_add(1);
-        Some(backoff(&self.id, self.count).min(WAIT_MAX))
+    /// Waits so many times as long.
+    pub fn slower(self, times: u32) -> Self {
+        Self { slower: times, ..self }
     }
-}
 
-impl Backoff for Attempts {
-    fn reset(&mut self) {
+    /// One brought what it was made for: the next wait is short.
+    pub fn went_well(&mut self) {
         self.count = 0;
+    }
+
+    /// How many have failed in a row.
+    pub fn failures(&self) -> u32 {
+        self.count
+    }
+
+    /// One more failed: how long to wait now.
+    pub fn failed(&mut self) -> Duration {
+        let now = monotonic();
+        if self.waited_until.is_some_and(|until| now.saturating_duration_since(until) > CALM) {
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        let wait = backoff(&self.id, self.count) * self.slower;
+        self.waited_until = Some(now + wait);
+        wait
     }
 }

@@ -64,12 +64,9 @@ pub fn start(
             own.about(kind, &meta);
         }
     });
-    let (mut refused, own) = (refusals::watch(api(Kind::Event), view.clone()), tell.clone());
-    helpers.spawn(async move {
-        while let Some(set) = refused.next().await {
-            own.node(&set.namespace, set.name);
-        }
-    });
+    let own = tell.clone();
+    let refused = move |set: Meta| own.node(&set.namespace, set.name);
+    helpers.spawn(refusals::watch(api(Kind::Event), view.clone(), refused));
     for (kind, mut stream) in streams {
         let tell = tell.clone();
         helpers.spawn(async move {

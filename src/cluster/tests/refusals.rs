@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
 use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
+use super::super::observed::Meta;
 use super::super::port::Told;
 use super::super::refusals::{SELECTOR, watch};
 use super::super::watch::Scope;
 use super::super::{Key, Kind, View};
+use crate::clock::monotonic;
 
 fn event(uid: &str, note: &str, at: &str, version: u32) -> Value {
     json!({
@@ -63,11 +64,18 @@ fn server(refuses: &'static str, code: u16) -> (Client, Arc<Mutex<Vec<String>>>)
 async fn watched(refuses: &'static str, code: u16) -> (Vec<String>, Arc<View>, Vec<String>) {
     let (client, asked) = server(refuses, code);
     let view = View::shared();
-    let stream = watch(Scope::All.api(&client, &view, Kind::Event), view.clone());
-    let stop = tokio::time::sleep(Duration::from_secs(20));
-    let news: Vec<String> = stream.map(|meta| meta.name).take_until(stop).collect().await;
+    let news = heard_in(Duration::from_secs(20), client, &view).await;
     let asked = asked.lock().unwrap().clone();
     (news, view, asked)
+}
+
+/// What a watch tells of within this time.
+async fn heard_in(time: Duration, client: Client, view: &Arc<View>) -> Vec<String> {
+    let news = Mutex::new(Vec::new());
+    let tell = |meta: Meta| news.lock().unwrap().push(meta.name);
+    let watch = watch(Scope::All.api(&client, view, Kind::Event), view.clone(), tell);
+    assert!(tokio::time::timeout(time, watch).await.is_err(), "it goes on for ever");
+    news.into_inner().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,6 +97,184 @@ async fn nobody_waits_for_events_that_may_not_be_watched_or_cannot_be_had() {
         assert!(view.freshness.ages().is_empty(), "no decision rests on events: they may be silent for ever");
         let expected: &[&str] = if refuses == "list" { &[] } else { &["set a"] };
         assert_eq!(news, expected, "{refuses} {code}");
+    }
+}
+
+/// What a server is asked for: the list of what was said, a later page of it, where it is now, or a watch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ask {
+    List,
+    Page,
+    Newest,
+    Watch,
+}
+
+/// What it answers: this code and text after so many seconds, at once if the code is not 200.
+type Answer = (u16, u64, String);
+
+/// What it was asked for, and after how many seconds.
+type Asked = Arc<Mutex<Vec<(u64, Ask)>>>;
+
+/// An API server that answers so, by what it is asked for and how often it was before.
+fn scripted(answer: fn(Ask, usize) -> Answer) -> (Client, Asked) {
+    let (asked, began) = (Asked::default(), monotonic());
+    let log = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        let ask = match (
+            query.contains("watch=true"),
+            query.contains("continue="),
+            query.contains("fieldSelector"),
+        ) {
+            (true, _, true) => Ask::Watch,
+            (false, true, true) => Ask::Page,
+            (false, false, true) => Ask::List,
+            (false, false, false) if query.contains("limit=1") => Ask::Newest,
+            _ => panic!("{query}"),
+        };
+        let before = count(&log.lock().unwrap(), ask);
+        log.lock().unwrap().push((began.elapsed().as_secs(), ask));
+        let (code, seconds, text) = answer(ask, before);
+        async move {
+            if ask != Ask::Watch {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+            }
+            let later = async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                text
+            };
+            let body = Late(Some(Box::pin(later)));
+            Ok::<_, tower::BoxError>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    (Client::new(service, "shop"), asked)
+}
+
+fn count(asked: &[(u64, Ask)], ask: Ask) -> usize {
+    asked.iter().filter(|(_, asked)| *asked == ask).count()
+}
+
+/// A body that comes late, in one piece.
+struct Late(Option<std::pin::Pin<Box<dyn Future<Output = String> + Send>>>);
+
+impl http_body::Body for Late {
+    type Data = bytes::Bytes;
+    type Error = tower::BoxError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, tower::BoxError>>> {
+        let Some(late) = self.0.as_mut() else { return std::task::Poll::Ready(None) };
+        let text = std::task::ready!(late.as_mut().poll(context));
+        self.0 = None;
+        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(text.into()))))
+    }
+}
+
+fn list(version: &str, token: &str, items: &[Value]) -> String {
+    json!({"apiVersion": "events.k8s.io/v1", "kind": "EventList",
+        "metadata": {"resourceVersion": version, "continue": token}, "items": items})
+    .to_string()
+}
+
+fn no(code: u16) -> Answer {
+    let status = json!({"kind": "Status", "status": "Failure", "code": code, "reason": "X", "message": "no"});
+    (code, 0, status.to_string())
+}
+
+fn line(kind: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_second_page_fails_for_ever_holds_nobody_up_and_is_given_up() {
+    let (client, asked) = scripted(|ask, _| match ask {
+        Ask::List => (200, 0, list("7", "more", &[event("a", "first", "2030-01-01T00:00:00Z", 6)])),
+        Ask::Page => no(500),
+        Ask::Newest => (200, 0, list("9", "", &[])),
+        Ask::Watch => (200, 20, line("ADDED", &event("b", "later", "2030-01-01T00:05:00Z", 10))),
+    });
+    let view = View::shared();
+    let news = heard_in(Duration::from_secs(29), client, &view).await;
+    assert!(view.refusals.is_settled());
+    assert_eq!(news, ["set a"]);
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!((count(&asked, Ask::List), count(&asked, Ask::Newest)), (3, 1), "{asked:?}");
+    assert_eq!(count(&asked, Ask::Watch), 1, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_for_ever_holds_nobody_up_for_longer_than_half_a_minute() {
+    let (client, _) = scripted(|ask, _| match ask {
+        Ask::List | Ask::Page => (200, 7, list("7", "more", &[])),
+        Ask::Newest | Ask::Watch => no(500),
+    });
+    let view = View::shared();
+    heard_in(Duration::from_secs(29), client.clone(), &view).await;
+    assert!(!view.refusals.is_settled());
+    heard_in(Duration::from_secs(31), client, &view).await;
+    assert!(view.refusals.is_settled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_lost_its_place_goes_on_from_now_and_what_was_said_is_listed_once() {
+    let (client, asked) = scripted(|ask, before| match ask {
+        Ask::List | Ask::Page => (200, 0, list("7", "", &[])),
+        Ask::Newest => (200, 0, list("1000", "", &[])),
+        Ask::Watch if before == 400 => {
+            (200, 3, line("ADDED", &event("b", "later", "2030-01-01T00:05:00Z", 10)))
+        }
+        // Nothing happens for five minutes, then the place is gone; it is said in either way.
+        Ask::Watch if before % 30 == 14 => no(410),
+        Ask::Watch if before % 30 == 29 => {
+            (200, 0, line("ERROR", &serde_json::from_str(&no(410).2).unwrap()))
+        }
+        Ask::Watch => (200, 20, String::new()),
+    });
+    let view = View::shared();
+    let news = heard_in(Duration::from_hours(3), client, &view).await;
+    assert_eq!(news, ["set b"]);
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(count(&asked, Ask::List), 1);
+    let (watches, newest) = (count(&asked, Ask::Watch), count(&asked, Ask::Newest));
+    assert!((500..600).contains(&watches) && newest == watches / 15, "{watches} {newest}");
+    for round in asked.windows(3).filter(|round| round[1].1 == Ask::Newest) {
+        assert!(round[2].1 == Ask::Watch && round[2].0 == round[0].0, "no time is lost: {round:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_cannot_be_watched_are_asked_for_every_few_minutes() {
+    type Script = fn(Ask, usize) -> Answer;
+    let scripts: [(&str, Script, Option<usize>); 5] = [
+        ("all is forbidden", |_, _| no(403), None),
+        ("nothing is answered", |_, _| (200, 3_600, String::new()), Some(3)),
+        ("too many requests", |_, _| no(429), Some(3)),
+        (
+            "each watch is over at once",
+            |ask, _| (200, 0, if ask == Ask::Watch { String::new() } else { list("7", "", &[]) }),
+            Some(1),
+        ),
+        (
+            "each place is gone",
+            |ask, _| if ask == Ask::Watch { no(410) } else { (200, 0, list("7", "", &[])) },
+            Some(1),
+        ),
+    ];
+    for (what, script, lists) in scripts {
+        let (client, asked) = scripted(script);
+        let view = View::shared();
+        heard_in(Duration::from_hours(2), client, &view).await;
+        assert!(view.refusals.is_settled(), "{what}");
+        let asked = asked.lock().unwrap().clone();
+        assert!(asked.len() < 120, "{what}: {} in two hours", asked.len());
+        let late: Vec<_> =
+            asked.windows(2).filter(|pair| pair[0].0 > 600 && pair[1].0 > pair[0].0 + 11).collect();
+        assert!(late.iter().all(|pair| (120..260).contains(&(pair[1].0 - pair[0].0))), "{what}: {late:?}");
+        if let Some(lists) = lists {
+            assert_eq!(count(&asked, Ask::List), lists, "{what}");
+        }
     }
 }
 

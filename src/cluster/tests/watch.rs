@@ -9,7 +9,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use super::super::watch::{Scope, watch};
+use super::super::watch::{Attempts, Scope, watch};
 use super::super::{Kind, View};
 use crate::clock::monotonic;
 
@@ -93,4 +93,69 @@ async fn a_list_that_is_not_answered_is_asked_for_again_and_nothing_is_heard_mea
     let (asked, view) = watched_for(20, 1).await;
     assert!(asked.len() >= 3 && (10..13).contains(&asked[1].0), "{asked:?}");
     assert!(view.pods.is_ready(), "the second list was answered, and a watch begun: {asked:?}");
+}
+
+/// When a watch asks within these minutes, in seconds, where all lists, or all watches, are refused so.
+async fn refused_for(minutes: u64, refuses: &'static str, code: u16) -> (Vec<u64>, Arc<View>) {
+    let (asked, began) = (Arc::new(Mutex::new(Vec::new())), monotonic());
+    let log = asked.clone();
+    let server = service_fn(move |request: Request<Body>| {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+        let is_refused = is_watch == (refuses == "watch");
+        if is_refused {
+            log.lock().unwrap().push(began.elapsed().as_secs());
+        }
+        let answer = if is_refused {
+            json!({"kind": "Status", "status": "Failure", "code": code, "reason": "X", "message": "no"})
+        } else {
+            json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []})
+        };
+        async move {
+            if is_refused && code == 0 {
+                std::future::pending::<()>().await;
+            }
+            let code = if is_refused { code } else { 200 };
+            Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()))
+        }
+    });
+    let view = View::shared();
+    let api = Scope::All.api(&Client::new(server, "shop"), &view, Kind::Pod);
+    let mut changes = watch(api, None, Kind::Pod, view.clone(), |view| &view.pods);
+    let _ = tokio::time::timeout(Duration::from_mins(minutes), changes.next()).await;
+    let asked = asked.lock().unwrap().clone();
+    (asked, view)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_ever_is_asked_for_less_and_less() {
+    for refuses in ["list", "watch"] {
+        // A time-out (0) is as long as the wait after it.
+        for (code, longest) in [(403, 30), (404, 30), (429, 30), (500, 10), (0, 20)] {
+            let (asked, view) = refused_for(10, refuses, code).await;
+            let gaps: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert!(gaps.iter().all(|gap| *gap <= longest + 1), "{refuses} {code}: {gaps:?}");
+            assert!(gaps[8..].iter().all(|gap| gap + 1 >= longest), "{refuses} {code}: {gaps:?}");
+            assert!(view.freshness.ages()[0].1 >= Duration::from_secs(590), "{refuses} {code}");
+            let was_answered = view.freshness.silences()[0].1 <= Duration::from_secs(31);
+            assert_eq!(was_answered, code != 0, "{refuses} {code}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waits_are_short_again_once_something_went_well_or_nothing_failed_for_long() {
+    let mut attempts = Attempts::of("x".to_owned());
+    let first = attempts.failed();
+    assert!((500..1_000).contains(&first.as_millis()), "{first:?}");
+    let waits: Vec<Duration> = (0..9).map(|_| attempts.failed()).collect();
+    assert!(waits[..6].is_sorted() && waits[8] >= Duration::from_secs(30), "{waits:?}");
+    attempts.went_well();
+    assert_eq!(attempts.failed(), first);
+    let wait = attempts.failed();
+    tokio::time::advance(wait + Duration::from_mins(1)).await;
+    let wait = attempts.failed();
+    assert!(wait > first * 2, "a minute is not long: {wait:?}");
+    tokio::time::advance(wait + Duration::from_secs(121)).await;
+    assert_eq!(attempts.failed(), first);
+    assert_eq!(Attempts::of("x".to_owned()).slower(4).failed(), first * 4);
 }
