@@ -148,7 +148,8 @@ pub fn run(choice: &Choice) -> Outcome {
             groups.push(points.into_iter().step_by(choice.every).collect());
         }
     }
-    let chosen = in_turn(groups);
+    let mut chosen = in_turn(groups);
+    chosen.retain(|point| faults::is_walked_point(&point.to_string()));
     let wanted = chosen.len().min(choice.most);
     // The clean runs are the price of any point at all.
     let counted = monotonic();

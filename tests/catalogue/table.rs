@@ -48,7 +48,10 @@ impl Outcome {
             self.rows.values().map(|row| row.seconds).sum::<f64>() * 1000.0
                 / f64::from(self.points.max(1) as u32),
         );
-        let held_back = faults::NOT_WALKED.iter().map(|(begins, why)| format!("`{begins}`, since {why}"));
+        let held_back = faults::NOT_WALKED
+            .iter()
+            .chain(&faults::FAILING)
+            .map(|(begins, why)| format!("`{begins}`, since {why}"));
         let held_back: Vec<String> = held_back.collect();
         let not_walked = if held_back.is_empty() {
             "Every fault of the table is walked.".to_owned()
