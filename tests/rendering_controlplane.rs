@@ -16,10 +16,12 @@ use windlass::api::StatefulNodeSpec;
 use windlass::render::{NodeIdentity, RenderOptions, headless_service, pod_template, stateful_set};
 
 /// The nodes that this API server refuses, and a part of what it says: they are there for their hashes.
-const REFUSED: [(&str, &str); 3] = [
+const REFUSED: [(&str, &str); 4] = [
     ("newer-kubernetes", "unknown field \"spec.template.spec.workloadRef\""),
     ("ceph-osd", "privileged: Forbidden: disallowed by cluster policy"),
     ("elasticsearch", "privileged: Forbidden: disallowed by cluster policy"),
+    // The sidecar of that one mounts what a fleet's claims bring.
+    ("hard-fork-relay", "volumeMounts[0].name: Not found: \"data\""),
 ];
 
 fn identity(name: &str) -> NodeIdentity {
