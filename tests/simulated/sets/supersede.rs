@@ -224,8 +224,22 @@ fn while_retiring_a_target_whose_set_still_lives_goes_back_to_that_set_without_c
 /// Promotes what waits for a person; answers when traffic has moved.
 async fn promote(w: &World) -> Value {
     let ready = w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
-    w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
-    w.until("traffic moved", stage_is("Retiring")).await
+    let mut hash = ready["requestedRolloutHash"].clone();
+    loop {
+        w.change(json!({"forcePromote": hash})).await;
+        let asked = hash.clone();
+        // What was ready may have been another target, that the operator had not looked past yet.
+        let is_next = move |s: &Value| {
+            stage_is("Retiring")(s)
+                || (condition(s, "UpToDate") == "Unknown/ReadyToPromote"
+                    && s["requestedRolloutHash"] != asked)
+        };
+        let status = w.until("traffic moved", is_next).await;
+        if stage_is("Retiring")(&status) {
+            return status;
+        }
+        hash = status["requestedRolloutHash"].clone();
+    }
 }
 
 #[test]
