@@ -81,6 +81,20 @@ impl Late {
         }
     }
 
+    /// What the write says once this has happened: a status names its pod by its UID and the template by the StatefulSet's
+    /// generation, so it says nothing of those that came later.
+    fn since(self, before: &State, after: &State) -> Self {
+        let Self::Status { node, child, same_pod, recorded } = self else { return self };
+        let (was, is) = (&before.nodes[usize::from(node)], &after.nodes[usize::from(node)]);
+        let is_another_set = (was.set, was.template) != (is.set, is.template);
+        Self::Status {
+            node,
+            child,
+            same_pod: same_pod && is.pod != Pod::Absent,
+            recorded: recorded && !is_another_set,
+        }
+    }
+
     /// Whether nothing of this name is there.
     fn may_land(&self, state: &State) -> bool {
         match *self {
@@ -120,9 +134,8 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
         return;
     };
     for edge in &mut steps.edges {
-        if late.is_void(state, &edge.next) {
-            edge.next.late = None;
-        }
+        let is_void = late.is_void(state, &edge.next);
+        edge.next.late = (!is_void).then(|| late.since(state, &edge.next));
     }
     let mut add = |what, next: State| {
         let who = if in_time { Who::System } else { Who::World };
