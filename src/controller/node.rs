@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::events::Tone;
+use super::node_objects::Applied;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError, node_objects};
 use crate::api::conditions::{self, READY};
@@ -113,19 +114,22 @@ impl Reconcile<'_> {
 
         // Execute.
         let applied = if facts.terminating {
-            Ok(None)
+            Ok(Applied::default())
         } else {
             node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
         };
         let asked = watch(&self.scope, &self.node);
         // What applies at once has nothing to do with the plan, and does not hold it up.
         let beside = match &applied {
-            Ok(sentence) => sentence.clone(),
+            Ok(applied) => applied.refused.clone(),
             Err(error) => self.denial(error),
         };
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = beside;
         let next = self.execute(plan, skipped).await?.within_some(ask_again).within_some(asked);
-        applied.map(|refused| if refused.is_some() { next.within(LOOK_AGAIN) } else { next })
+        applied.map(|applied| {
+            let refused = applied.refused.map(|_| LOOK_AGAIN);
+            next.within_some(refused).within_some(applied.again)
+        })
     }
 
     /// What the API server does not allow, in a sentence, if that is so for the second time: it may pass.

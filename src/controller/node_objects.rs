@@ -16,7 +16,7 @@ use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, NoPod};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
-use crate::engine::TaskError;
+use crate::engine::{Outcome, TaskError};
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 use crate::tasks::NodeScope;
@@ -232,35 +232,46 @@ fn is_of_another(claim: &str, other: &str) -> String {
     )
 }
 
-/// Applies what applies at once to the node's StatefulSet, Service and claims. Answers with a sentence where the
-/// Service cannot be what the spec says.
+/// What came of applying what applies at once.
+#[derive(Default)]
+pub struct Applied {
+    /// Why the Service or a claim cannot be what the spec says, in a sentence.
+    pub refused: Option<String>,
+    /// When what could only not be applied now is tried again, if no event comes first.
+    pub again: Option<Duration>,
+}
+
+/// Applies what applies at once to the node's StatefulSet, Service and claims.
 pub async fn apply_at_once(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
-) -> Result<Option<String>, ReconcileError> {
+) -> Result<Applied, ReconcileError> {
     // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
     let shared = apply_to_claims(scope, node, spec).await;
-    let mut refused = None;
+    let mut applied = Applied::default();
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
         apply_to_set(scope, node, spec, facts, &set).await?;
-        refused = apply_service(scope, node).await?;
+        applied = apply_service(scope, node).await?;
     }
-    Ok(refused.or(shared?))
+    applied.refused = applied.refused.or(shared?);
+    Ok(applied)
 }
 
-async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
-    let known = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid);
-    if known.is_some() && scope.service().is_none() {
-        return Ok(known);
+async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied, ReconcileError> {
+    let refused = |sentence| Applied { refused: Some(sentence), again: None };
+    if let Some(known) = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid)
+        && scope.service().is_none()
+    {
+        return Ok(refused(known));
     }
     match crate::tasks::apply_service(scope, node).await {
-        // What cannot be applied now is applied at the next event.
-        Ok(_) => Ok(None),
+        Ok(Outcome::Waiting { recheck_after, .. }) => Ok(Applied { refused: None, again: recheck_after }),
+        Ok(_) => Ok(Applied::default()),
         Err(TaskError::Terminal { message }) => {
             scope.memory.foreign.put(node.meta.uid.clone(), (monotonic(), message.clone()));
-            Ok(Some(message))
+            Ok(refused(message))
         }
         Err(error) => Err(ReconcileError::Plan(error.to_string())),
     }

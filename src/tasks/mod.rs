@@ -34,6 +34,8 @@ pub mod watch_sidecar;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use crate::cluster::ClusterError;
 use crate::engine::{Outcome, TaskError};
 
@@ -60,12 +62,16 @@ pub use update_node_specs::UpdateNodeSpecs;
 /// The word in history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";
 
+/// How soon a write that conflicted is tried again if no event comes first.
+const AFTER_CONFLICT: Duration = Duration::from_secs(10);
+
 /// What a task makes of a write: its answer; `Err(Ok(…))` where what it was decided on is no longer so, which
-/// is no failure: the change that came between announces itself, and the task is run again.
+/// is no failure: the change that came between announces itself, and the task is run again. No event need tell of it
+/// where it was seen in the meantime.
 fn written<T>(result: Result<T, ClusterError>) -> Result<T, Result<Outcome, TaskError>> {
     result.map_err(|error| {
         if error.is_conflict() {
-            Ok(Outcome::waiting("waiting to see what changed in the meantime"))
+            Ok(Outcome::recheck("waiting to see what changed in the meantime", AFTER_CONFLICT))
         } else {
             Err(error.into())
         }

@@ -387,6 +387,19 @@ async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_whose_write_conflicts_is_written_soon_though_no_event_tells_of_it() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.fail("patch Service", conflict());
+    stage.change_node(&json!({"spec": {"ports": [{"port": 81}]}}));
+    for _ in 0..3 {
+        assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(10));
+    }
+    stage.mend();
+    stage.node_settles().await;
+    assert_eq!(stage.get(Kind::Service, "db-0")["spec"]["ports"][0]["port"], 81);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     let stage = Stage::running(&template("v1")).await;
     stage.admits(|set| set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(9));
