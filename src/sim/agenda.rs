@@ -124,6 +124,11 @@ impl Agenda {
         Some(entry.2)
     }
 
+    /// Whether the garbage collector has something to look at yet.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.due.keys().any(|job| matches!(job, Job::Collect(_) | Job::Release(_)))
+    }
+
     fn may_run(&self, job: &Job) -> bool {
         !(self.held && matches!(job, Job::StatefulSet(_)))
     }

@@ -284,6 +284,12 @@ impl Cluster {
         self.shared.stir.notify_one();
     }
 
+    /// Whether the garbage collector has yet to look at something.
+    #[must_use]
+    pub fn is_collecting(&self) -> bool {
+        self.shared.lock().agenda.is_collecting()
+    }
+
     /// Forgets the history so far: open watches and pages that are behind get 410.
     pub fn compact(&self) {
         let mut world = self.shared.lock();

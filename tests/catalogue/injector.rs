@@ -40,6 +40,8 @@ pub struct Counts {
     pub writes: u32,
     pub calls: u32,
     pub events: u32,
+    /// The requests that are held back for ever, each in a task of its own.
+    pub held: u32,
 }
 
 struct Pending {
@@ -132,6 +134,7 @@ impl State {
         match pending.entry.fault.clone() {
             Fault::Die { after: false } => {
                 self.mute.insert(agent.clone());
+                self.counts.held += 1;
                 drop(self.signals.send(Signal::Restart(agent)));
                 Before::Delay(NEVER)
             }
@@ -191,6 +194,7 @@ impl FaultPlan for Injector {
             if s.mute.contains(&request.user_agent) {
                 // Its watches are begun anew all the time: each that hung for ever would be a task that is left.
                 let is_write = request.write_number > 0;
+                s.counts.held += u32::from(is_write);
                 return if is_write { Before::Delay(NEVER) } else { Before::Fail(Failure::Disconnect) };
             }
             if s.deaf.get(&request.user_agent).is_some_and(|until| monotonic() < *until) {
@@ -260,7 +264,10 @@ impl FaultPlan for Injector {
                     drop(s.signals.send(Signal::Platform(*platform)));
                     After::Pass
                 }
-                Fault::Unanswered => After::Delay(NEVER),
+                Fault::Unanswered => {
+                    s.counts.held += 1;
+                    After::Delay(NEVER)
+                }
                 _ => After::Pass,
             }
         })

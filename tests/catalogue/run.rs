@@ -271,7 +271,9 @@ impl Run {
         if well {
             self.rest(if set_back { WATCHED_SET_BACK } else { WATCHED }).await;
         }
-        let left = (Handle::current().metrics().num_alive_tasks(), self.world.cluster.open_watches());
+        // What the injector holds back for ever is of its making.
+        let tasks = Handle::current().metrics().num_alive_tasks().saturating_sub(counts.held as usize);
+        let left = (tasks, self.world.cluster.open_watches());
         let mut evidence = Evidence {
             world: &self.world,
             point,
@@ -359,10 +361,13 @@ impl Run {
         }
     }
 
-    /// Whether no fault is at work. One whose point is never reached, since the run is shorter than the clean one or
-    /// waits for a person, is waited for by nobody.
+    /// Whether no fault is at work, nor the garbage collector, however slow. A fault whose point is never reached, since
+    /// the run is shorter than the clean one or waits for a person, is waited for by nobody.
     fn is_quiet(&self) -> bool {
-        self.old.is_empty() && self.still_until.is_none() && !self.injector.is_at_work()
+        self.old.is_empty()
+            && self.still_until.is_none()
+            && !self.injector.is_at_work()
+            && !self.world.cluster.is_collecting()
     }
 
     fn is_well(&self) -> bool {

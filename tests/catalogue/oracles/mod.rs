@@ -99,8 +99,8 @@ fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
 /// What grows for ever shows itself in tasks and watches that outlive what they were for.
 fn hoard(evidence: &mut Evidence<'_>) {
     let Some(baseline) = evidence.baseline else { return };
-    // A replica that stands by, and a request that is held back for ever, are of the catalogue's making.
-    // Each fault may leave both, with a request under way for each node and an event of it.
+    // A replica that stands by is of the catalogue's making. Each fault may leave one, with a request under way for each
+    // node and an event of it.
     let nodes = evidence.world.scenario.node_names().len();
     let more = (16 + 4 * nodes) * evidence.point.strikes.len();
     let ((tasks, watches), (clean_tasks, clean_watches)) = (evidence.left, baseline.left);
