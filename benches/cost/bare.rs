@@ -3,16 +3,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use windlass::clock::monotonic;
 
 use crate::operated::World;
+use crate::template::{set_image, template};
 
 /// The StatefulSets, as a watch shows them.
 pub struct Bare {
@@ -56,13 +55,10 @@ impl Bare {
     }
 
     /// Rolls them all to an image, so many at once.
-    pub async fn roll(&self, world: &World, at_once: usize, image: &str) -> Duration {
-        let began = monotonic();
+    pub async fn roll(&self, world: &World, at_once: usize, image: &str) {
         stream::iter((0..self.count).map(name))
             .for_each_concurrent(at_once, |name| async move {
-                let containers = json!([{"name": "db", "image": image}]);
-                let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-                let patch = Patch::Merge(patch);
+                let patch = Patch::Strategic(set_image(image));
                 let patched = world.sets().patch(&name, &PatchParams::default(), &patch).await;
                 let generation = patched.expect("the patch is accepted").metadata.generation;
                 self.until(&name, |set| set["status"]["observedGeneration"] == json!(generation)).await;
@@ -71,7 +67,6 @@ impl Bare {
                 self.until(&name, is_at_template).await;
             })
             .await;
-        began.elapsed()
     }
 
     async fn until(&self, name: &str, holds: impl Fn(&Value) -> bool) {
@@ -105,10 +100,7 @@ fn stateful_set(name: &str) -> Value {
             "serviceName": name,
             "selector": {"matchLabels": {"app": name}},
             "updateStrategy": {"type": "OnDelete"},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "db", "image": "db:0"}]},
-            },
+            "template": template(&json!({"app": name}), "db:0"),
         },
     })
 }

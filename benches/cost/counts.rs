@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::controlplane::{Audit, Entry};
 
+/// How many kinds of requests are printed.
+const MOST: usize = 24;
+
 /// Prints how many requests of each kind there were.
 pub fn print_by_kind(title: &str, audit: &Audit) {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
@@ -14,6 +17,33 @@ pub fn print_by_kind(title: &str, audit: &Audit) {
     for (kind, count) in kinds {
         println!("  {count:>6}  {kind}");
     }
+}
+
+/// Prints how many requests of each kind each client made, and how long the API server took over them in all: those that
+/// cost it most come first.
+pub fn print_by_cost(title: &str, audit: &Audit) {
+    let mut kinds: BTreeMap<String, (usize, f64)> = BTreeMap::new();
+    for entry in audit.entries().iter().filter(|e| e.verb != "watch") {
+        let user = entry.user.username.rsplit(':').next().unwrap_or_default();
+        let (count, took) = kinds.entry(format!("{user}: {}", described(entry))).or_default();
+        *count += 1;
+        *took += seconds(&entry.stage_timestamp) - seconds(&entry.request_received_timestamp);
+    }
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by(|(_, (_, one)), (_, (_, other))| other.total_cmp(one));
+    let (requests, all) = kinds.iter().fold((0, 0.0), |(n, t), (_, (count, took))| (n + count, t + took));
+    println!("{title}: {requests} requests, {:.0} ms in all", all * 1e3);
+    for (kind, (count, took)) in kinds.iter().take(MOST) {
+        #[allow(clippy::cast_precision_loss, reason = "counts are small")]
+        let each = took * 1e3 / *count as f64;
+        println!("  {count:>6}  {each:>6.2} ms each  {:>6.0} ms  {kind}", took * 1e3);
+    }
+}
+
+/// Prints how often events were listed: each is a scan of all of them, uncached.
+pub fn print_lists_of_events(audit: &Audit) {
+    let lists = audit.entries().iter().filter(|e| e.verb == "list" && e.object_ref.resource == "events");
+    println!("lists of events: {}", lists.count());
 }
 
 fn described(entry: &Entry) -> String {

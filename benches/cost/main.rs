@@ -22,12 +22,14 @@ mod bare;
 #[path = "../../tests/controlplane/mod.rs"]
 mod controlplane;
 mod counts;
+mod cpu;
 mod memory;
 #[path = "../../tests/operated/mod.rs"]
 mod operated;
 mod rollout;
 mod side_by_side;
 mod steady;
+mod template;
 
 const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES] | memory [NODES] | \
      memory-simulated [NODES]";

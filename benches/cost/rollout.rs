@@ -4,11 +4,16 @@ use serde_json::json;
 use windlass::clock::monotonic;
 
 use crate::controlplane::Options;
-use crate::counts::{print_by_kind, print_fleet_status, print_per_node};
-use crate::operated::{World, fleet, image};
+use crate::counts::{
+    print_by_cost, print_by_kind, print_fleet_status, print_lists_of_events, print_per_node,
+};
+use crate::cpu::Cpu;
+use crate::operated::{World, image};
+use crate::template::{fleet, print_size};
 
 /// Makes a fleet of so many nodes, rolls it once, and prints what that took.
 pub async fn measure(nodes: u32, max_unavailable: &str) {
+    print_size();
     let world = World::start(Options::default()).await;
     let mark = world.cp.audit_mark().await;
     println!(
@@ -17,25 +22,30 @@ pub async fn measure(nodes: u32, max_unavailable: &str) {
     );
 
     let began = monotonic();
-    world.fleet(fleet("db", nodes, "db:1", &json!(max_unavailable))).await;
+    world.fleet(fleet("db", nodes, &json!(max_unavailable))).await;
     world.until_applied("db").await;
-    let audit = world.operator_audit(mark).await.writes();
+    let audit = world.operator_audit(mark).await;
+    print_lists_of_events(&audit);
+    let audit = audit.writes();
     println!("\n== made in {:.1} s", began.elapsed().as_secs_f64());
     report(&world, &audit, nodes).await;
 
     // What follows is the rollout alone: events that wait to be sent are let out first.
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-    let (mark, cpu) = (world.cp.audit_mark().await, world.cpu_seconds());
+    let (mark, cpu) = (world.cp.audit_mark().await, Cpu::now(&world));
     let before = world.reconciles().await;
     let began = monotonic();
     world.patch(&world.fleets(), "db", image("db:2")).await;
     world.until_applied("db").await;
     let took = began.elapsed().as_secs_f64();
-    let cpu = world.cpu_seconds() - cpu;
+    let cpu = Cpu::since(&world, &cpu, &Cpu::default(), 0.0);
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    let everyone = world.cp.audit_since(mark).await;
     let audit = world.operator_audit(mark).await;
-    println!("\n== rolled in {took:.1} s; the operator took {cpu:.1} s of CPU; reconciles before:");
+    println!("\n== rolled in {took:.1} s; CPU: {cpu}; reconciles before:");
     print_lines(&before);
+    print_lists_of_events(&audit);
+    print_by_cost("requests of everybody", &everyone);
     print_by_kind("all requests", &audit);
     report(&world, &audit.writes(), nodes).await;
 }

@@ -80,12 +80,16 @@ pub struct Audit {
 
 impl Audit {
     pub(super) fn read(path: &Path, from: u64) -> Result<Self, Error> {
-        use std::io::{BufRead, BufReader, Seek, SeekFrom};
+        Self::read_to(path, from, u64::MAX)
+    }
+
+    pub(super) fn read_to(path: &Path, from: u64, to: u64) -> Result<Self, Error> {
+        use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
         let mut file = std::fs::File::open(path)?;
         file.seek(SeekFrom::Start(from))?;
         let mut last_stage: BTreeMap<String, usize> = BTreeMap::new();
         let mut entries: Vec<Entry> = Vec::new();
-        for line in BufReader::new(file).lines() {
+        for line in BufReader::new(file.take(to.saturating_sub(from))).lines() {
             // The last line may be half written.
             let Ok(entry) = serde_json::from_str::<Entry>(&line?) else { continue };
             // A watch is logged when it begins and when it ends.

@@ -212,6 +212,11 @@ impl ControlPlane {
         Audit::read(&self.message.audit_log, mark.0).expect("a readable audit log")
     }
 
+    /// The audit log between two marks.
+    pub async fn audit_between(&self, from: Mark, to: Mark) -> Audit {
+        Audit::read_to(&self.message.audit_log, from.0, to.0).expect("a readable audit log")
+    }
+
     /// A request is logged just after it was answered: waits for one of our own to be in the log.
     async fn audit_fence(&self) {
         static FENCES: AtomicU32 = AtomicU32::new(0);
