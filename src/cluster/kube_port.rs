@@ -272,9 +272,12 @@ impl KubeCluster {
         &self,
         target: &Target,
         part: Part,
-        ops: Vec<PatchOp>,
+        mut ops: Vec<PatchOp>,
         dry_run: bool,
     ) -> Result<RawObject, ClusterError> {
+        if part == Part::Main && !dry_run {
+            ops.extend(without_managers(target.kind));
+        }
         // Replacing the version, rather than testing it, makes the server compare it: stale is a 409.
         let guard = PatchOp::set("/metadata/resourceVersion", json!(target.resource_version));
         let operations = std::iter::once(guard).chain(ops).map(PatchOp::into_operation).collect();
@@ -321,6 +324,15 @@ impl KubeCluster {
             _ => {}
         }
     }
+}
+
+/// The operation that takes away what the API server keeps about who wrote which field, of the kinds that belong to Windlass
+/// alone. It is half of a StatefulSet and half of the work of a write to one: it has every variable of a pod template, and is
+/// compared and put together anew at each write, the StatefulSet controller's included. Where it was taken away once, nothing
+/// of it is kept any more, until somebody applies from the server's side. Nobody here asks for it: no write is an apply.
+fn without_managers(kind: Kind) -> Option<PatchOp> {
+    let reset = || PatchOp::set("/metadata/managedFields", json!([{}]));
+    matches!(kind, Kind::StatefulNode | Kind::StatefulSet).then(reset)
 }
 
 /// Tells the view of a write whose answer did not come, be it that its time was up and it is dropped.

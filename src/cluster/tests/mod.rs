@@ -6,6 +6,7 @@ mod doubt;
 mod error;
 mod gone;
 mod index;
+mod managers;
 mod observed;
 mod refusals;
 mod watch;

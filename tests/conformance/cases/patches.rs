@@ -30,6 +30,7 @@ cases![
     an_empty_patch_is_no_write,
     an_unknown_patch_type_is_an_unknown_format,
     a_patch_cannot_rename,
+    what_is_kept_of_who_wrote_what_can_be_taken_away_for_good,
 ];
 
 async fn map(w: &Ctx, name: &str) -> (String, Value) {
@@ -267,5 +268,35 @@ async fn a_strategic_patch_may_say_the_order_of_a_list(w: &Ctx) {
         let answer = w.patch(&path, STRATEGIC, json!({"spec": spec})).await;
         let ports = answer.body["spec"]["ports"].as_array().cloned().unwrap_or_default();
         w.note(what, ports.iter().map(|port| port["port"].clone()).collect::<Value>());
+    }
+}
+
+async fn what_is_kept_of_who_wrote_what_can_be_taken_away_for_good(w: &Ctx) {
+    let widget = super::widget::made(w, "one").await;
+    let set = sets::made(w, "web", json!({"replicas": 1})).await;
+    let paths = [w.at("conf:widgets/one"), w.at("apps:statefulsets/web")];
+    for (path, old) in paths.iter().zip([widget, set]) {
+        let path = path.as_str();
+        let patch = json!([
+            {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
+            {"op": "add", "path": "/metadata/managedFields", "value": [{}]},
+        ]);
+        let answer = w.patch(path, JSON, patch).await;
+        w.note(
+            "taken away",
+            json!([answer.code, answer.body["metadata"]["managedFields"], answer.body["metadata"]["labels"]]),
+        );
+        w.note("same generation", generation(&answer.body) == generation(&old));
+        let status = json!({"status": {"replicas": 1}});
+        w.patch(&format!("{path}/status"), MERGE, status).await;
+        w.patch(path, MERGE, json!({"spec": {"replicas": 2}})).await;
+        let again = json!([{"op": "add", "path": "/metadata/managedFields", "value": [{}]}]);
+        let spec = |s: &Value| s["spec"]["replicas"] == 2;
+        let changed = w.until_is(path, spec).await;
+        w.note("later", changed["metadata"]["managedFields"].clone());
+        if path.ends_with("/one") {
+            let answer = w.patch(path, JSON, again).await;
+            w.note("again", json!([answer.code, version(&answer.body) == version(&changed)]));
+        }
     }
 }
