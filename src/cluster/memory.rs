@@ -179,6 +179,8 @@ pub struct Memory {
     pub live_pods: Remembered<String, Arc<LivePods>>,
     /// By a fleet's UID and target: when no name was found for its new set, and why.
     pub nameless: Remembered<(String, String), Nameless>,
-    /// By cause: what an event was already sent for.
-    pub told: Remembered<String, ()>,
+    /// By cause: what an event was already due for, and whether it was sent.
+    pub told: Remembered<String, bool>,
+    /// By a fleet's UID: when as many plans of its nodes may be told of again as may be told of at once.
+    pub plans_told: Remembered<String, Instant>,
 }

@@ -2,7 +2,8 @@
 //! a second one finds the name taken, whoever sends it. History is the record; an event may be lost.
 //!
 //! What nodes do as they should is told when the cluster is quiet: two events a node would otherwise compete with
-//! the very writes that a wave waits for.
+//! the very writes that a wave waits for. And of a fleet of hundreds only a part of it is told: nobody reads two thousand
+//! events that say that all is well, and each costs the API server as much as a pod's delete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,10 @@ const MAX_NOTE: usize = 1024;
 const QUIET: Duration = Duration::from_millis(100);
 /// How long an event that can wait waits at most for that.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Of how many plans of one fleet's nodes it is told at once that they began and were completed, and how soon after them
+/// of one more.
+const PLANS_TOLD: u32 = 30;
+const PLAN_TOLD_EVERY: Duration = Duration::from_secs(4);
 /// The component that events come from.
 const REPORTER: &str = "windlass.dev/operator";
 
@@ -101,13 +106,16 @@ impl Events {
             "no event about a {} says {reason}",
             kind.name()
         );
-        let digest = Sha256::digest(format!("{}/{reason}/{cause}", about.uid));
-        let id = hex(&digest[..8]);
-        let name = format!("{}.{id}", about.name);
+        let name = name(about, reason, cause);
         if self.memory.told.get(&name).is_some() {
             return;
         }
-        self.memory.told.put(name.clone(), ());
+        let can_wait = kind == Kind::StatefulNode && tone == Tone::Normal;
+        let is_told = !can_wait || self.is_told_of(about, cause);
+        self.memory.told.put(name.clone(), is_told);
+        if !is_told {
+            return;
+        }
         let event = json!({
             "apiVersion": Kind::Event.api_version(),
             "kind": Kind::Event.name(),
@@ -128,12 +136,32 @@ impl Events {
                 "resourceVersion": about.resource_version,
             },
         });
-        let can_wait = kind == Kind::StatefulNode && tone == Tone::Normal;
         let queue = if can_wait { &self.patient } else { &self.prompt };
         if queue.try_send(Waiting { event, since: monotonic() }).is_err() {
             warn!(object = %about.key(), reason, "an event was dropped: too many wait to be sent");
         }
     }
+
+    /// Whether the course of a node's plan is told: if its beginning was, or there is room among those of its fleet.
+    fn is_told_of(&self, node: &Meta, plan_id: &str) -> bool {
+        self.memory.told.get(&name(node, "PlanStarted", plan_id)).unwrap_or_else(|| {
+            let now = monotonic();
+            let fleet = node.owner_uid().unwrap_or(&node.uid).to_owned();
+            // When there would be room for all of them again.
+            let full = self.memory.plans_told.get(&fleet).map_or(now, |at| at.max(now));
+            let has_room = full.duration_since(now) <= PLAN_TOLD_EVERY * (PLANS_TOLD - 1);
+            if has_room {
+                self.memory.plans_told.put(fleet, full + PLAN_TOLD_EVERY);
+            }
+            has_room
+        })
+    }
+}
+
+/// The name of an event: the same for the same cause.
+fn name(about: &Meta, reason: &str, cause: &str) -> String {
+    let digest = Sha256::digest(format!("{}/{reason}/{cause}", about.uid));
+    format!("{}.{}", about.name, hex(&digest[..8]))
 }
 
 async fn post(cluster: &dyn Cluster, event: Value) {
@@ -218,6 +246,31 @@ mod tests {
         stage.tell(Kind::StatefulNode, Tone::Normal, "PlanStarted");
         assert!(stage.sent_while_busy(4800).await.is_empty());
         assert_eq!(stage.sent_while_busy(500).await, ["PlanStarted"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_plans_of_one_fleet_a_part_is_told_each_whole() {
+        let mut stage = Stage::new();
+        let owner =
+            |uid: &str| json!({"kind": "NodeDeployment", "name": uid, "uid": uid, "controller": true});
+        let tell = |fleet: &str, reason: &str, plans: std::ops::Range<u32>| {
+            let of_node =
+                json!({"metadata": {"name": "db-0", "uid": "u", "ownerReferences": [owner(fleet)]}});
+            for plan in plans {
+                let id = format!("{fleet}-{plan}");
+                stage.events.send(Kind::StatefulNode, &Meta::read(&of_node), Tone::Normal, reason, &id, "");
+            }
+        };
+        tell("db", "PlanStarted", 0..100);
+        tell("db", "PlanComplete", 0..100);
+        tell("web", "PlanStarted", 0..1);
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        tell("db", "PlanStarted", 100..110);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let told: Vec<String> = std::iter::from_fn(|| stage.sent.try_recv().ok()).collect();
+        let of = |reason: &str| told.iter().filter(|told| *told == reason).count();
+        // Another fleet's are counted apart, and after eight seconds there was room for two more.
+        assert_eq!((of("PlanStarted"), of("PlanComplete")), (30 + 1 + 2, 30));
     }
 
     #[tokio::test(start_paused = true)]
