@@ -49,6 +49,8 @@ impl NodeScope {
         if !set.observed {
             return waiting("waiting for the StatefulSet controller to see the new template");
         }
+        // The pod that comes may be Ready before a status says which revision it is of, and the revision move meanwhile.
+        self.memory.revisions.put(set.uid.clone(), set.update_revision.clone());
         let Some(pod) = &facts.pod else {
             return waiting("waiting for the StatefulSet controller to create the pod");
         };

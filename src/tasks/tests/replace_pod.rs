@@ -1,7 +1,10 @@
 //! `replace-pod` deletes the one pod that it may, once, and by its UID.
 
+use std::collections::BTreeMap;
+
 use super::super::ReplacePod;
 use super::*;
+use crate::api::MadeFor;
 
 const OLD_POD_GOES: &str = "waiting for the old pod to terminate";
 
@@ -102,4 +105,22 @@ async fn what_the_server_answers_to_a_delete_is_told_apart() {
         bench.cluster.expect_delete().times(1).return_once(move |_| Err(error));
         assert_eq!(said(&bench.once(&ReplacePod {}).await), expected);
     }
+}
+
+#[tokio::test]
+async fn a_pod_that_was_just_made_stays_although_the_revision_moves_before_a_status_speaks_of_it() {
+    let words = MadeFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
+    let mut came = to_v2().with_new_pod("v2").set("/status/updateRevision", json!("db-0-moved"));
+    for object in [&mut came.set, &mut came.pod] {
+        object.as_mut().unwrap()["metadata"]["resourceVersion"] = json!("31");
+    }
+    came.pod.as_mut().unwrap()["metadata"]["annotations"] = json!(BTreeMap::from(words.to_annotations()));
+    let mut bench = bench(&to_v2());
+    let view = bench.view.clone();
+    bench.cluster.expect_delete().times(1).returning(move |_| {
+        came.shown_to(&view);
+        Ok(())
+    });
+    let outcomes = bench.twice(&ReplacePod {}).await;
+    assert_eq!(outcomes.each_ref().map(said), [OLD_POD_GOES, "done"]);
 }
