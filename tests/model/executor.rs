@@ -6,7 +6,7 @@ use std::hash::BuildHasherDefault;
 
 use chrono::{DateTime, Utc};
 use windlass::api::conditions::{self, SIDECAR_READY, Truth};
-use windlass::api::{Problem, StatefulNodeStatus, StatefulSetRef};
+use windlass::api::{MadeFor, Problem, StatefulNodeStatus, StatefulSetRef};
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
@@ -15,7 +15,10 @@ use windlass::planner::node::{
 };
 
 use crate::search::Fold;
-use crate::state::{Child, Doing, EDITED, HASHES, IMAGES, Node, Pod, Set, World, hash_of, is_broken, number};
+use crate::state::{
+    Child, Doing, EDITED, HASHES, IMAGES, Node, Pod, Set, World, hash_of, is_broken, number, revision_bit,
+    revision_name,
+};
 
 /// What the executor does to the cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -64,6 +67,21 @@ fn text(hash: u8) -> String {
     HASHES[hash as usize].to_owned()
 }
 
+/// What a template says that its pods are made for. One that was edited by hand goes on saying what it said before.
+fn made_for(world: &World, template: u8) -> Option<MadeFor> {
+    let says = if template == EDITED { hash_of(0, 0) } else { template };
+    (world.drifts() && says != 0).then(|| MadeFor {
+        hash: text(says),
+        image: IMAGES[says as usize].to_owned(),
+        main_container: "db".to_owned(),
+    })
+}
+
+fn known_revisions(bits: u16) -> Vec<String> {
+    let known = (0..16_u8).filter(|bit| bits & (1 << bit) != 0);
+    known.map(|bit| revision_name(bit % 8, bit >= 8)).collect()
+}
+
 /// What the executor knows of a node.
 pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts {
     let (version, granted, spent) = node.spec();
@@ -74,9 +92,9 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         generation: 1,
         template: if is_known { Template::At(text(node.template)) } else { Template::Unknown },
         observed: node.observed,
-        update_revision: text(node.update_revision),
-        known_revisions: Vec::new(),
-        made_for: None,
+        update_revision: revision_name(node.update_revision, node.moved),
+        known_revisions: known_revisions(node.child.knows | node.seen),
+        made_for: made_for(world, node.template),
         template_digest: String::new(),
         main_image: IMAGES[node.template as usize].to_owned(),
     };
@@ -88,14 +106,14 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     let problem = Problem { reason: "Problem".to_owned(), since: now(), ..Problem::default() };
     let pod = PodFacts {
         uid: "this".to_owned(),
-        revision: text(node.pod_revision),
+        revision: revision_name(node.pod_revision, node.pod_moved),
         owned: !node.orphan,
         terminating: node.terminating,
         ready,
         ready_since: ready.then(now),
         unready_since: None,
         running: matches!(node.pod, Pod::Running | Pod::Ready),
-        made_for: None,
+        made_for: made_for(world, node.pod_revision),
         main_image: IMAGES[node.pod_revision as usize].to_owned(),
         sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,
         problem: (!ready).then_some(problem),
@@ -321,7 +339,11 @@ fn write_status(
         ..node.child
     };
     let same_pod = next.pod_uid == "this";
-    let recorded = next.stateful_set.is_some_and(|s| s.generation == 1);
+    let set = next.stateful_set;
+    let revisions = set.iter().flat_map(|set| &set.revisions).map(|revision| revision_bit(revision));
+    let knows = if world.drifts() { revisions.fold(0, |bits, bit| bits | bit) } else { 0 };
+    let child = Child { knows, ..child };
+    let recorded = set.is_some_and(|s| s.generation == 1);
     let says_new = child != node.child || same_pod != node.same_pod || recorded != node.recorded;
     says_new.then_some((child, same_pod, recorded))
 }

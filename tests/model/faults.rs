@@ -123,6 +123,12 @@ fn node(state: &State, index: usize, steps: &mut Steps) {
             };
         });
     }
+    if node.set == Set::Live && !node.moved {
+        happens("PLATFORM moves the StatefulSet's revision", index, left.drift, &|s| {
+            s.left.drift -= 1;
+            s.nodes[index].moved = true;
+        });
+    }
     if node.set == Set::Live {
         happens("USER deletes the StatefulSet", index, left.set_deleted, &|s| {
             s.left.set_deleted -= 1;
@@ -146,6 +152,6 @@ fn node(state: &State, index: usize, steps: &mut Steps) {
 /// A new process lists everything, and remembers nothing.
 pub fn start_again(state: &mut State) {
     for node in &mut state.nodes {
-        *node = Node { known: None, old_spec: None, remembered: false, ..*node };
+        *node = Node { known: None, old_spec: None, remembered: false, seen: 0, ..*node };
     }
 }

@@ -67,7 +67,7 @@ fn text(name: &str) -> String {
     name.to_owned()
 }
 
-fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
+pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
     let grant_id = format!("{}-1", if child.pinned { ABORT } else { "plan" });
     let ran = |names: &[&str]| text(names[child.hash as usize]);
     ChildFacts {

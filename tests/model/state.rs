@@ -25,6 +25,18 @@ pub fn number(names: &[&str], name: &str) -> u8 {
     names.iter().position(|n| *n == name).expect("a name of the model") as u8
 }
 
+/// The name of a StatefulSet's revision: the hash of its template, and whether it has moved by itself since.
+pub fn revision_name(hash: u8, moved: bool) -> String {
+    let moves = if moved && hash != 0 { "~" } else { "" };
+    format!("{}{moves}", HASHES[hash as usize])
+}
+
+/// The bit of a revision among those that a status knows.
+pub fn revision_bit(name: &str) -> u16 {
+    let (hash, moved) = name.strip_suffix('~').map_or((name, 0), |hash| (hash, 8));
+    1 << (number(&HASHES, hash) + moved)
+}
+
 /// What a node's executor is doing.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Doing {
@@ -68,6 +80,9 @@ pub struct Child {
     /// Its status says that its sidecar cannot be reached.
     pub unreachable: bool,
     pub doing: Doing,
+    /// The revisions that its status knows to be of templates that Windlass wrote, by their bits; only in worlds in which
+    /// revisions move.
+    pub knows: u16,
 }
 
 /// What a pod does.
@@ -107,10 +122,16 @@ pub struct Node {
     pub recorded: bool,
     /// The StatefulSet controller has seen the template.
     pub observed: bool,
+    /// The revision, by its bit, that the operator's process saw to be of the template that it wrote.
+    pub seen: u16,
     /// What the StatefulSet controller makes pods of.
     pub update_revision: u8,
+    /// The revision of the template moved by itself: Kubernetes was upgraded, or admission adds to it.
+    pub moved: bool,
     pub pod: Pod,
     pub pod_revision: u8,
+    /// The pod was made at the revision that moved.
+    pub pod_moved: bool,
     pub terminating: bool,
     /// The pod belongs to a StatefulSet that is gone.
     pub orphan: bool,
@@ -187,6 +208,8 @@ pub struct Budget {
     pub breaks: u8,
     /// A sidecar cannot be reached, or can again.
     pub mute: u8,
+    /// A StatefulSet's revision moves by itself.
+    pub drift: u8,
     /// A write is decided on by a leader that is none any more.
     pub late: u8,
 }
@@ -299,6 +322,11 @@ pub fn is_broken(broken: u8, hash: u8) -> bool {
 }
 
 impl World {
+    /// Whether revisions move here; elsewhere nothing is kept of what pods say that they were made for.
+    pub fn drifts(&self) -> bool {
+        self.budget.drift > 0
+    }
+
     pub fn start(&self) -> State {
         let mut state = State { left: self.budget, ..State::default() };
         state.fleet.replicas = self.replicas;
@@ -319,6 +347,7 @@ impl World {
                 available: true,
                 waited: true,
                 ever: true,
+                knows: if self.drifts() { revision_bit(&revision_name(v1, false)) } else { 0 },
                 ..Child::default()
             };
             *node = Node {

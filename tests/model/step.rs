@@ -1,9 +1,10 @@
 //! Everything that may happen next in a state, and the safety properties of what Windlass does.
 
 use crate::executor::{Effect, Executor};
-use crate::orchestrator::Orchestrator;
+use crate::orchestrator::{Orchestrator, child_facts};
 use crate::state::{
-    Child, Doing, Fleet, Goal, Lands, Late, MAX_NODES, NO_VERSION, Node, Pod, Set, State, World, hash_of,
+    Child, Doing, EDITED, Fleet, Goal, Lands, Late, MAX_NODES, NO_VERSION, Node, Pod, Set, State, World,
+    hash_of, revision_bit, revision_name,
 };
 use crate::{faults, late};
 
@@ -124,9 +125,11 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
         steps.windlass("the orchestrator says complete", 0, next, late);
     }
     let is_fresh = |node: &usize| state.nodes[*node].known.is_none();
-    for node in moves.scale_down.iter().copied().filter(is_fresh) {
+    // Before a node leaves, the fleet's pods are read from the API server itself.
+    let is_let_go = |node: &usize| is_fresh(node) && pods_are_as_known(state, *node);
+    for node in moves.scale_down.iter().copied().filter(is_let_go) {
         let taken = state.nodes.iter().enumerate().filter(|(i, n)| *i != node && n.taken_down).count();
-        if state.nodes[node].pod == Pod::Ready && taken >= usize::from(moves.wave) {
+        if state.nodes[node].serves() && taken >= usize::from(moves.wave) {
             steps.violations.push("S9: a node that serves is scaled away though the wave is full".to_owned());
         }
         let mut next = *state;
@@ -179,6 +182,17 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
         let next = late.landed(world.min_ready, state, true);
         steps.windlass("the orchestrator pins a node to what it runs", node, next, late);
     }
+}
+
+/// Whether the pods are as the orchestrator takes them to be: each node that counts as serving serves, and the one that
+/// is to go does not where it counts as down.
+fn pods_are_as_known(state: &State, leaving: usize) -> bool {
+    let is_as_known = |(index, node): (usize, &Node)| {
+        let known = node.view();
+        let is_down = child_facts(index, &state.fleet, &known).is_disrupted();
+        !known.exists || if is_down { index != leaving || !node.serves() } else { node.serves() }
+    };
+    state.nodes.iter().enumerate().all(is_as_known)
 }
 
 /// `minReadySeconds` pass; the orchestrator counts them from what it knows.
@@ -351,7 +365,13 @@ fn check_delete(
     if world.budget.late > 0 && world.lands == Lands::Whenever {
         return;
     }
-    if node.pod_revision == node.child.granted && !node.child.behind && node.old_spec.is_none() {
+    // What a pod that was just made was made for, a process that starts anew learns from its revision alone, as long as the
+    // node's status does not say more; where the revision moves in that moment, the pod is made once more.
+    // So too where somebody edits the template in that moment, for it is the last revision that is remembered.
+    let starts_anew = (state.left.crash, state.left.operator) != (world.budget.crash, world.budget.operator);
+    let is_edited = world.budget.edit > 0 && node.disturbed;
+    let forgot = world.drifts() && (starts_anew || is_edited);
+    if node.pod_revision == node.child.granted && !node.child.behind && node.old_spec.is_none() && !forgot {
         steps.violations.push("S5: a pod at the granted revision was deleted".to_owned());
     }
     let fleet = &state.fleet;
@@ -383,13 +403,16 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
     let runs = !is_broken || world.broken_runs;
     let gets_ready = !is_broken && !node.dead;
     if node.set == Set::Live && !node.observed {
+        // Whoever waits for that to replace the pod remembers the revision.
+        let sees = world.drifts() && node.template != EDITED;
         happens("the StatefulSet controller sees the template", &|n| {
             (n.observed, n.update_revision) = (true, n.template);
+            n.seen = if sees { revision_bit(&revision_name(n.template, n.moved)) } else { n.seen };
         });
     }
     if node.set == Set::Live && node.pod == Pod::Absent && node.update_revision != 0 {
         happens("the StatefulSet controller makes a pod", &|n| {
-            (n.pod, n.pod_revision) = (Pod::Starting, n.update_revision);
+            (n.pod, n.pod_revision, n.pod_moved) = (Pod::Starting, n.update_revision, n.moved);
         });
     }
     if node.set == Set::Leaving {
@@ -400,6 +423,7 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
             *n = Node {
                 pod: Pod::Absent,
                 pod_revision: 0,
+                pod_moved: false,
                 terminating: false,
                 orphan: false,
                 same_pod: false,
