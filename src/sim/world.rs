@@ -31,6 +31,10 @@ pub(crate) struct World {
     pub seen_sets: BTreeMap<Key, SeenSet>,
     /// The pods for which no node was found.
     pub unplaced: BTreeSet<Key>,
+    /// Which of these name a claim, by the claim.
+    pub awaited: BTreeMap<Key, BTreeSet<Key>>,
+    /// What the pods of a node ask for, in thousandths: of its CPUs, and of its bytes.
+    pub asked_of: BTreeMap<String, [i128; 2]>,
     /// The pods that carry a label, by namespace, label and value.
     pub labelled: BTreeMap<(String, String, String), BTreeSet<String>>,
     /// The services that select a label, by namespace, label and value: the first of their selector.
@@ -67,6 +71,8 @@ impl World {
             applied: BTreeMap::new(),
             seen_sets: BTreeMap::new(),
             unplaced: BTreeSet::new(),
+            awaited: BTreeMap::new(),
+            asked_of: BTreeMap::new(),
             labelled: BTreeMap::new(),
             selecting: BTreeMap::new(),
             failures: BTreeMap::new(),

@@ -19,7 +19,8 @@ pub(crate) fn note_pod(world: &mut World, change: &Change) {
     }
 }
 
-fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
+/// The names of the claims that a pod uses.
+pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
     pod["spec"]["volumes"]
         .as_array()
         .into_iter()

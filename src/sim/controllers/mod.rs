@@ -78,7 +78,7 @@ pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
         "PersistentVolumeClaim" => {
             claims::note_claim(world, change);
             stateful_set::note_claim(world, change);
-            scheduler::note_node(world);
+            scheduler::note_claim(world, &change.key);
         }
         "Service" => endpoints::note_service(world, change),
         "Node" => scheduler::note_node(world),

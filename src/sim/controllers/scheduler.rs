@@ -7,15 +7,16 @@ use super::super::kinds::Kind;
 use super::super::store::{Change, Key};
 use super::super::types::Quantity;
 use super::super::world::World;
+use super::claims::claims_of;
+
+/// What a pod may ask for that a node has only so much of.
+const RESOURCES: [&str; 2] = ["cpu", "memory"];
 
 /// Lists a pod that has no node, and, when a pod has gone, those that wait for its room.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
+    note_room(world, change);
     let pod = change.after.as_ref().map(|pod| &pod.value);
-    if pod.is_some_and(|pod| waits(pod) && has_unschedulable(pod)) {
-        world.unplaced.insert(change.key.clone());
-    } else {
-        world.unplaced.remove(&change.key);
-    }
+    note_unplaced(world, change, pod.is_some_and(|pod| waits(pod) && has_unschedulable(pod)));
     match pod {
         Some(pod) if waits(pod) && is_new(change) => world.agenda.soon(Job::Schedule(change.key.clone())),
         None => note_node(world),
@@ -28,6 +29,53 @@ fn is_new(change: &Change) -> bool {
     let Some((before, after)) = change.before.as_ref().zip(change.after.as_ref()) else { return true };
     before.value["spec"] != after.value["spec"]
         || before.value["metadata"]["labels"] != after.value["metadata"]["labels"]
+}
+
+/// Keeps the pods for which no node was found, and which claims they name: a pod's volumes never change.
+fn note_unplaced(world: &mut World, change: &Change, waits: bool) {
+    let key = &change.key;
+    let is_news = if waits { world.unplaced.insert(key.clone()) } else { world.unplaced.remove(key) };
+    if !is_news {
+        return;
+    }
+    for claim in claims_of(&change.shown.value) {
+        let claim = (key.0.clone(), claim.to_owned());
+        if waits {
+            world.awaited.entry(claim).or_default().insert(key.clone());
+        } else if let Some(pods) = world.awaited.get_mut(&claim) {
+            pods.remove(key);
+            if pods.is_empty() {
+                world.awaited.remove(&claim);
+            }
+        }
+    }
+}
+
+/// Keeps what the pods of a node ask for: to add it up for each pod that is placed would be slow where there are thousands.
+fn note_room(world: &mut World, change: &Change) {
+    let asked = |pod: &Value| {
+        let node = pod["spec"]["nodeName"].as_str().filter(|name| !name.is_empty())?;
+        Some((node.to_owned(), RESOURCES.map(|resource| requested(pod, resource))))
+    };
+    let before = change.before.as_ref().and_then(|pod| asked(&pod.value));
+    let after = change.after.as_ref().and_then(|pod| asked(&pod.value));
+    if before == after {
+        return;
+    }
+    for (sign, asked) in [(-1, before), (1, after)] {
+        let Some((node, asked)) = asked else { continue };
+        let sums = world.asked_of.entry(node).or_default();
+        for (sum, asked) in sums.iter_mut().zip(asked) {
+            *sum += sign * asked;
+        }
+    }
+}
+
+/// Lists the pods that wait and name a claim that changed.
+pub(crate) fn note_claim(world: &mut World, claim: &Key) {
+    for key in world.awaited.get(claim).into_iter().flatten() {
+        world.agenda.soon(Job::Schedule(key.clone()));
+    }
 }
 
 /// Lists every pod that waits: there may be room now.
@@ -111,16 +159,14 @@ fn place(world: &World, key: &Key, pod: &Value) -> Result<String, String> {
     if let Some(why) = missing_claim(world, key, pod) {
         return Err(why);
     }
-    let (Some(nodes), Some(pods)) = (world.kind("Node"), world.kind("Pod")) else {
-        return Err(String::new());
-    };
+    let Some(nodes) = world.kind("Node") else { return Err(String::new()) };
     let mut reasons: Vec<(String, usize)> = Vec::new();
     let mut count = 0;
     for ((_, name), node) in world.store.list(nodes.shelf, "") {
         count += 1;
         let reason = match refusal(pod, &node.value) {
             Some(reason) => Some(reason),
-            None => lack(world, pods.shelf, pod, name, &node.value),
+            None => lack(world, pod, name, &node.value),
         };
         match reason {
             None => return Ok(name.clone()),
@@ -189,14 +235,9 @@ fn refusal(pod: &Value, node: &Value) -> Option<String> {
 }
 
 /// What the node has too little of.
-fn lack(
-    world: &World,
-    pods: super::super::kinds::Shelf,
-    pod: &Value,
-    name: &str,
-    node: &Value,
-) -> Option<String> {
-    for resource in ["cpu", "memory"] {
+fn lack(world: &World, pod: &Value, name: &str, node: &Value) -> Option<String> {
+    let used = world.asked_of.get(name).copied().unwrap_or_default();
+    for (resource, used) in RESOURCES.into_iter().zip(used) {
         let wanted = requested(pod, resource);
         let capacity = node["status"]["allocatable"][resource]
             .as_str()
@@ -204,16 +245,7 @@ fn lack(
         let Some(capacity) = capacity.and_then(|text| Quantity::parse(text).ok()).map(|q| q.millis()) else {
             continue;
         };
-        if wanted == 0 {
-            continue;
-        }
-        let used: i128 = world
-            .store
-            .list(pods, "")
-            .filter(|(_, other)| other.value["spec"]["nodeName"] == name)
-            .map(|(_, other)| requested(&other.value, resource))
-            .sum();
-        if used + wanted > capacity {
+        if wanted > 0 && used + wanted > capacity {
             return Some(format!("Insufficient {resource}"));
         }
     }
