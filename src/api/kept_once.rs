@@ -25,10 +25,10 @@ pub struct Pool<T> {
 }
 
 struct Known<T> {
-    by_hash: HashMap<u64, Vec<Weak<T>>>,
+    /// One for each hash: of two values of one hash the first is shared, and the other is held as often as it comes.
+    by_hash: HashMap<u64, Weak<T>>,
     /// How many there may be until those that nobody uses any more are forgotten.
     sweep_at: usize,
-    count: usize,
 }
 
 /// As few as this are never looked through for what is not used any more.
@@ -36,23 +36,21 @@ const SWEEP_MIN: usize = 1_024;
 
 impl<T: Pooled> Pool<T> {
     fn new() -> Self {
-        let known = Known { by_hash: HashMap::new(), sweep_at: SWEEP_MIN, count: 0 };
+        let known = Known { by_hash: HashMap::new(), sweep_at: SWEEP_MIN };
         Self { state: RandomState::new(), known: Mutex::new(known) }
     }
 
     fn share(&self, value: T) -> Arc<T> {
         let hash = self.state.hash_one(&value);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let alike = known.by_hash.get(&hash).map(Vec::as_slice).unwrap_or_default();
-        if let Some(found) = alike.iter().filter_map(Weak::upgrade).find(|found| **found == value) {
-            return found;
+        if let Some(found) = known.by_hash.get(&hash).and_then(Weak::upgrade) {
+            return if *found == value { found } else { Arc::new(value) };
         }
-        if known.count >= known.sweep_at {
+        if known.by_hash.len() >= known.sweep_at {
             known.sweep();
         }
         let new = Arc::new(value);
-        known.by_hash.entry(hash).or_default().push(Arc::downgrade(&new));
-        known.count += 1;
+        known.by_hash.insert(hash, Arc::downgrade(&new));
         new
     }
 }
@@ -60,12 +58,9 @@ impl<T: Pooled> Pool<T> {
 impl<T> Known<T> {
     /// Forgets what nobody uses any more: as much work as there is, each time that it has doubled.
     fn sweep(&mut self) {
-        self.by_hash.retain(|_, alike| {
-            alike.retain(|value| value.strong_count() > 0);
-            !alike.is_empty()
-        });
-        self.count = self.by_hash.values().map(Vec::len).sum();
-        self.sweep_at = SWEEP_MIN.max(self.count * 2);
+        self.by_hash.retain(|_, value| value.strong_count() > 0);
+        self.by_hash.shrink_to(SWEEP_MIN);
+        self.sweep_at = SWEEP_MIN.max(self.by_hash.len() * 2);
     }
 }
 
@@ -80,7 +75,7 @@ macro_rules! pooled {
     )*};
 }
 
-pooled!(Value, Vec<Value>, String, super::MadeFor);
+pooled!(Value, Vec<Value>, Vec<(String, String)>, super::MadeFor, super::PackedTexts);
 
 impl<T: Pooled> Shared<T> {
     /// Whether both are one value in memory.
@@ -232,7 +227,8 @@ mod tests {
             drop(pool.share(json!(n)));
         }
         let known = pool.known.lock().unwrap();
-        assert!(known.count <= SWEEP_MIN + 1, "{} are known", known.count);
+        let count = known.by_hash.len();
+        assert!(count <= SWEEP_MIN + 1, "{count} are known");
         drop(known);
         assert!(Arc::ptr_eq(&pool.share(json!({"kept": true})), &kept));
     }

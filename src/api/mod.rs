@@ -7,6 +7,7 @@ pub mod kept_once;
 pub mod made_for;
 pub mod names;
 pub mod node_deployment;
+pub mod packed;
 pub mod plan_field;
 pub mod reasons;
 mod rules;
@@ -23,6 +24,7 @@ pub use node_deployment::{
     NodeTemplate, NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta,
     UpdateStrategy,
 };
+pub use packed::PackedTexts;
 pub use plan_field::RawPlan;
 pub use stateful_node::{
     ClaimRetention, Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus,

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use serde_json::Value;
-
 use super::index::Index;
 use super::observed::{Meta, Observed};
+use super::raw::Sent;
 
 /// Namespace and name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -55,6 +54,31 @@ impl<T: Observed> Inner<T> {
         self.index.replace(old.as_ref(), Some(&object), self.changes);
     }
 
+    /// Whether an object with these metadata is newer than what is known. A relist that runs takes it as named.
+    fn admits(&mut self, meta: &Meta) -> bool {
+        let key = meta.key();
+        if self.past.is_past(meta) {
+            return false;
+        }
+        let leaving = self.gone.contains(&meta.uid);
+        if let Some(relist) = self.relist.as_mut() {
+            relist.keys.insert(key.clone());
+            if leaving {
+                relist.still_leaving.insert(meta.uid.clone());
+            }
+        }
+        if leaving {
+            return false;
+        }
+        let Some(known) = self.objects.get(&key).map(|known| known.meta()) else { return true };
+        // An older object of the same name cannot come back: the newer one has the higher version.
+        if known.uid == meta.uid {
+            known.version() < meta.version()
+        } else {
+            known.version() <= meta.version()
+        }
+    }
+
     fn take(&mut self, key: &Key) {
         self.changes += 1;
         let old = self.objects.remove(key);
@@ -87,8 +111,8 @@ impl Past {
     }
 
     /// Whether this is from before its deletion. What only left the watch's selection may come back.
-    fn is_past<T: Observed>(&self, object: &T) -> bool {
-        self.versions.get(&object.meta().uid).is_some_and(|gone_at| object.meta().version() < *gone_at)
+    fn is_past(&self, meta: &Meta) -> bool {
+        self.versions.get(&meta.uid).is_some_and(|gone_at| meta.version() < *gone_at)
     }
 }
 
@@ -172,63 +196,44 @@ impl<T: Observed> Cache<T> {
         self.read().ready
     }
 
-    /// Reads an object as the API server sent it, of which the metadata are read, resting on what is known of it as far as that holds.
+    /// Reads an object as the API server sent it, of which the metadata are read, resting on what is known of it as far as
+    /// that holds.
     #[must_use]
-    pub fn read_object(&self, object: &Value, meta: Meta) -> T {
-        match self.get(&meta.key()).filter(|known| known.meta().uid == meta.uid) {
-            Some(known) => T::after(object, meta, &known),
-            None => T::of(object, meta),
+    pub fn read_object(&self, object: &impl Sent, meta: Meta) -> T {
+        let known = self.get(&meta.key()).filter(|known| known.meta().uid == meta.uid);
+        match known.filter(|known| known.meta().generation == meta.generation) {
+            Some(known) => T::after(&object.parts(T::READ_AFTER), meta, &known),
+            None => T::of(&object.parts(T::READ), meta),
         }
-    }
-
-    /// Whether this state of an object, or a later one, is known: the answer to a write of ours came before the watch
-    /// showed the same.
-    #[must_use]
-    pub fn knows(&self, meta: &Meta) -> bool {
-        let inner = self.read();
-        let known = inner.objects.get(&meta.key()).map(|known| known.meta());
-        known.is_some_and(|known| known.uid == meta.uid && known.version() >= meta.version())
     }
 
     /// Takes in an object, from a watch or from the answer to a write, unless what is known is newer.
     /// Answers whether anything changed.
     pub fn observe(&self, object: T) -> bool {
-        let key = object.meta().key();
         let mut inner = self.write();
-        if inner.past.is_past(&object) {
-            return false;
+        let admits = inner.admits(object.meta());
+        if admits {
+            inner.put(object.meta().key(), object);
         }
-        let leaving = inner.gone.contains(&object.meta().uid);
-        if let Some(relist) = inner.relist.as_mut() {
-            relist.keys.insert(key.clone());
-            if leaving {
-                relist.still_leaving.insert(object.meta().uid.clone());
-            }
-        }
-        if leaving {
-            return false;
-        }
-        if let Some(known) = inner.objects.get(&key) {
-            let same = known.meta().uid == object.meta().uid;
-            if same && known.meta().version() >= object.meta().version() {
-                return false;
-            }
-            // An older object of the same name cannot come back: the newer one has the higher version.
-            if !same && known.meta().version() > object.meta().version() {
-                return false;
-            }
-        }
-        inner.put(key, object);
-        true
+        admits
     }
 
-    /// Takes in a deletion that a watch reported, with the object as it last was.
-    pub fn forget(&self, last: &T) {
-        let (key, uid) = (&last.meta().key(), last.meta().uid.as_str());
+    /// The same of an object as it was sent, which is read only if it is newer than what is known.
+    pub fn take_in(&self, object: &impl Sent, meta: &Meta) -> bool {
+        if !self.write().admits(meta) {
+            return false;
+        }
+        // Read without the lock.
+        self.observe(self.read_object(object, meta.clone()))
+    }
+
+    /// Takes in a deletion that a watch reported, with the metadata of the object as it last was.
+    pub fn forget(&self, last: &Meta) {
+        let (key, uid) = (&last.key(), last.uid.as_str());
         let mut inner = self.write();
         inner.gone.remove(uid);
         inner.changes += 1;
-        inner.past.remember(uid, last.meta().version());
+        inner.past.remember(uid, last.version());
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
             inner.take(key);
         }

@@ -14,14 +14,13 @@ use tokio::time::Instant;
 use super::client::REQUEST_TIMEOUT;
 use super::memory::Remembered;
 use super::observed::Meta;
+use super::watch::PAGE;
 use super::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, raw::RawObject};
 use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
 
-/// How many entries of a list are asked for at a time.
-const PAGE: u32 = 1_000;
-/// The same where objects are asked for whole.
-const PODS_PAGE: u32 = 500;
+/// How many names are asked for at a time.
+const NAMES_PAGE: u32 = 1_000;
 /// How many pages a list may have.
 const MAX_PAGES: usize = 1_000;
 
@@ -79,8 +78,8 @@ impl KubeCluster {
     }
 
     fn took(&self, kind: Kind, object: RawObject) -> Value {
-        self.view.observe(kind, &object.value);
-        object.value
+        self.view.observe_raw(kind, &object);
+        object.value()
     }
 }
 
@@ -128,7 +127,7 @@ impl Cluster for KubeCluster {
 
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
         let answer = self.send_patch(&target, Part::Main, ops, true).await?;
-        Ok(answer.value)
+        Ok(answer.value())
     }
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
@@ -157,7 +156,7 @@ impl Cluster for KubeCluster {
         let described = format!("{} {namespace}/{name}", kind.name());
         let api = self.api(kind, namespace);
         let found = within(&described, api.get_opt(name)).await?;
-        Ok(found.map(|object| object.value))
+        Ok(found.as_ref().map(RawObject::value))
     }
 
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError> {
@@ -166,7 +165,8 @@ impl Cluster for KubeCluster {
         let mut names = Vec::new();
         let mut from = None;
         for _ in 0..MAX_PAGES {
-            let page = ListParams { limit: Some(PAGE), continue_token: from.take(), ..ListParams::default() };
+            let page =
+                ListParams { limit: Some(NAMES_PAGE), continue_token: from.take(), ..ListParams::default() };
             let list = within(&described, api.list_metadata(&page)).await?;
             names.extend(list.items.into_iter().filter_map(|object| object.metadata.name));
             from = list.metadata.continue_.filter(|token| !token.is_empty());
@@ -186,14 +186,14 @@ impl Cluster for KubeCluster {
             // No resourceVersion is named: the answer is as new as any write that was acknowledged before it.
             let page = ListParams {
                 label_selector: Some(format!("{LABEL_DEPLOYMENT}={fleet}")),
-                limit: Some(PODS_PAGE),
+                limit: Some(PAGE),
                 continue_token: from.take(),
                 ..ListParams::default()
             };
             let list = within(&described, api.list(&page)).await?;
             for pod in list.items {
-                pods.push(LivePod::read(&pod.value));
-                self.view.observe(Kind::Pod, &pod.value);
+                pods.push(LivePod::of(&pod, pod.seen()));
+                self.view.observe_raw(Kind::Pod, &pod);
             }
             from = list.metadata.continue_.filter(|token| !token.is_empty());
             if from.is_none() {
@@ -256,7 +256,7 @@ impl KubeCluster {
         let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
         let described = format!("{} {key}", kind.name());
         let found = within(&described, self.api(kind, &key.namespace).list(&named)).await?;
-        Ok(found.items.into_iter().next().map(|object| object.value))
+        Ok(found.items.first().map(RawObject::value))
     }
 
     /// Where a manifest goes, and what it is called in sentences.

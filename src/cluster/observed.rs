@@ -1,6 +1,5 @@
 //! What the caches hold: of each object only what a decision needs.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -9,15 +8,19 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Key;
+use super::{Key, raw::Parts};
 use crate::api::{
-    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, Shared, StatefulNodeSpec,
+    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PackedTexts, Shared, StatefulNodeSpec,
     StatefulNodeStatus,
     names::{ANNOTATION_OWNER_UID, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_NODE},
 };
 
 /// Something that a [`super::Cache`] can hold.
 pub trait Observed: Send + Sync + Sized + 'static {
+    /// All that [`Self::of`] looks at.
+    const READ: Parts;
+    /// All that [`Self::after`] looks at of an object whose generation is the one that is known.
+    const READ_AFTER: Parts = Self::READ;
     /// Reads it from the API server's JSON, of which the metadata are read.
     #[must_use]
     fn of(object: &Value, meta: Meta) -> Self;
@@ -67,9 +70,9 @@ pub struct Meta {
     /// How often the spec changed.
     pub generation: i64,
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Shared<PackedTexts>,
     /// Annotations, without `kubectl`'s copy of the whole object.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Shared<PackedTexts>,
     /// Whether the object has a map of labels, so that a key of it can be patched.
     pub has_labels: bool,
     /// Whether the object has a map of annotations.
@@ -90,8 +93,6 @@ impl Meta {
     #[must_use]
     pub fn read(object: &Value) -> Self {
         let meta = &object["metadata"];
-        let mut annotations = string_map(&meta["annotations"]);
-        annotations.remove(LAST_APPLIED);
         let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
         Self {
             namespace: text(&meta["namespace"]),
@@ -99,8 +100,8 @@ impl Meta {
             uid: text(&meta["uid"]),
             resource_version: text(&meta["resourceVersion"]),
             generation: meta["generation"].as_i64().unwrap_or_default(),
-            labels: string_map(&meta["labels"]),
-            annotations,
+            labels: texts(&meta["labels"]),
+            annotations: texts(&meta["annotations"]),
             has_labels: meta["labels"].is_object(),
             has_annotations: meta["annotations"].is_object(),
             owners: owners
@@ -154,13 +155,13 @@ impl Meta {
     /// A label's value.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.get(key).map(String::as_str)
+        self.labels.get(key)
     }
 
     /// An annotation's value.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key).map(String::as_str)
+        self.annotations.get(key)
     }
 }
 
@@ -200,7 +201,7 @@ pub struct ObservedSet {
     /// `spec.updateStrategy.type`.
     pub update_strategy: String,
     /// Container names and images of `spec.template`, in order.
-    pub images: Vec<(String, String)>,
+    pub images: Shared<Vec<(String, String)>>,
     /// What its pods are made for, as the annotations of `spec.template` say.
     pub made_for: Option<Shared<MadeFor>>,
     /// A digest of `spec.template`, as the API server has it.
@@ -239,8 +240,8 @@ pub struct ContainerState {
     pub name: String,
     /// Whether it is one of the init containers.
     pub init: bool,
-    /// The runtime's ID of the image that it runs; empty before it was pulled.
-    pub image_id: String,
+    /// Whether the runtime has an ID of the image that it runs; it has none before it was pulled.
+    pub has_image: bool,
     /// Whether it runs.
     pub running: bool,
     /// Since when it runs, if it does.
@@ -276,7 +277,7 @@ pub struct ObservedPod {
     /// The label `controller-revision-hash`.
     pub revision: String,
     /// Container names and images of its spec, in order.
-    pub images: Vec<(String, String)>,
+    pub images: Shared<Vec<(String, String)>>,
     /// `status.phase`.
     pub phase: String,
     /// Its address.
@@ -294,8 +295,8 @@ pub struct ObservedPod {
 pub struct ObservedService {
     /// Its metadata.
     pub meta: Meta,
-    /// Its spec.
-    pub spec: Value,
+    /// Its spec, as text: few look at it.
+    pub spec: JsonText,
 }
 
 /// A volume claim.
@@ -317,8 +318,9 @@ pub struct ObservedRevision {
 }
 
 macro_rules! observed {
-    ($($type:ty, $groups:path => $read:expr),* $(,)?) => {$(
+    ($($type:ty, $groups:path, $parts:expr => $read:expr),* $(,)?) => {$(
         impl Observed for $type {
+            const READ: Parts = $parts;
             fn of(object: &Value, meta: Meta) -> Self {
                 let read: fn(&Value, Meta) -> Self = $read;
                 read(object, meta)
@@ -338,6 +340,8 @@ macro_rules! observed {
 macro_rules! observed_with_spec {
     ($($type:ty),*) => {$(
         impl Observed for $type {
+            const READ: Parts = Parts::Only(&[("spec", Parts::All), ("status", Parts::All)]);
+            const READ_AFTER: Parts = Parts::Only(&[("status", Parts::All)]);
             fn of(object: &Value, meta: Meta) -> Self {
                 let spec = strict(&object["spec"]);
                 let (status, unreadable) = lenient(&object["status"]);
@@ -377,7 +381,25 @@ fn by_fleet(meta: &Meta) -> Vec<&str> {
 
 observed_with_spec!(ObservedFleet, ObservedNode);
 
+/// The parts of a StatefulSet beside its template.
+const SET_STATUS: Parts = Parts::Only(&[("observedGeneration", Parts::All), ("updateRevision", Parts::All)]);
+
 impl Observed for ObservedSet {
+    const READ: Parts = Parts::Only(&[
+        (
+            "spec",
+            Parts::Only(&[
+                ("replicas", Parts::All),
+                ("updateStrategy", Parts::All),
+                ("template", Parts::All),
+            ]),
+        ),
+        ("status", SET_STATUS),
+    ]);
+    const READ_AFTER: Parts = Parts::Only(&[
+        ("spec", Parts::Only(&[("replicas", Parts::All), ("updateStrategy", Parts::All)])),
+        ("status", SET_STATUS),
+    ]);
     fn of(object: &Value, meta: Meta) -> Self {
         let template = &object["spec"]["template"];
         let annotations = &template["metadata"]["annotations"];
@@ -421,10 +443,13 @@ impl ObservedSet {
 }
 
 observed! {
-    ObservedPod, by_fleet => read_pod,
-    ObservedService, by_owner => |object, meta| Self { meta, spec: object["spec"].clone() },
-    ObservedClaim, by_owners => |_, meta| Self { meta },
-    ObservedRevision, by_owner => |object, meta| Self {
+    ObservedPod, by_fleet, POD => read_pod,
+    ObservedService, by_owner, Parts::Only(&[("spec", Parts::All)]) => |object, meta| Self {
+        meta,
+        spec: JsonText::from(&object["spec"]),
+    },
+    ObservedClaim, by_owners, Parts::Nothing => |_, meta| Self { meta },
+    ObservedRevision, by_owner, Parts::Only(&[("revision", Parts::All), ("data", Parts::All)]) => |object, meta| Self {
         meta,
         revision: object["revision"].as_i64().unwrap_or_default(),
         data: JsonText::from(&object["data"]),
@@ -457,6 +482,28 @@ impl ObservedPod {
     }
 }
 
+/// What is read of a pod: neither variables nor volumes, which are most of it.
+const POD: Parts = Parts::Only(&[
+    ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)]))])),
+    (
+        "status",
+        Parts::Only(&[
+            ("phase", Parts::All),
+            ("podIP", Parts::All),
+            ("conditions", Parts::All),
+            ("initContainerStatuses", CONTAINER),
+            ("containerStatuses", CONTAINER),
+        ]),
+    ),
+]);
+const CONTAINER: Parts = Parts::Only(&[
+    ("name", Parts::All),
+    ("imageID", Parts::All),
+    ("state", Parts::All),
+    ("ready", Parts::All),
+    ("restartCount", Parts::All),
+]);
+
 fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
     let status = &object["status"];
     let states = |field: &str, init: bool| {
@@ -482,7 +529,7 @@ fn container_state(status: &Value, init: bool) -> ContainerState {
     ContainerState {
         name: text(&status["name"]),
         init,
-        image_id: text(&status["imageID"]),
+        has_image: status["imageID"].as_str().is_some_and(|id| !id.is_empty()),
         running: status["state"]["running"].is_object(),
         running_since: time(&status["state"]["running"]["startedAt"]),
         ended: status["state"]["terminated"].is_object(),
@@ -503,9 +550,9 @@ fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
     })
 }
 
-fn images(pod_spec: &Value) -> Vec<(String, String)> {
+fn images(pod_spec: &Value) -> Shared<Vec<(String, String)>> {
     let list = pod_spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect()
+    list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect::<Vec<_>>().into()
 }
 
 /// 32 hex digits that tell a template from others. Not a hash that is compared across versions: only ever one answer of
@@ -552,7 +599,8 @@ fn time(value: &Value) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(value.as_str()?).ok().map(|t| t.with_timezone(&Utc))
 }
 
-fn string_map(value: &Value) -> BTreeMap<String, String> {
-    let Some(map) = value.as_object() else { return BTreeMap::new() };
-    map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
+fn texts(value: &Value) -> Shared<PackedTexts> {
+    let texts = value.as_object().into_iter().flatten();
+    let texts = texts.filter(|(key, _)| *key != LAST_APPLIED);
+    texts.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect::<PackedTexts>().into()
 }

@@ -6,6 +6,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
+use super::raw::{Parts, Sent};
 use super::{ClusterError, Kind, observed::Meta};
 
 /// The object that a write is about, as it was observed.
@@ -148,18 +149,25 @@ impl LivePod {
     /// Reads a pod from the API server's JSON.
     #[must_use]
     pub fn read(pod: &Value) -> Self {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let terminating = pod["metadata"]["deletionTimestamp"].is_string();
+        Self::of(pod, &Meta::read(pod))
+    }
+
+    /// The same of a pod whose metadata are read.
+    #[must_use]
+    pub(super) fn of(pod: &impl Sent, meta: &Meta) -> Self {
+        let pod = pod.parts(CONDITIONS);
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let says_ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
         Self {
-            name: text(&pod["metadata"]["name"]),
-            uid: text(&pod["metadata"]["uid"]),
-            version: text(&pod["metadata"]["resourceVersion"]).parse().unwrap_or_default(),
-            ready: says_ready && !terminating,
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            version: meta.version(),
+            ready: says_ready && !meta.terminating,
         }
     }
 }
+
+const CONDITIONS: Parts = Parts::Only(&[("status", Parts::Only(&[("conditions", Parts::All)]))]);
 
 /// Everything that Windlass asks of a Kubernetes API server beside watching. Reads are in [`super::View`].
 ///

@@ -1,103 +1,240 @@
-//! An object as the API server sends it. kube-rs' own `DynamicObject` reads each one three times: into a map of what is
-//! flattened, into typed metadata, and, to get the JSON that the caches read, back into a value. Here it is read once, and
-//! without what nobody looks at: who wrote which field, and kubectl's copy of the whole, are as much as all the rest.
+//! An object as the API server sends it: its text, of which only what is needed is read. Most of what a watch shows is the
+//! echo of our own writes, of which the metadata already say that nothing is new; and of a pod or a node whose spec is
+//! known, templates, variables and who wrote which field are nine tenths. To make a tree of all that, and to throw it away,
+//! was most of what an operator did.
 
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::observed::LAST_APPLIED;
+use super::observed::{LAST_APPLIED, Meta};
 
-/// An object as JSON, with as much of its metadata as kube-rs asks for: name, namespace and resourceVersion.
+/// An object as text, with its metadata read.
 #[derive(Clone, Debug)]
 pub struct RawObject {
+    /// As much as kube-rs asks for: name, namespace and resourceVersion.
     metadata: ObjectMeta,
-    /// All of it.
-    pub value: Value,
+    seen: Meta,
+    text: Box<str>,
 }
 
 impl RawObject {
+    /// Its metadata.
+    #[must_use]
+    pub fn seen(&self) -> &Meta {
+        &self.seen
+    }
+
     /// Whether somebody has asked for its deletion.
     #[must_use]
     pub fn is_terminating(&self) -> bool {
-        self.value["metadata"]["deletionTimestamp"].is_string()
+        self.seen.terminating
     }
+
+    /// The whole object, without who wrote which field and kubectl's copy of it.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        self.read(WHOLE)
+    }
+
+    fn read(&self, parts: Parts) -> Value {
+        // That it is JSON was seen when it came.
+        read(&self.text, parts).unwrap_or_default()
+    }
+}
+
+fn read(text: &str, parts: Parts) -> serde_json::Result<Value> {
+    parts.deserialize(&mut serde_json::Deserializer::from_str(text))
 }
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = deserializer.deserialize_map(Whole)?;
-        let text = |field: &str| value["metadata"][field].as_str().map(str::to_owned);
+        let text = deserializer.deserialize_newtype_struct(AS_TEXT, Text)?;
+        let seen = Meta::read(&read(&text, METADATA).map_err(serde::de::Error::custom)?);
+        let named = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            resource_version: text("resourceVersion"),
+            name: named(&seen.name),
+            namespace: named(&seen.namespace),
+            resource_version: named(&seen.resource_version),
             ..ObjectMeta::default()
         };
-        Ok(Self { metadata, value })
+        Ok(Self { metadata, seen, text })
     }
 }
 
-/// Reads an object.
-struct Whole;
+/// By this name serde_json hands JSON over as it is, for its own `RawValue`. That type reads from nothing else, and serde
+/// reads what it has put aside where the API server, or a proxy, names an event's object before its type.
+const AS_TEXT: &str = "$serde_json::private::RawValue";
 
-impl<'de> Visitor<'de> for Whole {
+/// Reads JSON as text: as it came, or, from what does not hand it over, written anew.
+struct Text;
+
+impl<'de> Visitor<'de> for Text {
+    type Value = Box<str>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Box<str>, D::Error> {
+        Value::deserialize(deserializer).map(|value| value.to_string().into_boxed_str())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Box<str>, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if name == AS_TEXT {
+                return fields.next_value();
+            }
+            object.insert(name, fields.next_value()?);
+        }
+        Ok(Value::Object(object).to_string().into_boxed_str())
+    }
+}
+
+/// An object as the caches take it in: as text, or as the value that somebody asked for.
+pub trait Sent {
+    /// At least these parts of it.
+    fn parts(&self, parts: Parts) -> Cow<'_, Value>;
+}
+
+impl Sent for RawObject {
+    fn parts(&self, parts: Parts) -> Cow<'_, Value> {
+        Cow::Owned(self.read(parts))
+    }
+}
+
+impl Sent for Value {
+    fn parts(&self, _: Parts) -> Cow<'_, Value> {
+        Cow::Borrowed(self)
+    }
+}
+
+/// Which parts of a JSON value are read. What is said of a list is said of each of its entries.
+#[derive(Clone, Copy, Debug)]
+pub enum Parts {
+    /// All of it.
+    All,
+    /// None of it.
+    Nothing,
+    /// These parts of these fields.
+    Only(&'static [(&'static str, Parts)]),
+    /// All of it, but of these fields these parts.
+    But(&'static [(&'static str, Parts)]),
+}
+
+/// An object's metadata as far as anybody looks at them: who wrote which field, and kubectl's copy of the whole, are as
+/// much as all the rest.
+const METADATA_PARTS: Parts = Parts::But(&[
+    ("managedFields", Parts::Nothing),
+    ("annotations", Parts::But(&[(LAST_APPLIED, Parts::Nothing)])),
+]);
+const METADATA: Parts = Parts::Only(&[("metadata", METADATA_PARTS)]);
+const WHOLE: Parts = Parts::But(&[("metadata", METADATA_PARTS)]);
+
+impl Parts {
+    fn of(self, field: &str) -> Self {
+        let named =
+            |fields: &[(&str, Self)]| fields.iter().find(|(name, _)| *name == field).map(|(_, parts)| *parts);
+        match self {
+            Self::All | Self::Nothing => self,
+            Self::Only(fields) => named(fields).unwrap_or(Self::Nothing),
+            Self::But(fields) => named(fields).unwrap_or(Self::All),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Parts {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self {
+            Self::All => Value::deserialize(deserializer),
+            Self::Nothing => deserializer.deserialize_ignored_any(IgnoredAny).map(|_| Value::Null),
+            Self::Only(_) | Self::But(_) => deserializer.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Parts {
     type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_element_seed(self)? {
+            list.push(entry);
+        }
+        Ok(list.into())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
-        while let Some(field) = fields.next_key::<String>()? {
-            let value =
-                if field == "metadata" { fields.next_value_seed(Metadata)? } else { fields.next_value()? };
-            object.insert(field, value);
+        while let Some(field) = fields.next_key_seed(Field(self))? {
+            match field {
+                Some((name, parts)) => object.insert(name, fields.next_value_seed(parts)?).map(drop),
+                None => fields.next_value::<IgnoredAny>().map(|_| None)?,
+            };
         }
-        Ok(Value::Object(object))
+        Ok(object.into())
     }
 }
 
-/// Reads an object's `metadata`, and passes over what is not kept without building it.
-struct Metadata;
+/// Reads a field's name, and says which parts of it are read; none: it is passed over.
+struct Field(Parts);
 
-impl<'de> DeserializeSeed<'de> for Metadata {
-    type Value = Value;
+impl<'de> DeserializeSeed<'de> for Field {
+    type Value = Option<(String, Parts)>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_map(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
     }
 }
 
-impl<'de> Visitor<'de> for Metadata {
-    type Value = Value;
+impl Visitor<'_> for Field {
+    type Value = Option<(String, Parts)>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the metadata of an object")
+        f.write_str("the name of a field")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let mut metadata = Map::new();
-        while let Some(field) = fields.next_key::<String>()? {
-            if field == "managedFields" {
-                fields.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let mut value = fields.next_value::<Value>()?;
-            if field == "annotations"
-                && let Some(annotations) = value.as_object_mut()
-            {
-                annotations.remove(LAST_APPLIED);
-            }
-            metadata.insert(field, value);
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        match self.0.of(name) {
+            Parts::Nothing => Ok(None),
+            parts => Ok(Some((name.to_owned(), parts))),
         }
-        Ok(Value::Object(metadata))
     }
 }
 
@@ -154,9 +291,53 @@ mod tests {
         let read: RawObject = serde_json::from_str(&sent.to_string()).unwrap();
         sent["metadata"].as_object_mut().unwrap().remove("managedFields");
         sent["metadata"]["annotations"].as_object_mut().unwrap().remove(LAST_APPLIED);
-        assert_eq!(read.value, sent);
+        assert_eq!(read.value(), sent);
         assert_eq!(read.meta().name.as_deref(), Some("db-0"));
         let also: RawObject = serde_json::from_value(sent.clone()).unwrap();
-        assert_eq!(also.value, sent);
+        assert_eq!(also.value(), sent);
+    }
+
+    #[test]
+    fn an_event_is_read_also_where_its_object_is_named_before_its_type() {
+        use kube::api::WatchEvent;
+        let object = r#"{"metadata":{"name":"db-0","uid":"u"},"spec":{"n":1}}"#;
+        let first = format!(r#"{{"type":"ADDED","object":{object}}}"#);
+        let last = format!(r#"{{"object":{object},"type":"ADDED"}}"#);
+        for line in [first, last] {
+            let Ok(WatchEvent::Added(read)) = serde_json::from_str::<WatchEvent<RawObject>>(&line) else {
+                unreachable!("{line}")
+            };
+            assert_eq!(
+                (read.value(), read.seen().uid.as_str()),
+                (serde_json::from_str(object).unwrap(), "u")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_kept_as_it_came() {
+        let sent = r#"{ "metadata": {"name":"db-0"},  "z": 1, "a": 2 }"#;
+        let read: RawObject = serde_json::from_str(sent).unwrap();
+        assert_eq!(&*read.text, sent, "nothing but the metadata was read of it");
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_read_and_all_that_is() {
+        const READ: Parts = Parts::Only(&[
+            ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All)]))])),
+            ("status", Parts::But(&[("long", Parts::Nothing)])),
+        ]);
+        let sent = json!({
+            "metadata": {"name": "db-0", "uid": "u"},
+            "spec": {"containers": [{"name": "a", "env": [{"name": "X"}]}, {"env": []}, null], "volumes": [1]},
+            "status": {"long": {"a": [1]}, "n": [1, -2, 2.5, true, null, "x"], "o": {"p": {}}},
+        });
+        let read: RawObject = serde_json::from_value(sent).unwrap();
+        let wanted = json!({
+            "spec": {"containers": [{"name": "a"}, {}, null]},
+            "status": {"n": [1, -2, 2.5, true, null, "x"], "o": {"p": {}}},
+        });
+        assert_eq!(*read.parts(READ), wanted);
+        assert_eq!((read.seen().name.as_str(), read.seen().uid.as_str()), ("db-0", "u"));
     }
 }

@@ -241,7 +241,7 @@ impl<F: Fn(Meta)> Watch<F> {
         loop {
             let page = self.api.list(&params).await?;
             for event in &page.items {
-                self.take(&event.value);
+                self.take(&event.value());
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -265,7 +265,7 @@ impl<F: Fn(Meta)> Watch<F> {
         while let Ok(Some(event)) = timeout(silence, events.next()).await {
             let version = match event? {
                 WatchEvent::Added(event) | WatchEvent::Modified(event) => {
-                    self.take(&event.value);
+                    self.take(&event.value());
                     event.meta().resource_version.clone()
                 }
                 // That an event is forgotten says nothing of the pod.

@@ -17,6 +17,7 @@ use super::{
         Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
         ObservedSet,
     },
+    raw::{RawObject, Sent},
     refusals::Refusals,
 };
 
@@ -89,17 +90,23 @@ impl View {
     /// Takes in an object that a write was answered with. What is new in it is told to whoever asked for
     /// news, now: the watch will show the same later, and is then no news any more.
     pub fn observe(&self, kind: Kind, object: &Value) {
-        let meta = Meta::read(object);
+        self.take_in(kind, object, Meta::read(object));
+    }
+
+    /// The same of an object of which only what is needed is read.
+    pub fn observe_raw(&self, kind: Kind, object: &RawObject) {
+        self.take_in(kind, object, object.seen().clone());
+    }
+
+    fn take_in(&self, kind: Kind, object: &impl Sent, meta: Meta) {
         let is_new = match kind {
-            Kind::NodeDeployment => self.fleets.observe(self.fleets.read_object(object, meta.clone())),
-            Kind::StatefulNode => self.nodes.observe(self.nodes.read_object(object, meta.clone())),
-            Kind::StatefulSet => self.sets.observe(self.sets.read_object(object, meta.clone())),
-            Kind::Pod => self.pods.observe(self.pods.read_object(object, meta.clone())),
-            Kind::Service => self.services.observe(self.services.read_object(object, meta.clone())),
-            Kind::PersistentVolumeClaim => self.claims.observe(self.claims.read_object(object, meta.clone())),
-            Kind::ControllerRevision => {
-                self.revisions.observe(self.revisions.read_object(object, meta.clone()))
-            }
+            Kind::NodeDeployment => self.fleets.take_in(object, &meta),
+            Kind::StatefulNode => self.nodes.take_in(object, &meta),
+            Kind::StatefulSet => self.sets.take_in(object, &meta),
+            Kind::Pod => self.pods.take_in(object, &meta),
+            Kind::Service => self.services.take_in(object, &meta),
+            Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
+            Kind::ControllerRevision => self.revisions.take_in(object, &meta),
             Kind::Event | Kind::Secret => false,
         };
         if let Some(news) = self.news.get().filter(|_| is_new) {
@@ -121,8 +128,17 @@ impl View {
     #[must_use]
     pub fn is_in_doubt(&self, kind: Kind, meta: &Meta) -> bool {
         let doubts = self.doubts();
+        if doubts.open.is_empty() {
+            return false;
+        }
         let open = doubts.open.get(&(kind, meta.key()));
         open.is_some_and(|(version, since)| *version == meta.resource_version && since.elapsed() < DOUBT)
+    }
+
+    /// Whether there may be any such object.
+    #[must_use]
+    pub fn has_doubts(&self) -> bool {
+        !self.doubts().open.is_empty()
     }
 
     /// How many writes there were whose outcome was not known when they ended.

@@ -19,6 +19,10 @@ use super::{
 };
 use crate::{clock::monotonic, engine::backoff};
 
+/// How many objects are listed at once: the text of all of them is in memory while they are read, and several kinds are
+/// listed at the same time.
+pub(super) const PAGE: u32 = 100;
+
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Scope {
@@ -52,7 +56,7 @@ pub fn watch<T: Observed>(
     cache: fn(&View) -> &Cache<T>,
 ) -> BoxStream<'static, Meta> {
     view.freshness.listen(kind);
-    let mut config = watcher::Config::default().timeout(renewed_after(kind));
+    let mut config = watcher::Config::default().timeout(renewed_after(kind)).page_size(PAGE);
     if let Some(selector) = selector {
         config = config.labels(selector);
     }
@@ -104,23 +108,18 @@ fn is_refusal(error: &watcher::Error) -> bool {
 fn take<T: Observed>(cache: &Cache<T>, event: Event<RawObject>) -> Vec<Meta> {
     match event {
         Event::Apply(object) => {
-            let meta = Meta::read(&object.value);
-            if cache.knows(&meta) {
-                return Vec::new();
-            }
-            let seen = cache.read_object(&object.value, meta.clone());
-            if cache.observe(seen) { vec![meta] } else { Vec::new() }
+            let meta = object.seen();
+            if cache.take_in(&object, meta) { vec![meta.clone()] } else { Vec::new() }
         }
         Event::InitApply(object) => {
-            let seen = T::read(&object.value);
-            let meta = seen.meta().clone();
-            cache.observe(seen);
-            vec![meta]
+            let meta = object.seen();
+            cache.take_in(&object, meta);
+            vec![meta.clone()]
         }
         Event::Delete(object) => {
-            let known = T::read(&object.value);
-            cache.forget(&known);
-            vec![known.meta().clone()]
+            let meta = object.seen();
+            cache.forget(meta);
+            vec![meta.clone()]
         }
         Event::Init => {
             cache.begin_relist();

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::api::TemplateMeta;
 use crate::api::names::ANNOTATION_APPLIED_METADATA;
+use crate::api::{PackedTexts, TemplateMeta};
 use crate::revision::template::is_own_key;
 
 type Texts = BTreeMap<String, String>;
@@ -28,7 +28,7 @@ impl Applied {
 
     /// An annotation that cannot be read names nothing: a key too many stays, and nothing of a stranger's
     /// is removed.
-    fn recorded_on(annotations: &Texts) -> Self {
+    fn recorded_on(annotations: &PackedTexts) -> Self {
         annotations
             .get(ANNOTATION_APPLIED_METADATA)
             .and_then(|text| serde_json::from_str(text).ok())
@@ -55,10 +55,14 @@ pub fn without_own_keys(metadata: &TemplateMeta) -> TemplateMeta {
 /// What of a child's labels and annotations came from `template.metadata`. A node's executor knows the
 /// fleet's template by this alone.
 #[must_use]
-pub fn applied_metadata(labels: &Texts, annotations: &Texts) -> TemplateMeta {
+pub fn applied_metadata(labels: &PackedTexts, annotations: &PackedTexts) -> TemplateMeta {
     let applied = Applied::recorded_on(annotations);
-    let pick = |texts: &Texts, keys: &BTreeSet<String>| {
-        texts.iter().filter(|(key, _)| keys.contains(*key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    let pick = |texts: &PackedTexts, keys: &BTreeSet<String>| {
+        texts
+            .iter()
+            .filter(|(key, _)| keys.contains(*key))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
     };
     without_own_keys(&TemplateMeta {
         labels: pick(labels, &applied.labels),
@@ -116,8 +120,8 @@ impl MetadataChange {
 pub fn metadata_change(
     wanted: &TemplateMeta,
     own: &TemplateMeta,
-    live_labels: &Texts,
-    live_annotations: &Texts,
+    live_labels: &PackedTexts,
+    live_annotations: &PackedTexts,
 ) -> MetadataChange {
     let before = Applied::recorded_on(live_annotations);
     let target = new_child_metadata(wanted, own);
@@ -129,14 +133,18 @@ pub fn metadata_change(
     MetadataChange { labels: changes(&target.labels, &before.labels, live_labels), annotations }
 }
 
-fn changes(target: &Texts, before: &BTreeSet<String>, live: &Texts) -> BTreeMap<String, Option<String>> {
+fn changes(
+    target: &Texts,
+    before: &BTreeSet<String>,
+    live: &PackedTexts,
+) -> BTreeMap<String, Option<String>> {
     let set = target
         .iter()
-        .filter(|(key, value)| live.get(*key) != Some(value))
+        .filter(|(key, value)| live.get(key) != Some(value.as_str()))
         .map(|(key, value)| (key.clone(), Some(value.clone())));
     let removed = before
         .iter()
-        .filter(|key| live.contains_key(*key) && !target.contains_key(*key) && !is_own_key(key))
+        .filter(|key| live.contains_key(key) && !target.contains_key(*key) && !is_own_key(key))
         .map(|key| (key.clone(), None));
     set.chain(removed).collect()
 }
@@ -151,6 +159,10 @@ mod tests {
 
     fn meta(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> TemplateMeta {
         TemplateMeta { labels: texts(labels), annotations: texts(annotations) }
+    }
+
+    fn packed(texts: &Texts) -> PackedTexts {
+        texts.iter().collect()
     }
 
     fn own() -> TemplateMeta {
@@ -172,7 +184,7 @@ mod tests {
     }
 
     fn change(wanted: &TemplateMeta, child: &TemplateMeta) -> MetadataChange {
-        metadata_change(wanted, &own(), &child.labels, &child.annotations)
+        metadata_change(wanted, &own(), &packed(&child.labels), &packed(&child.annotations))
     }
 
     #[test]
@@ -180,7 +192,7 @@ mod tests {
         for wanted in [meta(&[], &[]), meta(&[("a", "b")], &[]), meta(&[("a", "b")], &[("c", "")])] {
             let child = new_child_metadata(&wanted, &own());
             assert!(change(&wanted, &child).is_empty(), "{wanted:?}");
-            assert_eq!(applied_metadata(&child.labels, &child.annotations), wanted);
+            assert_eq!(applied_metadata(&packed(&child.labels), &packed(&child.annotations)), wanted);
         }
     }
 
@@ -266,7 +278,11 @@ mod tests {
                 [ANNOTATION_APPLIED_METADATA],
                 "{record}"
             );
-            assert_eq!(applied_metadata(&child.labels, &child.annotations), meta(&[], &[]), "{record}");
+            assert_eq!(
+                applied_metadata(&packed(&child.labels), &packed(&child.annotations)),
+                meta(&[], &[]),
+                "{record}"
+            );
         }
     }
 }

@@ -217,7 +217,7 @@ impl FleetScope {
             waits: None,
             undecided,
             selected: self.selected_set(),
-            conflicts: self.conflicts(&active),
+            conflicts: self.conflicts(&active, &children),
             shutting_down: self.shutting_down(&active, spec.replicas),
             strategy: self.strategy(),
             promotion: spec.promotion(),
@@ -272,16 +272,18 @@ impl FleetScope {
     fn selected_set(&self) -> Option<String> {
         let service = self.view.services.get(&self.fleet.meta.key())?;
         let ours = self.spec.service.is_some() && self.owns(&service.meta) && !service.meta.terminating;
-        service.spec["selector"][LABEL_SET].as_str().filter(|_| ours).map(str::to_owned)
+        service.spec.value()["selector"][LABEL_SET].as_str().filter(|_| ours).map(str::to_owned)
     }
 
     /// Its nodes by the sets that their names tell.
     #[must_use]
     pub fn nodes_by_set(&self) -> BTreeMap<String, Vec<Arc<ObservedNode>>> {
         let mut sets: BTreeMap<String, Vec<Arc<ObservedNode>>> = BTreeMap::new();
-        for node in self.children() {
-            if let Some((set, _)) = place_of(&self.fleet.meta.name, &node.meta.name) {
-                sets.entry(set.to_owned()).or_default().push(node);
+        for node in &self.children() {
+            let Some((set, _)) = place_of(&self.fleet.meta.name, &node.meta.name) else { continue };
+            match sets.get_mut(set) {
+                Some(nodes) => nodes.push(node.clone()),
+                None => drop(sets.insert(set.to_owned(), vec![node.clone()])),
             }
         }
         sets
@@ -326,9 +328,10 @@ impl FleetScope {
             let other =
                 |n: &Arc<ObservedNode>| n.spec.as_ref().is_ok_and(|s| s.volume_claim_templates != *claims);
             let is_entrant = status.rollout.as_ref().is_some_and(|r| r.entrant_set == name);
+            let children = self.children_of(&name, &nodes);
             let set = SetFacts {
-                children: self.children_of(&name, &nodes),
-                conflicts: if is_entrant { self.conflicts(&name) } else { Vec::new() },
+                conflicts: if is_entrant { self.conflicts(&name, &children) } else { Vec::new() },
+                children,
                 remains: 0,
                 retiring: status.retiring.iter().find(|r| r.set == name).cloned(),
                 claims_differ: nodes.iter().any(other),
@@ -504,8 +507,10 @@ impl FleetScope {
         }
     }
 
-    fn conflicts(&self, set: &str) -> Vec<Conflict> {
+    /// Names of nodes of a set that belong to something else. These are its own, by ordinal.
+    fn conflicts(&self, set: &str, own: &[ChildFacts]) -> Vec<Conflict> {
         let meta = &self.fleet.meta;
+        let is_own = |ordinal: &i32| own.binary_search_by_key(ordinal, |child| child.ordinal).is_ok();
         let taken = |ordinal| {
             let name = node_name(&meta.name, set, ordinal);
             let node = self.view.nodes.get(&Key::new(&meta.namespace, &name))?;
@@ -519,7 +524,7 @@ impl FleetScope {
                 ordinal,
             })
         };
-        (0..self.spec.replicas).filter_map(taken).collect()
+        (0..self.spec.replicas).filter(|ordinal| !is_own(ordinal)).filter_map(taken).collect()
     }
 }
 

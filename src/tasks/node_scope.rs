@@ -437,14 +437,14 @@ pub fn metadata_change(meta: &Meta, wanted: &TemplateMeta, own: &TemplateMeta) -
 /// The operations that bring a node's live Service to what its spec says; none when it is so already.
 #[must_use]
 pub fn service_ops(service: &ObservedService, wanted: &Value) -> Vec<PatchOp> {
-    let mut ops = Vec::new();
+    let (mut ops, spec) = (Vec::new(), service.spec.value());
     for field in ["selector", "publishNotReadyAddresses"] {
-        let (live, want) = (&service.spec[field], &wanted["spec"][field]);
+        let (live, want) = (&spec[field], &wanted["spec"][field]);
         if !want.is_null() && live != want {
             ops.push(PatchOp::set(format!("/spec/{field}"), want.clone()));
         }
     }
-    let (live, want) = (ports(&service.spec["ports"]), ports(&wanted["spec"]["ports"]));
+    let (live, want) = (ports(&spec["ports"]), ports(&wanted["spec"]["ports"]));
     if live != want {
         match &wanted["spec"]["ports"] {
             Value::Array(list) => ops.push(PatchOp::set("/spec/ports", Value::Array(list.clone()))),

@@ -15,7 +15,8 @@ use crate::render::{MetadataChange, fleet_selector};
 /// Whether a promotion has moved a fleet's Service to this set: by our own write, not by a hand's.
 #[must_use]
 pub fn is_switched(service: &ObservedService, set: &str) -> bool {
-    service.spec["selector"][LABEL_SET] == set && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set)
+    service.spec.value()["selector"][LABEL_SET] == set
+        && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set)
 }
 
 /// Moves the fleet's Service to the entrants, in one write. What follows from it is the status's business.
@@ -36,7 +37,8 @@ impl Task for SwitchTraffic {
         if let (Some(rollout), Some(service)) = (fleet.set_rollout(), service().as_deref())
             && rollout.stage == Stage::Promoting
             && is_switched(service, &rollout.entrant)
-            && service.spec["selector"] == serde_json::json!(fleet_selector(&meta.name, &rollout.entrant))
+            && service.spec.value()["selector"]
+                == serde_json::json!(fleet_selector(&meta.name, &rollout.entrant))
         {
             // They carry the traffic already: what they need from now on they get in waves.
             return Ok(Outcome::Done);
@@ -59,7 +61,7 @@ impl Task for SwitchTraffic {
         }
         if let Some(service) = service() {
             let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.entrant));
-            if service.spec["selector"] != selector || !is_switched(&service, &rollout.entrant) {
+            if service.spec.value()["selector"] != selector || !is_switched(&service, &rollout.entrant) {
                 let target = Target::of(Kind::Service, &service.meta);
                 let entrant = rollout.entrant.clone();
                 let moved = MetadataChange {

@@ -1,6 +1,7 @@
 //! A cache is never older than our own last write, and never keeps what is gone.
 
 use super::super::observed::{Meta, Observed};
+use super::super::raw::Parts;
 use super::super::{Cache, Key};
 
 /// An object with a content, so that it can be told which version of it is known.
@@ -11,8 +12,10 @@ struct Thing {
 }
 
 impl Observed for Thing {
-    fn of(_: &serde_json::Value, _: Meta) -> Self {
-        unreachable!("things are made by hand")
+    const READ: Parts = Parts::Nothing;
+
+    fn of(_: &serde_json::Value, meta: Meta) -> Self {
+        Self { meta, content: "read" }
     }
 
     fn meta(&self) -> &Meta {
@@ -56,14 +59,17 @@ fn the_newer_version_wins_whatever_comes_first() {
 }
 
 #[test]
-fn what_is_known_by_now_is_known_and_what_is_newer_or_another_of_its_name_is_not() {
-    let cache = Cache::default();
-    cache.observe(db(5, "five"));
-    let knows = |thing: Thing| cache.knows(&thing.meta);
-    assert!(knows(db(5, "five")) && knows(db(4, "four")));
-    assert!(
-        !knows(db(6, "six")) && !knows(thing("db", "uid-2", 5, "new")) && !knows(thing("x", "uid-1", 5, "x"))
-    );
+fn what_is_known_by_now_is_not_read_and_what_is_newer_or_another_of_its_name_is() {
+    let sent = serde_json::Value::Null;
+    let read = |thing: Thing| {
+        let cache = Cache::default();
+        cache.observe(db(5, "five"));
+        let name = thing.meta.name.clone();
+        assert_eq!(cache.take_in(&sent, &thing.meta), cache.content(&name) == Some("read"));
+        cache.content(&name) == Some("read")
+    };
+    assert!(!read(db(5, "five")) && !read(db(4, "four")));
+    assert!(read(db(6, "six")) && read(thing("db", "uid-2", 5, "new")) && read(thing("x", "uid-1", 5, "x")));
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
     assert_eq!(cache.content("db"), None);
     assert!(!cache.observe(db(6, "a late watch event")));
     assert_eq!(cache.content("db"), None);
-    cache.forget(&db(7, "gone"));
+    cache.forget(db(7, "gone").meta());
     assert!(cache.observe(thing("db", "uid-2", 8, "made again")), "another object of its name");
     assert_eq!(cache.content("db"), Some("made again"));
 }
@@ -92,11 +98,11 @@ fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
 fn a_late_answer_to_our_own_write_does_not_bring_back_what_the_watch_saw_go() {
     let cache = Cache::default();
     cache.observe(db(5, "there"));
-    cache.forget(&db(8, "deleted"));
+    cache.forget(db(8, "deleted").meta());
     assert!(!cache.observe(db(7, "as our write was answered")), "no watch event would ever remove it again");
     assert_eq!(cache.content("db"), None);
     assert!(cache.observe(db(8, "as it was read")), "it had only lost the label that the watch selects by");
-    cache.forget(&db(9, "lost its label"));
+    cache.forget(db(9, "lost its label").meta());
     assert!(cache.observe(db(10, "has its label again")));
 }
 
@@ -106,11 +112,11 @@ fn a_new_object_of_a_name_takes_the_place_of_the_old_one_and_not_the_other_way_r
     cache.observe(db(5, "old"));
     assert!(cache.observe(thing("db", "uid-2", 8, "new")), "its deletion was not seen");
     assert!(!cache.observe(db(6, "a late event of the old one")));
-    cache.forget(&db(7, "gone"));
+    cache.forget(db(7, "gone").meta());
     assert_eq!(cache.content("db"), Some("new"), "the late deletion is the old one's");
     cache.deleted(&key("db"), "uid-1");
     assert_eq!(cache.content("db"), Some("new"), "so is our own");
-    cache.forget(&thing("db", "uid-2", 9, "gone"));
+    cache.forget(thing("db", "uid-2", 9, "gone").meta());
     assert_eq!(cache.content("db"), None);
 }
 

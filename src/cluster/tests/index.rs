@@ -46,7 +46,7 @@ fn an_object_leaves_a_group_when_it_goes_or_comes_to_belong_to_another() {
         (names(&cache, "red"), names(&cache, "blue")),
         (vec!["b".into(), "c".into()], vec!["a".into()])
     );
-    cache.forget(&ObservedNode::read(&object("b", 5, &[("red", true)], None)));
+    cache.forget(ObservedNode::read(&object("b", 5, &[("red", true)], None)).meta());
     assert_eq!(names(&cache, "red"), ["c"]);
     cache.begin_relist();
     cache.observe(ObservedNode::read(&object("a", 4, &[("blue", true)], None)));

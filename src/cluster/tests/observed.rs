@@ -110,7 +110,7 @@ fn a_stateful_set_is_observed_when_its_controller_has_seen_its_generation() {
     let read = set(4);
     assert_eq!((read.stamp(), read.update_revision.as_str(), read.replicas), (Some("v1:1"), "db-0-abc", 1));
     assert_eq!(
-        (read.update_strategy.as_str(), read.images),
+        (read.update_strategy.as_str(), read.images.to_vec()),
         ("OnDelete", vec![("db".to_owned(), "db:1".to_owned())])
     );
 }

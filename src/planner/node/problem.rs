@@ -89,7 +89,7 @@ pub fn pod_facts(
         ready: pod.is_ready() && !pod.meta.terminating,
         ready_since: pod.ready.as_ref().filter(|c| c.holds).and_then(|c| c.since),
         unready_since: pod.ready.as_ref().filter(|c| !c.holds).and_then(|c| c.since),
-        running: state.is_some_and(|s| s.running && !s.image_id.is_empty()),
+        running: state.is_some_and(|s| s.running && s.has_image),
         made_for: pod.made_for(),
         main_image,
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
