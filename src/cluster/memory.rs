@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::live_pods::LivePods;
+use super::observed::{ObservedFleet, ObservedNode};
 use super::{Key, Kind};
 use crate::clock::monotonic;
 
@@ -121,6 +122,46 @@ pub struct Nameless {
     pub unanswered_since: Option<Instant>,
 }
 
+/// Nodes of a fleet about which nothing was to be done, or said.
+pub struct Settled {
+    /// The fleet as it was then.
+    fleet: Arc<ObservedFleet>,
+    /// What else that rests on.
+    beside: String,
+    /// The nodes as they were then, in the order of where they are in memory. As long as they are held nothing else is there.
+    nodes: Vec<Arc<ObservedNode>>,
+}
+
+impl Settled {
+    /// These nodes, under this fleet.
+    #[must_use]
+    pub fn new(fleet: Arc<ObservedFleet>, beside: String, mut nodes: Vec<Arc<ObservedNode>>) -> Self {
+        nodes.sort_unstable_by_key(Arc::as_ptr);
+        Self { fleet, beside, nodes }
+    }
+
+    /// Whether nothing that applies at once has become another since, of the fleet or of what is beside it.
+    #[must_use]
+    pub fn holds(&self, fleet: &ObservedFleet, beside: &str) -> bool {
+        let (now, then) = (&fleet.status, &self.fleet.status);
+        let same_spec =
+            matches!((&fleet.spec, &self.fleet.spec), (Ok(now), Ok(then)) if Arc::ptr_eq(now, then));
+        same_spec
+            && self.beside == beside
+            && now.rollout == then.rollout
+            && now.plan == then.plan
+            && now.retiring == then.retiring
+            && now.deletion_policy == then.deletion_policy
+            && now.volume_claim_retention == then.volume_claim_retention
+    }
+
+    /// Whether the node was among them, and is what it was.
+    #[must_use]
+    pub fn has(&self, node: &Arc<ObservedNode>) -> bool {
+        self.nodes.binary_search_by_key(&Arc::as_ptr(node), Arc::as_ptr).is_ok()
+    }
+}
+
 impl Memory {
     /// The key of an object in [`Memory::failures`].
     #[must_use]
@@ -175,6 +216,10 @@ pub struct Memory {
     pub saved_at: Remembered<String, Instant>,
     /// By an object's key: how often in a row its reconcile failed.
     pub failures: Remembered<String, u32>,
+    /// By a fleet's UID: the nodes that have all that applies at once, while that set serves.
+    pub settled: Remembered<String, Arc<Settled>>,
+    /// By a fleet's UID: the nodes whose claims are as its spec says, at that state of the claims.
+    pub released: Remembered<String, Arc<Settled>>,
     /// By a fleet's UID: what the API server itself last said of its pods.
     pub live_pods: Remembered<String, Arc<LivePods>>,
     /// By a fleet's UID and target: when no name was found for its new set, and why.

@@ -1,11 +1,14 @@
 //! A fleet's nodes beside its plan: creating, removing, and what applies to them at once.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 use serde_json::json;
 
 use super::ReconcileError;
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
 use crate::api::{ClaimRetention, Sidecar, StatefulNodeSpec, TemplateMeta};
+use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::planner::fleet::create::creation_revision;
@@ -132,13 +135,24 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
 pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     // Once for all nodes: to find it out costs as much as there are.
     let serving = fleet.facts().set.clone();
-    let changes: Vec<(Target, Vec<PatchOp>)> = fleet
-        .children()
+    let nodes = fleet.children();
+    // And for each node once for what it is: of a thousand that are rolled a handful change from one look to the next.
+    let uid = &fleet.fleet.meta.uid;
+    let settled = fleet.memory.settled.get(uid).filter(|known| known.holds(&fleet.fleet, &serving));
+    let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
+    let (kept, others): (Vec<Arc<ObservedNode>>, Vec<Arc<ObservedNode>>) =
+        nodes.into_iter().filter(|node| !node.meta.terminating).partition(is_settled);
+    let changes: Vec<(Target, Vec<PatchOp>)> = others
         .iter()
-        .filter(|node| !node.meta.terminating)
         .map(|node| (Target::of(Kind::StatefulNode, &node.meta), at_once_ops(fleet, node, &serving)))
         .filter(|(_, ops)| !ops.is_empty())
         .collect();
+    if changes.is_empty() {
+        let nodes = kept.into_iter().chain(others).collect();
+        let settled = Settled::new(fleet.fleet.clone(), serving, nodes);
+        fleet.memory.settled.put(uid.clone(), Arc::new(settled));
+        return Ok(());
+    }
     let change = |(target, ops)| async move {
         match fleet.cluster.patch(target, Part::Main, ops).await {
             Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),

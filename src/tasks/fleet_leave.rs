@@ -95,8 +95,8 @@ impl FleetScope {
             let node = pod.label(LABEL_NODE)?;
             let is_left =
                 place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == set && ordinal >= replicas);
-            let key = Key::new(&meta.namespace, node);
-            (is_left && self.view.nodes.get(&key).is_none()).then_some(key)
+            let key = is_left.then(|| Key::new(&meta.namespace, node))?;
+            self.view.nodes.get(&key).is_none().then_some(key)
         };
         let goes = |pod: &Meta| {
             let Some(key) = left(pod) else { return false };

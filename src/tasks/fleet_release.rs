@@ -1,11 +1,14 @@
 //! Whether a fleet's nodes, its Service and its claims would go with it, as far as that is known, and as whose they are made
 //! and kept meanwhile.
 
+use std::sync::Arc;
+
 use super::FleetScope;
 use super::node_scope::claim_names;
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{ClaimRetention, DeletionPolicy};
 use crate::cluster::Kind;
+use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::planner::fleet::release::{Carried, Release};
 
@@ -48,8 +51,33 @@ impl FleetScope {
             policy: self.spec.deletion_policy,
             nodes: of_nodes.chain(of_service).max().unwrap_or(Carried::OnAll),
             retention: self.spec.template.spec.volume_claim_retention,
-            claims: stays().map(|node| self.are_claims_released(node)).max().unwrap_or(Carried::OnAll),
+            claims: self.claims_released(&nodes),
         }
+    }
+
+    /// How far it is carried out on the claims of these nodes. A node is looked at once for what it and the claims are: a
+    /// handful of thousands change from one look to the next, and claims hardly ever.
+    fn claims_released(&self, nodes: &[Arc<ObservedNode>]) -> Carried {
+        let uid = &self.fleet.meta.uid;
+        let beside = self.view.claims.changes().to_string();
+        let is_sure = !self.view.has_doubts();
+        let known =
+            self.memory.released.get(uid).filter(|known| is_sure && known.holds(&self.fleet, &beside));
+        let mut carried = Carried::OnAll;
+        let mut settled = Vec::with_capacity(nodes.len());
+        for node in nodes.iter().filter(|node| !node.meta.terminating) {
+            let is_known = known.as_ref().is_some_and(|known| known.has(node));
+            let of_node = if is_known { Carried::OnAll } else { self.are_claims_released(node) };
+            if of_node == Carried::OnAll {
+                settled.push(node.clone());
+            }
+            carried = carried.max(of_node);
+        }
+        if is_sure {
+            let settled = Settled::new(self.fleet.clone(), beside, settled);
+            self.memory.released.put(uid.clone(), Arc::new(settled));
+        }
+        carried
     }
 
     fn is_released(&self, kind: Kind, child: &Meta) -> Carried {
