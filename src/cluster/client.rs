@@ -41,6 +41,9 @@ const SILENCE: Duration = Duration::from_secs(29);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEPALIVE_TIMES: u32 = 3;
+/// How much of an answer is taken off a connection at once, in bytes. Each connection keeps a buffer as large as it ever
+/// needed, and there are dozens: hyper's own limit is 400 KB, and the buffers were half of what the operator held.
+const BUFFER: usize = 32 << 10;
 
 /// A client for a cluster, whose connections are closed when their other side is gone, and which sends no request twice.
 pub fn connect(mut config: Config) -> kube::Result<Client> {
@@ -69,7 +72,7 @@ pub fn connect(mut config: Config) -> kube::Result<Client> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .service(Http::builder(TokioExecutor::new()).build::<_, Body>(connector));
+        .service(Http::builder(TokioExecutor::new()).http1_max_buf_size(BUFFER).build::<_, Body>(connector));
     Ok(Client::new(service, config.default_namespace))
 }
 
