@@ -6,8 +6,9 @@
 //! cargo bench --bench cost -- rollout        writes a node in a rollout of 300 nodes
 //! cargo bench --bench cost -- side-by-side   a rollout of 100 nodes, beside a StatefulSet of 100 pods
 //! cargo bench --bench cost -- scale          1,000 nodes made and rolled
-//! cargo bench --bench cost -- memory         what the operator keeps of 1,000 nodes with a real template
-//! cargo bench --bench cost -- memory-simulated   of 10,000, on the simulated cluster
+//! cargo bench --bench cost -- memory         what the operator needs for 1,000 nodes with a real template: memory, CPU, calls
+//! cargo bench --bench cost -- memory-simulated   for 10,000, on the simulated cluster
+//! cargo bench --bench cost -- ten-thousand   for 10,000, on the real control plane: an hour and more
 //! ```
 //!
 //! docs/cost.md holds what it printed, and on which machine.
@@ -28,11 +29,15 @@ mod memory;
 mod operated;
 mod rollout;
 mod side_by_side;
+mod simulated;
 mod steady;
 mod template;
+mod watched;
+
+use std::time::Duration;
 
 const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES] | memory [NODES] | \
-     memory-simulated [NODES]";
+     memory-simulated [NODES] | ten-thousand [NODES]";
 
 #[tokio::main]
 async fn main() {
@@ -49,6 +54,7 @@ async fn main() {
         Some(&"side-by-side") => number(3).map(Asked::SideBySide),
         Some(&"memory") => number(1000).map(Asked::Memory),
         Some(&"memory-simulated") => number(10_000).map(Asked::MemorySimulated),
+        Some(&"ten-thousand") => number(10_000).map(Asked::TenThousand),
         Some(&"scale") => number(1000).map(Asked::Rollout),
         _ => panic!("{USAGE}"),
     };
@@ -56,8 +62,9 @@ async fn main() {
     match asked.unwrap_or_else(|e| panic!("{e}; {USAGE}")) {
         Asked::Steady(minutes) => steady::measure(minutes).await,
         Asked::Rollout(nodes) => rollout::measure(nodes, "10%").await,
-        Asked::Memory(nodes) => memory::measure(nodes).await,
-        Asked::MemorySimulated(nodes) => memory::measure_simulated(nodes).await,
+        Asked::Memory(nodes) => memory::measure(nodes, Duration::from_mins(1)).await,
+        Asked::MemorySimulated(nodes) => simulated::measure(nodes).await,
+        Asked::TenThousand(nodes) => memory::measure(nodes, Duration::from_mins(10)).await,
         Asked::SideBySide(rounds) => side_by_side::measure(rounds).await,
     }
     println!("load after: {}", operated::load());
@@ -68,5 +75,6 @@ enum Asked {
     Rollout(u32),
     Memory(u32),
     MemorySimulated(u32),
+    TenThousand(u32),
     SideBySide(u32),
 }

@@ -1,190 +1,176 @@
-//! What the operator keeps of a fleet whose nodes have a template as people write them: of tests/golden/nodes. So many on the real control plane, or more of them than that carries on the simulated cluster,
-//! which this process serves on a socket. The operator is the shipped binary either way.
+//! What the operator needs for a fleet whose nodes have a template as people write them: memory, CPU and requests for each
+//! node while the fleet is made, rolled, at rest and after a restart. On the real control plane; more of them than that
+//! carries in an hour on the simulated one: `simulated.rs`. Whatever is known is printed when it is known, so that a run that
+//! is cut short says what it saw.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
-use windlass::clock::{SystemClock, monotonic};
-use windlass::sim::kubelet::Kubelet;
-use windlass::sim::{Cluster, Options};
+use windlass::clock::{Clock, SystemClock, monotonic};
 
-use crate::controlplane;
-use crate::operated::{World, image, is_applied};
+use crate::controlplane::{Mark, Options};
+use crate::counts::print_by_kind;
+use crate::operated::{World, image, is_applied, load};
+use crate::template;
+use crate::watched::Watched;
 
-/// How many changes the simulated cluster remembers: more than a watch is ever behind.
-const REMEMBERED: usize = 100_000;
+/// What is rolled out after the first, and after that.
+const NEXT: &str = "db:next";
+/// How often it is said how far a fleet is.
+const SAY_EVERY: Duration = Duration::from_secs(30);
+/// What follows the end of a rollout and belongs to it, events above all, is done by then.
+const SETTLE: Duration = Duration::from_secs(15);
 
-/// What is rolled out after the first.
-const NEXT: &str = "postgres:17-next";
-
-/// The containers that stand beside it, so that the template is as long as templates are: over 4 KB.
-const BESIDE: [&str; 4] = ["kafka", "elasticsearch", "vault", "mysql"];
-
-fn golden(name: &str) -> Value {
-    let path = format!("{}/tests/golden/nodes/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).expect("a golden node");
-    let golden: Value = serde_json::from_str(&text).expect("JSON");
-    golden["spec"].clone()
+/// A fleet of nodes with the template, and a volume claim each.
+pub fn fleet(nodes: u32) -> Value {
+    let mut fleet = template::fleet("db", nodes, &json!("10%"));
+    fleet["apiVersion"] = json!("windlass.dev/v1alpha1");
+    fleet["kind"] = json!("NodeDeployment");
+    let spec = &mut fleet["spec"]["template"]["spec"];
+    spec["ports"] = json!([{"name": "db", "port": 5432}]);
+    spec["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "state"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    fleet
 }
 
-/// A fleet of nodes with that template.
-fn fleet(nodes: u32) -> Value {
-    let mut spec = golden("postgres");
-    // Nobody answers for a sidecar here, and no account is made.
-    spec.as_object_mut().expect("a spec").remove("sidecar");
-    for claim in spec["volumeClaimTemplates"].as_array_mut().expect("claims") {
-        claim["spec"].as_object_mut().expect("a claim's spec").remove("storageClassName");
+/// Makes so many nodes, rolls them once, starts the operator again over them with something to do, and looks at them at rest.
+pub async fn measure(nodes: u32, idle: Duration) {
+    let mut world = World::start(Options::default()).await;
+    template::print_size();
+    println!("{nodes} nodes on the real control plane; the operator before: {}", world.watched());
+
+    let phase = Phase::begin(&world, "made", nodes).await;
+    world.fleet(fleet(nodes)).await;
+    phase.end(&world).await;
+
+    let phase = Phase::begin(&world, "rolled", nodes).await;
+    world.patch(&world.fleets(), "db", image(NEXT)).await;
+    phase.end(&world).await;
+    println!("\n== at rest: {}; load {}", world.watched(), load());
+
+    restart(&mut world, nodes).await;
+    rest(&world, idle).await;
+}
+
+/// The operator is killed, somebody asks for one node more, and it is started again.
+async fn restart(world: &mut World, nodes: u32) {
+    world.kill_operator().await;
+    world.patch(&world.fleets(), "db", json!({"spec": {"replicas": nodes + 1}})).await;
+    let mark = world.cp.audit_mark().await;
+    let started = SystemClock.now();
+    let cpu = world.start_operator_and_take_cpu().await;
+    println!("\n== started again over them; ready after {} ms, {cpu:.2} s of CPU", since(started));
+    let first = loop {
+        let writes = world.operator_audit(mark).await.writes();
+        if let Some(first) = writes.entries().first() {
+            break first.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    let at = chrono::DateTime::parse_from_rfc3339(&first.request_received_timestamp).expect("a time");
+    let after = (at.to_utc() - started).num_milliseconds();
+    println!("start to first action: {after} ms ({} {})", first.verb, first.object_ref.resource);
+    until_applied(world, &world.fleets(), "up again").await;
+    tokio::time::sleep(SETTLE).await;
+    println!("after it: {}", world.watched());
+}
+
+/// Milliseconds since a time.
+fn since(began: chrono::DateTime<chrono::Utc>) -> i64 {
+    (SystemClock.now() - began).num_milliseconds()
+}
+
+/// Nothing is asked for.
+async fn rest(world: &World, idle: Duration) {
+    let (mark, cpu, began) = (world.cp.audit_mark().await, world.cpu_seconds(), monotonic());
+    println!("\n== at rest for {} s", idle.as_secs());
+    while began.elapsed() < idle {
+        tokio::time::sleep(SAY_EVERY.min(idle.saturating_sub(began.elapsed()))).await;
+        println!("  {:>5.0} s: {}", began.elapsed().as_secs_f64(), world.watched());
     }
-    let mut containers = spec["podTemplate"]["spec"]["containers"].as_array().expect("containers").clone();
-    for name in BESIDE {
-        for mut container in
-            golden(name)["podTemplate"]["spec"]["containers"].as_array().expect("some").clone()
-        {
-            container.as_object_mut().expect("a container").remove("volumeMounts");
-            container["image"] = json!(format!("{name}:1"));
-            containers.push(container);
+    let audit = world.operator_audit(mark).await;
+    println!("CPU {:.2} s; writes: {}", world.cpu_seconds() - cpu, audit.clone().writes().count());
+    print_by_kind("requests at rest", &audit);
+}
+
+/// Something that is done to all nodes of the fleet.
+struct Phase {
+    name: &'static str,
+    nodes: u32,
+    mark: Mark,
+    cpu: f64,
+    began: tokio::time::Instant,
+}
+
+impl Phase {
+    async fn begin(world: &World, name: &'static str, nodes: u32) -> Self {
+        let (mark, cpu) = (world.cp.audit_mark().await, world.cpu_seconds());
+        Self { name, nodes, mark, cpu, began: monotonic() }
+    }
+
+    async fn end(self, world: &World) {
+        until_applied(world, &world.fleets(), self.name).await;
+        let took = self.began.elapsed().as_secs_f64();
+        tokio::time::sleep(SETTLE).await;
+        let nodes = f64::from(self.nodes);
+        let cpu = world.cpu_seconds() - self.cpu;
+        println!("\n== {} in {took:.1} s; load {}", self.name, load());
+        println!("CPU: {cpu:.1} s, {:.2} ms a node; {}", cpu * 1e3 / nodes, world.watched());
+        let audit = world.operator_audit(self.mark).await;
+        let calls = f64::from(u32::try_from(audit.count()).unwrap_or(u32::MAX));
+        println!("API calls: {:.2} a node", calls / nodes);
+        print_by_kind("requests", &audit);
+        for line in world.reconciles().await {
+            println!("  {line}");
         }
     }
-    let pod = spec["podTemplate"]["spec"].as_object_mut().expect("a pod's spec");
-    pod.insert("containers".to_owned(), json!(containers));
-    let apart =
-        ["serviceAccountName", "nodeSelector", "affinity", "topologySpreadConstraints", "priorityClassName"];
-    for field in apart {
-        pod.remove(field);
-    }
-    let size = |value: &Value| value.to_string().len();
-    println!(
-        "the pod template has {} bytes, the node's whole spec {}",
-        size(&spec["podTemplate"]),
-        size(&spec)
-    );
-    json!({
-        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
-        "metadata": {"name": "db"},
-        "spec": {
-            "replicas": nodes,
-            "template": {"spec": spec},
-            "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": "10%"}},
-        },
-    })
 }
 
-/// On the real control plane.
-pub async fn measure(nodes: u32) {
-    let mut world = World::start(controlplane::Options::default()).await;
-    println!("{nodes} nodes on the real control plane; operator before: {}", world.memory("VmRSS"));
-    let say = |world: &World, what: &str| {
-        println!("{what}: now {}, at most {}", world.memory("VmRSS"), world.memory("VmHWM"));
-    };
-    let began = monotonic();
-    world.fleet(fleet(nodes)).await;
-    world.until_applied("db").await;
-    say(&world, &format!("made in {:.0} s", began.elapsed().as_secs_f64()));
-    let began = monotonic();
-    world.patch(&world.fleets(), "db", image(NEXT)).await;
-    world.until_applied("db").await;
-    say(&world, &format!("rolled in {:.0} s", began.elapsed().as_secs_f64()));
-    world.kill_operator().await;
-    world.start_operator().await;
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    say(&world, "started again over them, after 30 s");
-}
-
-/// On the simulated cluster.
-pub async fn measure_simulated(nodes: u32) {
-    let cluster = Cluster::start(Options {
-        clock: std::sync::Arc::new(SystemClock),
-        latency: None,
-        history: REMEMBERED,
-        ..Options::seeded(1)
-    });
-    let room =
-        json!({"cpu": "1000000", "memory": "10000Ti", "ephemeral-storage": "10000Ti", "pods": "1000000"});
-    let machine = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "played-0"},
-        "status": {"capacity": room, "allocatable": room}});
-    cluster.install(machine).expect("a node");
-    for definition in windlass::api::crd::crds() {
-        cluster.install(json!(definition)).expect("a definition");
-    }
-    let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock());
-    tokio::spawn(async move { match kubelet.run().await {} });
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let kubeconfig = write_kubeconfig(listener.local_addr().expect("an address"));
-    tokio::spawn(cluster.serve(listener));
-
-    let kind = GroupVersionKind::gvk("windlass.dev", "v1alpha1", "NodeDeployment");
-    let fleets: Api<DynamicObject> =
-        Api::namespaced_with(cluster.client("person", "default"), "default", &ApiResource::from_gvk(&kind));
-    let mut operator = start(&kubeconfig);
-    println!("{nodes} nodes on the simulated cluster");
-    let began = monotonic();
-    let object = serde_json::from_value(fleet(nodes)).expect("a fleet");
-    fleets.create(&PostParams::default(), &object).await.expect("it is taken");
-    until_applied(&cluster, &fleets, &operator).await;
-    say(&operator, &format!("made in {:.0} s", began.elapsed().as_secs_f64()));
-    let began = monotonic();
-    fleets.patch("db", &PatchParams::default(), &Patch::Merge(image(NEXT))).await.expect("it is taken");
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    until_applied(&cluster, &fleets, &operator).await;
-    say(&operator, &format!("rolled in {:.0} s", began.elapsed().as_secs_f64()));
-    operator.start_kill().expect("it can be killed");
-    operator.wait().await.expect("it ends");
-    let operator = start(&kubeconfig);
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    say(&operator, "started again over them, after 60 s");
-    drop(std::fs::remove_file(kubeconfig));
-}
-
-fn start(kubeconfig: &Path) -> Child {
-    let built = env!("CARGO_BIN_EXE_windlass").to_owned();
-    let mut command = Command::new(std::env::var("WINDLASS_OPERATOR").unwrap_or(built));
-    command.args(["operator", "--no-leader-elect", "--bind", "127.0.0.1:0"]);
-    let command = command.env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).stdout(Stdio::null());
-    let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
-    command.stderr(if log { Stdio::inherit() } else { Stdio::null() });
-    command.kill_on_drop(true).spawn().expect("the operator starts")
-}
-
-async fn until_applied(cluster: &Cluster, fleets: &Api<DynamicObject>, operator: &Child) {
-    let mut shown = monotonic();
+/// Waits, however long it takes, until the fleet is what its spec says; says how far it is.
+async fn until_applied(world: &World, fleets: &Api<DynamicObject>, what: &str) {
+    let (began, mut said) = (monotonic(), monotonic());
     loop {
-        // Nobody asks for the requests, and there is no end to them.
-        cluster.clear_audit();
-        let found = json!(fleets.get("db").await.expect("it is there"));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // The API server of a busy machine may be late to answer, and nothing is lost by that.
+        let Ok(found) = fleets.get("db").await.map(|fleet| json!(fleet)) else { continue };
         if is_applied(&found) {
             return;
         }
-        if shown.elapsed() > Duration::from_secs(30) {
-            shown = monotonic();
-            say(operator, found["status"]["phase"].as_str().unwrap_or_default());
+        if said.elapsed() > SAY_EVERY {
+            said = monotonic();
+            println!(
+                "  {what}: {:>5.0} s: {}; {}",
+                began.elapsed().as_secs_f64(),
+                far(&found),
+                world.watched()
+            );
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-fn say(operator: &Child, what: &str) {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", operator.id().expect("it runs")));
-    let status = status.unwrap_or_default();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|rest| rest[1..].trim().to_owned()).unwrap_or_default()
-    };
-    println!("{what}: now {}, at most {}", field("VmRSS"), field("VmHWM"));
+/// How far a fleet is.
+pub fn far(fleet: &Value) -> String {
+    let status = &fleet["status"];
+    let count = |field: &str| status[field].as_i64().unwrap_or_default();
+    format!(
+        "{} nodes, {} updated, {} ready",
+        count("replicas"),
+        count("updatedReplicas"),
+        count("readyReplicas")
+    )
 }
 
-fn write_kubeconfig(address: SocketAddr) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("windlass-memory-{}.yaml", std::process::id()));
-    let text = format!(
-        "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"http://{address}\"}}}}]\n\
-         users: [{{name: u, user: {{}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: c, user: u, namespace: default}}}}]\ncurrent-context: c\n"
-    );
-    std::fs::write(&path, text).expect("a kubeconfig");
-    path
+impl World {
+    /// The operator that runs.
+    fn watched(&self) -> Watched {
+        Watched(self.operator_pid())
+    }
+
+    async fn start_operator_and_take_cpu(&mut self) -> f64 {
+        self.start_operator().await;
+        self.cpu_seconds()
+    }
 }

@@ -48,6 +48,8 @@ impl Supervisor {
         let mut command = Command::new(binary);
         command.arg("supervise").arg("-dir").arg(&folder).arg("-audit-level").arg(options.audit_level);
         command.arg("-admission").arg(options.admission).arg("-feature-gates").arg(options.feature_gates);
+        // Of its own accord etcd takes no more than 2 GiB, and a fleet of thousands is written within minutes.
+        command.env("ETCD_QUOTA_BACKEND_BYTES", (8_u64 << 30).to_string());
         if options.keep_data {
             command.arg("-keep");
         }

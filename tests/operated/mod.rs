@@ -130,6 +130,11 @@ impl World {
         page.lines().filter(counts).map(str::to_owned).collect()
     }
 
+    /// The operator's process.
+    pub fn operator_pid(&self) -> u32 {
+        self.operator.as_ref().and_then(Child::id).expect("an operator runs")
+    }
+
     /// A field of the operator's /proc/PID/status: `VmRSS`, `VmHWM`.
     pub fn memory(&self, field: &str) -> String {
         let pid = self.operator.as_ref().and_then(Child::id).expect("an operator runs");
