@@ -1,7 +1,7 @@
 //! What this process has learned and need not ask again. Nothing here is needed for correctness: a process
 //! that starts with an empty memory asks once more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
 use super::{Key, Kind};
+use crate::api::StatefulNodeSpec;
 use crate::clock::monotonic;
 
 /// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
@@ -122,6 +123,77 @@ pub struct Nameless {
     pub unanswered_since: Option<Instant>,
 }
 
+/// How many contents are remembered: two of a rollout, for a few fleets that roll at the same time.
+const MAX_CONTENTS: usize = 16;
+
+/// What was found of the content of specs, which is the same in thousands of nodes: of all but what is said to one node.
+pub struct ByContent<V> {
+    known: Mutex<VecDeque<(Arc<StatefulNodeSpec>, String, V)>>,
+}
+
+impl<V> Default for ByContent<V> {
+    fn default() -> Self {
+        Self { known: Mutex::default() }
+    }
+}
+
+impl<V: Clone> ByContent<V> {
+    /// What was found of this content with what is beside it, or is found now.
+    pub fn of<E>(
+        &self,
+        spec: &Arc<StatefulNodeSpec>,
+        beside: &str,
+        find: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
+        let is_it =
+            |entry: &&(Arc<StatefulNodeSpec>, String, V)| entry.1 == beside && is_alike(&entry.0, spec);
+        if let Some((_, _, found)) = self.known().iter().find(is_it) {
+            return Ok(found.clone());
+        }
+        let found = find()?;
+        let mut known = self.known();
+        known.truncate(MAX_CONTENTS - 1);
+        known.push_front((spec.clone(), beside.to_owned(), found.clone()));
+        Ok(found)
+    }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<(Arc<StatefulNodeSpec>, String, V)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether two specs are certainly of one content. Templates that are equal are one in memory.
+fn is_alike(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
+    let StatefulNodeSpec {
+        image,
+        main_container,
+        pod_template,
+        volume_claim_templates,
+        volume_claim_retention,
+        ports,
+        service_annotations,
+        sidecar,
+        progress_deadline_seconds,
+        // Said to one node.
+        suspend: _,
+        granted_hash: _,
+        grant_id: _,
+        halt_height: _,
+        halt_task_id: _,
+        watch_sidecar: _,
+        removal_id: _,
+    } = a;
+    pod_template.is_same(&b.pod_template)
+        && volume_claim_templates.is_same(&b.volume_claim_templates)
+        && *image == b.image
+        && *main_container == b.main_container
+        && *sidecar == b.sidecar
+        && *ports == b.ports
+        && *service_annotations == b.service_annotations
+        && *volume_claim_retention == b.volume_claim_retention
+        && *progress_deadline_seconds == b.progress_deadline_seconds
+}
+
 /// Nodes of a fleet about which nothing was to be done, or said.
 pub struct Settled {
     /// The fleet as it was then.
@@ -194,6 +266,10 @@ pub struct Memory {
     pub held: Remembered<(String, String), (i64, String)>,
     /// By a node's UID: the resourceVersion, and what its plan said then.
     pub plans: Remembered<String, (String, ReadPlan)>,
+    /// By the content of a node's spec and a build ID: its rollout hashes, the newest first.
+    pub rollout_hashes: ByContent<Vec<String>>,
+    /// By the content of a node's spec and a restart: the pod template hashes, the newest first, and the main image.
+    pub template_hashes: ByContent<(Vec<String>, String)>,
     /// By a node's UID: what its spec was last found to render to.
     pub rendered: Remembered<String, RenderedSpec>,
     /// By rollout hash and restart: the pod template hashes, the newest first, and the main image that it renders to.
@@ -228,4 +304,69 @@ pub struct Memory {
     pub told: Remembered<String, bool>,
     /// By a fleet's UID: when as many plans of its nodes may be told of again as may be told of at once.
     pub plans_told: Remembered<String, Instant>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::convert::Infallible;
+
+    use serde_json::{Value, json};
+
+    use super::super::observed::Observed;
+    use super::*;
+
+    fn node(version: u32, spec: &Value) -> Arc<ObservedNode> {
+        let metadata = json!({"name": "db-0", "uid": "u", "resourceVersion": version.to_string(), "generation": version});
+        Arc::new(ObservedNode::read(&json!({"metadata": metadata, "spec": spec})))
+    }
+
+    #[test]
+    fn what_was_found_of_a_content_is_known_of_all_that_have_it_and_of_no_other() {
+        let spec = |image: &str, grant: &str| {
+            let template = json!({"spec": {"containers": [{"name": "db", "image": "by content"}]}});
+            node(1, &json!({"image": image, "grantID": grant, "podTemplate": template})).spec.clone().unwrap()
+        };
+        let known = ByContent::default();
+        let of = |spec: &Arc<StatefulNodeSpec>, beside: &str, found: u32| {
+            let Ok(found) = known.of(spec, beside, || Ok::<_, Infallible>(found));
+            found
+        };
+        assert_eq!(of(&spec("db:1", "a"), "", 1), 1);
+        assert_eq!(of(&spec("db:1", "b"), "", 2), 1, "what is said to one node is no content");
+        assert_eq!(of(&spec("db:2", "a"), "", 3), 3);
+        assert_eq!(of(&spec("db:1", "a"), "a restart", 4), 4);
+        for image in 0..MAX_CONTENTS {
+            of(&spec(&image.to_string(), ""), "", 5);
+        }
+        assert_eq!(
+            (of(&spec("db:1", "a"), "", 6), known.known().len()),
+            (6, MAX_CONTENTS),
+            "it is forgotten"
+        );
+    }
+
+    #[test]
+    fn a_node_is_settled_as_long_as_it_and_its_fleet_are_what_they_were() {
+        let fleet = |status: Value| {
+            let spec = json!({"replicas": 1, "template": {"spec": {"podTemplate": {"spec": {}}}}});
+            ObservedFleet::read(&json!({"metadata": {"name": "db"}, "spec": spec, "status": status}))
+        };
+        let then = fleet(json!({"phase": "Running"}));
+        let (known, changed) = (node(1, &json!({"podTemplate": {}})), node(1, &json!({"podTemplate": {}})));
+        let settled = Settled::new(
+            Arc::new(then.clone()),
+            "first".to_owned(),
+            vec![known.clone(), node(2, &json!({}))],
+        );
+        assert!(settled.has(&known) && !settled.has(&changed), "another object in memory is another state");
+        let with = |status: Value| ObservedFleet { status: fleet(status).status, ..then.clone() };
+        assert!(settled.holds(&with(json!({"phase": "Failed"})), "first"), "the phase applies to no node");
+        assert!(!settled.holds(&then, "second"));
+        assert!(!settled.holds(&with(json!({"deletionPolicy": "Retain"})), "first"));
+        assert!(!settled.holds(&with(json!({"volumeClaimRetention": "Retain"})), "first"));
+        assert!(!settled.holds(&with(json!({"retiring": [{"set": "first"}]})), "first"));
+        assert!(!settled.holds(&with(json!({"rollout": {"entrantSet": "second"}})), "first"));
+        assert!(!settled.holds(&fleet(json!({})), "first"), "a spec that was read anew may be another");
+    }
 }

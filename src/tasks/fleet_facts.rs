@@ -2,6 +2,7 @@
 //! nodes, revisions and sets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
@@ -61,8 +62,8 @@ impl FleetScope {
     pub fn specified(&self) -> String {
         let meta = &self.fleet.meta;
         let build_id = &self.spec.unsafe_custom_build_id;
-        let data = || RevisionData::of(&self.spec.template.spec);
-        self.hash_of(&meta.uid, build_id, meta.generation, data)
+        let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(build_id);
+        self.hash_of(&meta.uid, build_id, meta.generation, hashes)
     }
 
     /// Whether a rollout hash is written down anywhere.
@@ -78,18 +79,12 @@ impl FleetScope {
             || planned().is_some_and(|planned| planned == hash)
     }
 
-    fn hash_of(
-        &self,
-        uid: &str,
-        build_id: &str,
-        generation: i64,
-        data: impl FnOnce() -> RevisionData,
-    ) -> String {
+    fn hash_of(&self, uid: &str, build_id: &str, generation: i64, hashes: impl FnOnce() -> Hashes) -> String {
         let key = (uid.to_owned(), build_id.to_owned());
         if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
             return hash;
         }
-        let hash = data().rollout_hashes(build_id).called(|hash| self.is_recorded(hash)).to_owned();
+        let hash = hashes().called(|hash| self.is_recorded(hash)).to_owned();
         self.memory.held.put(key, (generation, hash.clone()));
         hash
     }
@@ -470,8 +465,12 @@ impl FleetScope {
 
     pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {
         let Ok(spec) = &node.spec else { return String::new() };
-        let data = || RevisionData::of(spec);
-        self.hash_of(&node.meta.uid, build_id, node.meta.generation, data)
+        let hashes = || {
+            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(build_id).into());
+            let Ok(hashes) = self.memory.rollout_hashes.of(spec, build_id, found);
+            Hashes::from(hashes)
+        };
+        self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes)
     }
 
     /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is

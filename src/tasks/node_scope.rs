@@ -223,7 +223,10 @@ impl NodeScope {
         if let Some(known) = known.filter(|k| k.generation == generation && k.restart == restart) {
             return Ok((known.hashes.into(), known.image));
         }
-        let Rendered { template: _, hash: _, hashes, image } = self.rendered(node)?;
+        let spec = node.spec.as_ref().map_err(Clone::clone)?;
+        let found = || self.rendered(node).map(|found| (found.hashes.into(), found.image));
+        let (hashes, image) = self.memory.template_hashes.of(spec, &restart, found)?;
+        let hashes = Hashes::from(hashes);
         let found = RenderedSpec { generation, restart, hashes: hashes.clone().into(), image: image.clone() };
         self.memory.rendered.put(uid.clone(), found);
         Ok((hashes, image))
