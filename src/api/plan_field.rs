@@ -5,12 +5,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::JsonText;
+use super::{HistoryEntry, JsonText};
 
 use chrono::{DateTime, Utc};
 
 use crate::engine::id::lost_plan_id;
-use crate::engine::{Plan, PlanState};
+use crate::engine::{Plan, PlanState, TaskRecord};
 
 /// A persisted plan in its raw form.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -53,6 +53,52 @@ impl RawPlan {
         matches!(self.text("state").as_deref(), Some("Complete" | "Failed" | "Superseded" | "Aborted"))
     }
 
+    /// Whether it cannot be read for no other reason than that fields are missing: somebody took them away. What another
+    /// version wrote, or a hand, has fields that cannot be read.
+    #[must_use]
+    pub fn has_lost_fields(&self) -> bool {
+        let mut value = self.0.value();
+        if Plan::from_value(&value).is_ok() {
+            return false;
+        }
+        let blank = serde_json::json!({"id": "", "recipe": "", "targetHash": "", "state": "Active",
+            "startedAt": DateTime::<Utc>::default(), "tasks": []});
+        fill(&mut value, &blank);
+        let blank = serde_json::json!({"id": "", "type": "", "state": "Pending"});
+        for task in value.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten() {
+            fill(task, &blank);
+        }
+        Plan::from_value(&value).is_ok()
+    }
+
+    /// The plan that is over of which this is left, by what the history says of it.
+    #[must_use]
+    pub fn as_it_ended(&self, history: &[HistoryEntry]) -> Option<Plan> {
+        let id = self.id();
+        let entry = history.iter().rev().find(|entry| id.as_ref().is_none_or(|id| *id == entry.plan_id))?;
+        let state = match entry.outcome.as_str() {
+            "Complete" => PlanState::Complete,
+            "Failed" => PlanState::Failed,
+            "Aborted" => PlanState::Aborted,
+            "Superseded" | "RolledBack" => PlanState::Superseded,
+            _ => return None,
+        };
+        let value = self.0.value();
+        let tasks = value.get("tasks").and_then(Value::as_array).into_iter().flatten();
+        Some(Plan {
+            id: entry.plan_id.clone(),
+            recipe: entry.recipe.clone(),
+            target_hash: entry.target_hash.clone(),
+            state,
+            started_at: entry.started_at?,
+            finished_at: entry.finished_at,
+            attempt: 0,
+            retry_at: None,
+            tasks: tasks.filter_map(|task| TaskRecord::deserialize(task).ok()).collect(),
+            failure: self.text("failure").unwrap_or_default(),
+        })
+    }
+
     /// The plan that takes the place of one of this object's that cannot be read: failed, and as much of it as is known.
     #[must_use]
     pub fn failed(&self, uid: &str, sentence: &str, now: DateTime<Utc>) -> Plan {
@@ -70,6 +116,14 @@ impl RawPlan {
             tasks: Vec::new(),
             failure: sentence.to_owned(),
         }
+    }
+}
+
+/// Puts what is missing of an object into it.
+fn fill(object: &mut Value, blank: &Value) {
+    let (Some(object), Some(blank)) = (object.as_object_mut(), blank.as_object()) else { return };
+    for (key, value) in blank {
+        object.entry(key.clone()).or_insert_with(|| value.clone());
     }
 }
 
@@ -119,5 +173,62 @@ impl JsonSchema for RawPlan {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(value: &Value) -> RawPlan {
+        RawPlan(JsonText::from(value))
+    }
+
+    #[test]
+    fn a_plan_that_lost_fields_is_told_from_one_that_cannot_be_read() {
+        let whole = json!({"id": "a", "recipe": "InPlace", "targetHash": "v1:a", "state": "Active",
+            "startedAt": "2030-01-01T00:00:00Z", "tasks": [{"id": "a-0", "type": "mark-ready", "state": "Pending"}]});
+        assert!(!raw(&whole).has_lost_fields());
+        for field in ["id", "recipe", "targetHash", "state", "startedAt", "tasks"] {
+            let mut less = whole.clone();
+            less.as_object_mut().unwrap().remove(field);
+            assert!(raw(&less).has_lost_fields(), "{field}");
+        }
+        for field in ["id", "type", "state"] {
+            let mut less = whole.clone();
+            less["tasks"][0].as_object_mut().unwrap().remove(field);
+            assert!(raw(&less).has_lost_fields(), "tasks[0].{field}");
+        }
+        for (pointer, other) in [
+            ("/state", json!("Resting")),
+            ("/tasks", json!("none")),
+            ("/startedAt", json!("yesterday")),
+            ("/tasks/0/state", json!(7)),
+            ("/tasks/0", json!("mark-ready")),
+            ("/id", json!(7)),
+        ] {
+            let mut foreign = whole.clone();
+            *foreign.pointer_mut(pointer).unwrap() = other;
+            foreign.as_object_mut().unwrap().remove("recipe");
+            assert!(!raw(&foreign).has_lost_fields(), "{pointer}");
+        }
+        assert!(!raw(&json!("a plan")).has_lost_fields());
+    }
+
+    #[test]
+    fn of_a_plan_that_is_over_the_history_says_what_it_was() {
+        let entry: HistoryEntry = serde_json::from_value(json!({"planID": "a", "recipe": "InPlace",
+            "targetHash": "v1:a", "outcome": "RolledBack", "startedAt": "2030-01-01T00:00:00Z",
+            "finishedAt": "2030-01-01T00:01:00Z"}))
+        .unwrap();
+        let left = json!({"id": "a", "tasks": [{"id": "a-0", "type": "mark-ready", "state": "Pending"}, {"id": "a-1"}]});
+        let plan = raw(&left).as_it_ended(std::slice::from_ref(&entry)).unwrap();
+        assert_eq!((plan.state, plan.recipe.as_str()), (PlanState::Superseded, "InPlace"));
+        assert_eq!((plan.tasks.len(), plan.finished_at), (1, entry.finished_at));
+        assert_eq!(raw(&json!({"id": "b"})).as_it_ended(std::slice::from_ref(&entry)), None, "another's");
+        assert!(raw(&json!({})).as_it_ended(&[entry]).is_some(), "the last one");
+        assert_eq!(raw(&json!({})).as_it_ended(&[]), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{ClaimRetention, Condition, DeletionPolicy, RawPlan, stateful_node::is_zero};
 use crate::engine::sentence::cut;
@@ -238,9 +239,11 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_revisions: bool,
     /// When it began; begins again with a new target.
+    #[serde(default)]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
     /// When a node was last updated or became ready.
+    #[serde(default)]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
     /// Who asked for it, and for what since it began; the last 5.
@@ -284,7 +287,7 @@ pub struct Rollout {
     #[serde(default)]
     pub nodes: NodeCounts,
     /// The nodes that have not converged, the worst first; at most 20.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "readable_items", skip_serializing_if = "Vec::is_empty")]
     pub unconverged: Vec<Unconverged>,
     /// A few words for a table, for example `Updating 2/5`.
     #[serde(default)]
@@ -294,7 +297,19 @@ pub struct Rollout {
     pub message: String,
 }
 
+/// The items of a list that can be read: one that lost a field does not take with it what it is a part of.
+fn readable_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(list: D) -> Result<Vec<T>, D::Error> {
+    let items = Vec::<serde_json::Value>::deserialize(list)?;
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+}
+
 impl Rollout {
+    /// Whether a time that every rollout has is not known.
+    #[must_use]
+    pub fn has_lost_a_time(&self) -> bool {
+        [self.started_at, self.last_progress_at].contains(&DateTime::default())
+    }
+
     /// One that begins now, of which nothing else is said.
     #[must_use]
     pub fn begun(now: DateTime<Utc>) -> Self {

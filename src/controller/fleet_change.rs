@@ -62,11 +62,25 @@ impl Reconcile<'_> {
             {
                 Err(Box::new(self.done(plan)))
             }
+            Ok(plan) if plan.is_active() && status.rollout.is_none() && self.scope.may_begin_anew(&plan) => {
+                Err(Box::new(Plan { state: PlanState::Superseded, finished_at: Some(self.now), ..plan }))
+            }
             Ok(plan) if plan.is_active() && status.rollout.is_none() => {
                 Err(Box::new(raw.failed(uid, NO_ROLLOUT, self.now)))
             }
             Ok(plan) => Ok(Some(plan)),
             Err(_) if raw.is_over() && !promoting => Ok(None),
+            // The rollout says where it goes, and goes on by another plan.
+            Err(_)
+                if raw.has_lost_fields()
+                    && status.rollout.is_some()
+                    && stage.is_none_or(is_before_return) =>
+            {
+                Ok(None)
+            }
+            Err(sentence) if raw.has_lost_fields() && stage == Some(Stage::Retiring) => {
+                Err(Box::new(self.done(raw.failed(uid, &sentence, self.now))))
+            }
             Err(sentence) => Err(Box::new(raw.failed(uid, &sentence, self.now))),
         }
     }
@@ -84,6 +98,17 @@ impl Reconcile<'_> {
         if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
             plan.recipe.clone_from(&rollout.recipe);
             plan.target_hash.clone_from(&rollout.target_hash);
+        }
+        if plan.state == PlanState::Superseded {
+            end(&mut status, &plan, Ending::Superseded, "RolloutLost", self.now);
+            let next = self.write(status, Some(&plan), Urgency::Now).await?;
+            let to = short(&plan.target_hash);
+            let note = format!(
+                "the plan to {to} is given up: status.rollout is lost, and nothing tells which nodes it has made; what is \
+                 wanted is begun anew"
+            );
+            self.tell(Tone::Normal, "RolloutSuperseded", &plan.id, &note);
+            return Ok(next);
         }
         if plan.state == PlanState::Complete {
             end(&mut status, &plan, Ending::Complete, "", self.now);
@@ -373,6 +398,11 @@ impl Reconcile<'_> {
         told.push(completed(facts, plan));
         told
     }
+}
+
+/// Whether what a rollout that is there has done can still be taken back.
+fn is_before_return(stage: Stage) -> bool {
+    !matches!(stage, Stage::Promoting | Stage::Retiring)
 }
 
 /// Whether a set has no name only because it could not be asked for a moment which names are taken.

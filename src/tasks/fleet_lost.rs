@@ -1,22 +1,107 @@
 //! What a fleet's status has lost of a rollout under way, or of a target that was given up, read again from what is left:
 //! its plan, its history, its conditions and its nodes.
 
+use chrono::{DateTime, Utc};
+
 use super::FleetScope;
-use crate::api::conditions::{self, UP_TO_DATE};
-use crate::api::{NodeDeploymentStatus, Rejected, Rollout, Stage};
+use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::{NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
 use crate::engine::{Plan, PlanState};
-use crate::planner::fleet::sets::lost::promotion;
+use crate::planner::fleet::sets::lost::{may_be_past_return, promotion};
 use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
 use crate::planner::fleet::{Cause, Way};
 use crate::revision::revision_name;
 
 impl FleetScope {
-    /// The status with a rollout that is whole again, where it lost something.
+    /// The status with a plan that is over and whole again, where it lost something. What is left of one that is not over
+    /// is no plan to go on by.
+    pub(super) fn with_whole_plan(&self) -> Option<NodeDeploymentStatus> {
+        let known = &*self.fleet.status;
+        let raw = known.plan.as_ref().filter(|raw| known.rollout.is_none() && raw.has_lost_fields())?;
+        let plan = raw.as_it_ended(&known.history)?;
+        Some(NodeDeploymentStatus { plan: Some(RawPlan::of(&plan)), ..known.clone() })
+    }
+
+    /// The status with a rollout that is whole again, where it lost something; without one that does not say any more which
+    /// nodes it makes, where nothing tells.
     pub(super) fn with_whole_rollout(&self) -> Option<NodeDeploymentStatus> {
         let known = &*self.fleet.status;
-        let plan = self.plan_that_is_left().filter(Plan::is_active)?;
-        let rollout = Some(self.filled(known.rollout.as_ref()?, &plan));
+        let plan = self.plan_that_is_left().filter(Plan::is_active);
+        let mut filled = known.rollout.clone()?;
+        if filled.has_lost_a_time() {
+            let or =
+                |time: DateTime<Utc>, other| if time == DateTime::<Utc>::default() { other } else { time };
+            let began = plan.as_ref().map_or(self.now, |plan| plan.started_at);
+            filled.started_at = or(filled.started_at, began);
+            filled.last_progress_at = or(filled.last_progress_at, self.now);
+        }
+        if let Some(plan) = &plan {
+            filled = self.filled(&filled, plan);
+        }
+        let makes_set = |recipe: &str| Way::of_recipe(recipe).is_some_and(Way::makes_set);
+        let is_nameless = filled.entrant_set.is_empty()
+            && !matches!(filled.stage, Stage::Promoting | Stage::Retiring)
+            && (makes_set(&filled.recipe) || makes_set(&filled.strategy) || filled.stage != Stage::Updating);
+        let rollout = Some(filled).filter(|_| !is_nameless);
         (rollout != known.rollout).then(|| NodeDeploymentStatus { rollout, ..known.clone() })
+    }
+
+    /// The rollout that an active plan carries out and of which the status says nothing. One that makes a set is found
+    /// where its nodes are; `None` where it is not known which those are.
+    pub(super) fn lost_rollout(&self) -> Option<Rollout> {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let plan = self.plan_that_is_left().filter(|plan| plan.is_active() && status.rollout.is_none())?;
+        let way = Way::of_recipe(&plan.recipe).filter(|_| !plan.target_hash.is_empty())?;
+        let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS);
+        let cause = said.and_then(|said| Cause::of(&said.reason));
+        let rollout = Rollout {
+            strategy: way.strategy().to_owned(),
+            recipe: plan.recipe.clone(),
+            target_revision: revision_name(&meta.name, &meta.uid, &plan.target_hash),
+            target_hash: plan.target_hash.clone(),
+            cause: cause.unwrap_or(Cause::TemplateChanged).as_str().to_owned(),
+            started_at: plan.started_at,
+            ..Rollout::begun(self.now)
+        };
+        if !way.makes_set() {
+            return Some(Rollout { own_revisions: self.is_repair(&plan, cause), ..rollout });
+        }
+        if has_switched(&plan) && plan.target_hash == status.last_completed_rollout_hash {
+            return None;
+        }
+        let incumbent = self.serving().ok()?;
+        let traces = self.traces(&plan, incumbent.clone());
+        let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
+        (!may_be_past_return(&plan, &traces)).then(|| Rollout {
+            stage: stage_before_return(&plan, way.first_stage()),
+            incumbent_set: incumbent,
+            entrant_set: entrant.clone(),
+            build_id: build_id.clone(),
+            from_hash: status.last_completed_rollout_hash.clone(),
+            ..rollout
+        })
+    }
+
+    /// Whether a plan whose rollout is lost can be given up for another: nothing that it did stands in the way of that.
+    #[must_use]
+    pub fn may_begin_anew(&self, plan: &Plan) -> bool {
+        self.serving().is_ok_and(|incumbent| !may_be_past_return(plan, &self.traces(plan, incumbent)))
+    }
+
+    /// Whether each node is put right where it is by a plan, at the revision that it holds. A way back is no repair, nor is
+    /// a restart, unless another target is given up: then nodes may hold that, and stay at it.
+    fn is_repair(&self, plan: &Plan, cause: Option<Cause>) -> bool {
+        let status = &self.fleet.status;
+        if plan.target_hash != status.last_completed_rollout_hash {
+            return false;
+        }
+        match &status.rejected {
+            Some(rejected) => {
+                let ended = status.history.iter().rev().find(|h| h.plan_id == rejected.plan_id);
+                rejected.outcome != "RolledBack" || ended.is_none_or(|h| h.outcome != "RolledBack")
+            }
+            None => matches!(cause, Some(Cause::ChildDrift | Cause::OperatorDrift)),
+        }
     }
 
     /// The status with a target that stays given up, where it lost that. A promotion that holds is none: its rollout is

@@ -26,12 +26,17 @@ impl FleetScope {
     /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
     #[must_use]
     pub fn put_right(mut self) -> Self {
+        if let Some(status) = self.with_whole_plan() {
+            self.set_status(status);
+        }
         if let Some(status) = self.with_whole_rollout() {
             self.scope = scope_of(&status);
             self.set_status(status);
         }
         // Which set serves rests on it.
-        if let Some(rollout) = self.lost_promotion().or_else(|| self.not_yet_retiring()) {
+        let found =
+            || self.lost_promotion().or_else(|| self.not_yet_retiring()).or_else(|| self.lost_rollout());
+        if let Some(rollout) = found() {
             let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
             self.scope = scope_of(&status);
             self.set_status(status);

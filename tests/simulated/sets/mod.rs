@@ -12,6 +12,7 @@ mod killed;
 mod lost;
 mod lost_fields;
 mod lost_paths;
+mod lost_rollouts;
 mod many;
 mod no_longer;
 mod past_return;

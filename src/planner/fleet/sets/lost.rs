@@ -59,6 +59,22 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     })
 }
 
+/// Whether anything shows that a plan whose rollout is lost may be past the point of no return. Where nothing does it can be
+/// begun anew, whichever nodes it had made.
+#[must_use]
+pub fn may_be_past_return(plan: &Plan, traces: &Traces) -> bool {
+    let task = plan.current_task().map_or("", |task| task.type_.as_str());
+    let is_halted = plan.tasks.iter().any(|t| t.type_ == "submit-halt" && t.state.is_over());
+    let is_moved = traces.switched_to.as_ref().is_some_and(|set| *set != traces.incumbent);
+    let is_said = traces.is_said && PAST_RETURN.contains(&task);
+    match Way::of_recipe(&plan.recipe) {
+        Some(Way::InPlace) => false,
+        Some(Way::BlueGreen) => is_moved || is_said,
+        Some(Way::HardFork) => is_moved || is_said || is_halted || !traces.asked.is_empty(),
+        Some(Way::BlueGreenImmediate) | None => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use chrono::DateTime;
@@ -134,6 +150,29 @@ mod tests {
         ] {
             let found = promotion(&Plan { state, ..plan.clone() }, &traces());
             assert_eq!(found.is_some(), is_found, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_past_the_point_of_no_return_is_not_begun_anew() {
+        let none = Traces { holders: Vec::new(), ..traces() };
+        let said = Traces { is_said: true, ..none.clone() };
+        let asked = Traces { asked: vec![900], ..none.clone() };
+        let moved = |set: &str| Traces { switched_to: Some(set.to_owned()), ..none.clone() };
+        for (what, plan, traces, may_be) in [
+            ("in place", plan("InPlace", 0), said.clone(), false),
+            ("its nodes are made", plan("BlueGreen", 0), none.clone(), false),
+            ("it was said of another", plan("BlueGreen", 1), said.clone(), false),
+            ("traffic is where it was", plan("BlueGreen", 2), moved("first"), false),
+            ("traffic is elsewhere", plan("BlueGreen", 2), moved("v2"), true),
+            ("it is said", plan("BlueGreen", 2), said.clone(), true),
+            ("nobody is asked to halt", plan("HardFork", 1), none.clone(), false),
+            ("somebody is", plan("HardFork", 1), asked, true),
+            ("all were", plan("HardFork", 2), none.clone(), true),
+            ("it promotes from the first", plan("BlueGreenImmediate", 0), none.clone(), true),
+            ("one of somebody's own", plan("Own", 0), none, true),
+        ] {
+            assert_eq!(may_be_past_return(&plan, &traces), may_be, "{what}");
         }
     }
 }
