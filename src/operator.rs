@@ -197,7 +197,7 @@ impl Operator {
         let health = self.health.clone();
         let client = Careful::new(&self.client).client();
         let candidate = Candidate::new(&client, election, self.clock.clone());
-        let candidate = candidate.telling(move || health.stands_by());
+        let candidate = candidate.telling(move |standing| health.stands_by(standing));
         tokio::select! {
             biased;
             () = candidate.lead() => {}

@@ -1,5 +1,6 @@
 //! What a person types.
 
+mod definitions;
 mod demo;
 mod operator;
 mod verbs;

@@ -62,6 +62,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     log(arguments.log_format);
     let (client, namespace) = super::cluster_client(super::AGENT).await?;
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
+    let definitions = client.clone();
     let mut operator = Operator::new(client)
         .namespaces(arguments.namespaces.clone())
         .concurrency(arguments.concurrency)
@@ -73,6 +74,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         .await
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
     let health = operator.health();
+    let definitions = super::definitions::watch(definitions, health.clone());
     let serve = axum::serve(listener, pages(health)).into_future();
     // Before it says that it runs: whoever reads that may stop it.
     let stopped = super::stopped()?;
@@ -83,6 +85,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     };
     tokio::select! {
         result = operator.run(stop) => result.map_err(|e| e.to_string()),
+        () = definitions => Ok(()),
         result = serve => Err(format!("the server of /metrics and /healthz ended: {result:?}")),
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::lease::Standing;
 use crate::clock::monotonic;
 use crate::cluster::{Kind, View};
 use crate::controller::metrics::Metrics;
@@ -22,6 +23,8 @@ pub struct Health {
     /// What it counts.
     pub metrics: Metrics,
     doing: Arc<Mutex<Doing>>,
+    /// What the installed definitions of its resources lack, in a sentence.
+    lacks: Arc<Mutex<Option<String>>>,
 }
 
 /// What this replica does.
@@ -30,8 +33,8 @@ enum Doing {
     /// It has not begun.
     #[default]
     Starting,
-    /// It waits for the Lease, of which it last read then.
-    StandingBy(Instant),
+    /// It waits for the Lease, of which it last read then; and why it waits in vain, if it does.
+    StandingBy(Instant, Option<String>),
     /// It reconciles on these caches.
     Acting(Vec<Arc<View>>),
 }
@@ -41,9 +44,16 @@ impl Health {
     /// as it can read the Lease; one that leads while its caches are filled and fresh.
     #[must_use]
     pub fn not_ready(&self) -> Option<String> {
+        let lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if lacks.is_some() {
+            return lacks;
+        }
         match &*self.doing() {
             Doing::Starting => Some("it has not begun to watch, nor read the Lease, yet".to_owned()),
-            Doing::StandingBy(read) => {
+            Doing::StandingBy(_, Some(why)) => Some(format!(
+                "it stands by, and can never lead: the API server does not allow it the Lease: {why}"
+            )),
+            Doing::StandingBy(read, None) => {
                 let age = monotonic().duration_since(*read);
                 (age > FRESH).then(|| {
                     let seconds = age.as_secs();
@@ -70,7 +80,7 @@ impl Health {
     pub fn ill(&self) -> Option<String> {
         match &*self.doing() {
             Doing::Acting(views) => older_than(ILL, silences(views)),
-            Doing::Starting | Doing::StandingBy(_) => None,
+            Doing::Starting | Doing::StandingBy(..) => None,
         }
     }
 
@@ -85,9 +95,19 @@ impl Health {
         self.metrics.text()
     }
 
-    /// It stands by, and has just read the Lease.
-    pub(super) fn stands_by(&self) {
-        *self.doing() = Doing::StandingBy(monotonic());
+    /// What the installed definitions of its resources lack, in a sentence, if anything: what they do not know of a spec or
+    /// a status is dropped, or refused.
+    pub fn definitions_lack(&self, what: Option<String>) {
+        *self.lacks.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    /// It stands by, and has just read the Lease, or learned that it may not.
+    pub(super) fn stands_by(&self, standing: Standing<'_>) {
+        let why = match standing {
+            Standing::Well => None,
+            Standing::Refused(why) => Some(why.to_owned()),
+        };
+        *self.doing() = Doing::StandingBy(monotonic(), why);
     }
 
     /// It reconciles on these caches.
@@ -179,6 +199,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn definitions_that_lack_something_make_every_replica_unready_and_none_ill() {
+        let (health, _) = acting();
+        for health in [health, Health::default()] {
+            health.definitions_lack(Some("apply deploy/crds".to_owned()));
+            assert_eq!((health.not_ready().as_deref(), health.ill()), (Some("apply deploy/crds"), None));
+            let before = health.not_ready();
+            health.definitions_lack(None);
+            assert_ne!(health.not_ready(), before);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn refusals_make_what_is_known_old_and_are_no_reason_to_start_anew() {
         let (health, view) = acting();
         let (_, refused) = acting();
@@ -219,7 +251,7 @@ mod tests {
     async fn a_replica_that_stands_by_is_ready_as_long_as_it_reads_the_lease_and_never_ill() {
         let health = Health::default();
         assert!(!health.is_ready());
-        health.stands_by();
+        health.stands_by(Standing::Well);
         assert!(health.is_ready());
         tokio::time::advance(Duration::from_secs(200)).await;
         assert_eq!(
@@ -227,7 +259,16 @@ mod tests {
             Some("it stands by, and the Lease could not be read for 200 s")
         );
         assert_eq!(health.ill(), None);
-        health.stands_by();
+        health.stands_by(Standing::Well);
         assert!(health.is_ready());
+        health.stands_by(Standing::Refused("leases is forbidden: apply deploy/rbac"));
+        assert_eq!(
+            health.not_ready().as_deref(),
+            Some(
+                "it stands by, and can never lead: the API server does not allow it the Lease: leases is forbidden: apply \
+                 deploy/rbac"
+            )
+        );
+        assert_eq!(health.ill(), None);
     }
 }

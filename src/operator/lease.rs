@@ -32,8 +32,13 @@ use crate::cluster::client::REQUEST_TIMEOUT;
 const LEASE: Duration = Duration::from_secs(15);
 /// How long after that renewal nothing of it is under way any more.
 const QUIET: Duration = LEASE.saturating_add(REQUEST_TIMEOUT);
-/// How often the Lease is renewed, how often a replica that stands by looks at it, and how long an answer may take.
-const PERIOD: Duration = Duration::from_secs(4);
+/// How often the Lease is renewed, and how often a replica that stands by looks at it.
+const PERIOD: Duration = Duration::from_secs(3);
+/// How soon a renewal that failed is tried again: an API server that sheds load, or that is started anew, is back in a
+/// moment, and a leader that has had no answer for [`LEASE`] loses all that it knows.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long an answer may take: so that there are three attempts in [`LEASE`] although none is answered.
+const ANSWER: Duration = Duration::from_secs(3);
 /// What is written as the Lease's duration, in seconds, when it is given up in good order. client-go does the same.
 const GIVEN_UP: u64 = 1;
 
@@ -98,8 +103,30 @@ pub struct Candidate {
     leases: Api<Lease>,
     clock: SharedClock,
     fence: Fence,
-    /// Is told whenever the Lease was read.
-    told: Box<dyn Fn() + Send + Sync>,
+    told: Box<dyn Fn(Standing<'_>) + Send + Sync>,
+}
+
+/// How a replica that stands by stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing<'a> {
+    /// It reads the Lease, and may write it.
+    Well,
+    /// The API server does not allow that: why, in a sentence.
+    Refused(&'a str),
+}
+
+/// Why a request for the Lease came to nothing.
+#[derive(Debug)]
+struct Trouble {
+    sentence: String,
+    /// Whether it is not allowed, which no waiting changes.
+    is_refused: bool,
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
 }
 
 /// What another replica's lease looked like, and since when we have seen it so.
@@ -121,12 +148,12 @@ impl Candidate {
     #[must_use]
     pub fn new(client: &Client, election: Election, clock: SharedClock) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
-        Self { election, leases, clock, fence: Fence::closed(), told: Box::new(|| ()) }
+        Self { election, leases, clock, fence: Fence::closed(), told: Box::new(|_| ()) }
     }
 
-    /// Tells whenever the Lease was read.
+    /// Tells whenever the Lease was read, and whenever it may not be.
     #[must_use]
-    pub fn telling(mut self, told: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn telling(mut self, told: impl Fn(Standing<'_>) + Send + Sync + 'static) -> Self {
         self.told = Box::new(told);
         self
     }
@@ -142,7 +169,13 @@ impl Candidate {
         let mut seen: Option<Seen> = None;
         let (lease, identity) = (&self.election.name, &self.election.identity);
         loop {
-            match self.within(self.attempt(&mut seen)).await {
+            let attempt = self.within(self.attempt(&mut seen)).await;
+            match &attempt {
+                Ok(_) => (self.told)(Standing::Well),
+                Err(trouble) if trouble.is_refused => (self.told)(Standing::Refused(&trouble.sentence)),
+                Err(_) => {}
+            }
+            match attempt {
                 Ok(Some(taken)) => {
                     info!(%lease, %identity, wait = ?taken.wait, "this replica has the lease, and waits until no write of another is under way");
                     if self.wait_out(&taken).await {
@@ -159,7 +192,7 @@ impl Candidate {
 
     /// Keeps the Lease until nothing of another is under way; then the fence is open. `false`: it was lost meanwhile.
     async fn wait_out(&self, taken: &Taken) -> bool {
-        let (over, mut renewed) = (taken.sent + taken.wait, taken.sent);
+        let (over, mut renewed, mut pause) = (taken.sent + taken.wait, taken.sent, PERIOD);
         loop {
             let now = monotonic();
             if now >= renewed + LEASE {
@@ -170,26 +203,35 @@ impl Candidate {
                 self.fence.open_since(renewed);
                 return true;
             }
-            tokio::time::sleep(PERIOD.min(over - now)).await;
+            tokio::time::sleep(pause.min(over - now)).await;
+            pause = PERIOD;
             match self.within(self.renew()).await {
                 Ok(Some(sent)) => {
                     renewed = sent;
-                    (self.told)();
+                    (self.told)(Standing::Well);
                 }
                 Ok(None) => return false,
-                Err(error) => warn!(%error, "the lease could not be renewed; tried again"),
+                Err(error) => {
+                    warn!(%error, "the lease could not be renewed; tried again");
+                    pause = RETRY;
+                }
             }
         }
     }
 
     /// Renews until the lease is lost. The fence is closed when this returns.
     pub async fn hold(&self) {
+        let mut pause = PERIOD;
         while self.fence.is_open() {
-            tokio::time::sleep(PERIOD).await;
+            tokio::time::sleep(pause).await;
+            pause = PERIOD;
             match self.within(self.renew()).await {
                 Ok(Some(sent)) => self.fence.open_since(sent),
                 Ok(None) => break,
-                Err(error) => warn!(%error, "the lease could not be renewed; tried again"),
+                Err(error) => {
+                    warn!(%error, "the lease could not be renewed; tried again");
+                    pause = RETRY;
+                }
             }
         }
         self.fence.close();
@@ -214,7 +256,6 @@ impl Candidate {
     async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Taken>> {
         let sent = monotonic();
         let found = self.leases.get_opt(&self.election.name).await?;
-        (self.told)();
         let Some(lease) = found else {
             let sent = monotonic();
             self.create().await?;
@@ -290,10 +331,16 @@ impl Candidate {
         self.leases.patch(&self.election.name, &params, &Patch::<()>::Json(patch)).await
     }
 
-    async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-        match tokio::time::timeout(PERIOD, call).await {
-            Ok(answer) => answer.map_err(|error| sentence(error, &self.election.namespace)),
-            Err(_) => Err(format!("no answer within {} s", PERIOD.as_secs())),
+    async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+        match tokio::time::timeout(ANSWER, call).await {
+            Ok(answer) => answer.map_err(|error| Trouble {
+                is_refused: matches!(&error, kube::Error::Api(status) if status.code == 403),
+                sentence: sentence(error, &self.election.namespace),
+            }),
+            Err(_) => {
+                let sentence = format!("no answer within {} s", ANSWER.as_secs());
+                Err(Trouble { sentence, is_refused: false })
+            }
         }
     }
 

@@ -136,3 +136,56 @@ async fn a_name_on_the_lease_is_never_taken_for_ones_own_from_before() {
     assert_ne!(of(), of());
     assert!(of().starts_with("host-"));
 }
+
+/// Refuses or swallows the requests for the Lease, and counts the renewals that are tried.
+#[derive(Clone, Default)]
+struct Shed {
+    on: Arc<std::sync::atomic::AtomicBool>,
+    swallow: bool,
+    tried: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl crate::sim::FaultPlan for Shed {
+    fn before(&mut self, request: &crate::sim::RequestInfo) -> crate::sim::Before {
+        use std::sync::atomic::Ordering::SeqCst;
+        if !self.on.load(SeqCst) || !request.resource.starts_with("leases") {
+            return crate::sim::Before::Pass;
+        }
+        self.tried.fetch_add(1, SeqCst);
+        if self.swallow {
+            crate::sim::Before::Delay(Duration::from_mins(10))
+        } else {
+            crate::sim::Before::Fail(crate::sim::Failure::Unavailable)
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_tried_again_soon_and_three_times_where_nobody_answers() {
+    use std::sync::atomic::Ordering::SeqCst;
+    for (swallow, least) in [(false, 8), (true, 3)] {
+        let stage = Stage::new();
+        let leader = stage.candidate("a");
+        leader.lead().await;
+        let shed = Shed { swallow, ..Shed::default() };
+        stage.cluster.set_faults(Box::new(shed.clone()));
+        shed.on.store(true, SeqCst);
+        leader.hold().await;
+        let tried = shed.tried.load(SeqCst);
+        assert!((least..=16).contains(&tried), "{tried} times");
+        // One that is answered in time keeps it.
+        let leader = stage.candidate("b");
+        shed.on.store(false, SeqCst);
+        leader.lead().await;
+        shed.on.store(true, SeqCst);
+        let back = async {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            shed.on.store(false, SeqCst);
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        };
+        tokio::select! {
+            () = leader.hold() => panic!("it was lost"),
+            () = back => {}
+        }
+    }
+}
