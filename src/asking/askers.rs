@@ -1,8 +1,8 @@
 //! Who is asked next, what was last answered, and when it is asked again.
 //!
-//! There are two lanes. A question goes through the prompt one first, where a sidecar has a moment to answer; what
-//! takes longer, or failed before, goes through the other. So those that swallow what is sent to them wait for each
-//! other, and hold up nobody who answers.
+//! There are three lanes. A question goes through the prompt one first, where a sidecar has a moment to answer; what
+//! takes longer goes through another, and through one of its own what failed, or never answered. So those that swallow what
+//! is sent to them wait for each other, and hold up nobody who answers, be it slowly.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,8 @@ const DOUBLINGS: u32 = 6;
 pub enum Lane {
     /// To sidecars that answer at once, as far as is known.
     Prompt,
+    /// To those that take their time, and answered when they were last asked.
+    Slow,
     /// To those that did not.
     Patient,
 }
@@ -42,6 +44,8 @@ pub enum Lane {
 pub struct Lanes {
     /// Those that are asked in the prompt lane.
     pub prompt: UnboundedReceiver<Key>,
+    /// Those that are asked in the slow one.
+    pub slow: UnboundedReceiver<Key>,
     /// Those that are asked in the patient one.
     pub patient: UnboundedReceiver<Key>,
 }
@@ -63,6 +67,7 @@ pub struct Askers {
     cluster: Arc<dyn Cluster>,
     nodes: Mutex<BTreeMap<Key, Node>>,
     prompt: UnboundedSender<Key>,
+    slow: UnboundedSender<Key>,
     patient: UnboundedSender<Key>,
 }
 
@@ -81,6 +86,8 @@ struct Node {
     not_before: Option<Instant>,
     /// Whether it takes longer than the prompt lane allows.
     slow: bool,
+    /// Whether it answered when it was last asked.
+    answered: bool,
 }
 
 #[derive(Debug)]
@@ -95,7 +102,12 @@ struct Slot {
 
 impl Node {
     fn lane(&self) -> Lane {
-        if self.slow || self.failures > 0 { Lane::Patient } else { Lane::Prompt }
+        match (self.slow, self.answered) {
+            _ if self.failures > 0 => Lane::Patient,
+            (false, _) => Lane::Prompt,
+            (true, true) => Lane::Slow,
+            (true, false) => Lane::Patient,
+        }
     }
 
     fn is_wanted(&self) -> bool {
@@ -107,9 +119,10 @@ impl Askers {
     /// Askers that nobody has wished anything of, and the lanes in which what is wished for will be found.
     #[must_use]
     pub fn new(sidecars: Arc<dyn SidecarClient>, cluster: Arc<dyn Cluster>) -> (Arc<Self>, Lanes) {
-        let ((prompt, in_prompt), (patient, in_patient)) = (unbounded_channel(), unbounded_channel());
-        let askers = Self { sidecars, cluster, nodes: Mutex::default(), prompt, patient };
-        (Arc::new(askers), Lanes { prompt: in_prompt, patient: in_patient })
+        let ((prompt, in_prompt), (slow, in_slow)) = (unbounded_channel(), unbounded_channel());
+        let (patient, in_patient) = unbounded_channel();
+        let askers = Self { sidecars, cluster, nodes: Mutex::default(), prompt, slow, patient };
+        (Arc::new(askers), Lanes { prompt: in_prompt, slow: in_slow, patient: in_patient })
     }
 
     /// What a node's sidecar last answered to a question. It is asked, or asked again, where it is time for that.
@@ -171,7 +184,7 @@ impl Askers {
         let began = monotonic();
         let answer = match lane {
             Lane::Prompt => timeout(PROMPT, way.ask(&question)).await.ok(),
-            Lane::Patient => Some(way.ask(&question).await),
+            Lane::Slow | Lane::Patient => Some(way.ask(&question).await),
         };
         self.keep(key, &question, began, answer)
     }
@@ -205,6 +218,7 @@ impl Askers {
         node.asking = false;
         let mut is_news = false;
         if node.peer == question.peer {
+            node.answered = matches!(answer, Some(Ok(_)));
             node.slow = answer.is_none() || now.duration_since(began) > PROMPT;
             match &answer {
                 Some(Ok(_)) => (node.failures, node.not_before) = (0, None),
@@ -241,6 +255,7 @@ impl Askers {
         node.listed = true;
         let lane = match node.lane() {
             Lane::Prompt => &self.prompt,
+            Lane::Slow => &self.slow,
             Lane::Patient => &self.patient,
         };
         // The receivers are gone only when the operator stops.

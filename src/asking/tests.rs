@@ -223,7 +223,14 @@ async fn one_that_takes_long_is_waited_for_where_it_holds_up_nobody_who_does_not
     // It is known by now.
     sleep(ASK_AGAIN).await;
     askers.ask(&key("a"), watch("http://a"));
-    assert!(lanes.prompt.try_recv().is_err() && lanes.patient.try_recv().is_ok());
+    assert!(lanes.prompt.try_recv().is_err() && lanes.patient.try_recv().is_err());
+    assert_eq!(lanes.slow.try_recv().unwrap(), key("a"), "among those that take their time");
+    // One that answers no more is not.
+    played.takes("http://a", None);
+    assert!(askers.answer(&key("a"), Lane::Slow).await);
+    sleep(Duration::from_secs(40)).await;
+    askers.ask(&key("a"), watch("http://a"));
+    assert!(lanes.slow.try_recv().is_err() && lanes.patient.try_recv().is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,8 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
     let never = std::future::pending::<()>;
     let prompt = take_turns(lanes.prompt, AT_ONCE, ask(Lane::Prompt), |_| Duration::ZERO, never());
     let patient = take_turns(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, never());
-    tokio::join!(prompt, patient);
+    let slow = take_turns(lanes.slow, AT_ONCE, ask(Lane::Slow), |_| Duration::ZERO, never());
+    tokio::join!(prompt, slow, patient);
 }
 
 #[cfg(test)]
@@ -48,7 +49,7 @@ mod tests {
     use crate::cluster::port::MockCluster;
     use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
 
-    /// Those whose name begins with `cut` swallow what they are sent.
+    /// Those whose name begins with `cut` swallow what they are sent; those whose name begins with `slow` take half a second.
     #[derive(Default)]
     struct Dropped {
         at_once: Mutex<(usize, usize)>,
@@ -58,7 +59,7 @@ mod tests {
     impl SidecarClient for Dropped {
         async fn status(&self, url: &str) -> Result<Status, SidecarError> {
             if !url.starts_with("cut") {
-                sleep(Duration::from_millis(2)).await;
+                sleep(Duration::from_millis(if url.starts_with("slow") { 500 } else { 2 })).await;
                 return Ok(Status { ready: true, ..Status::default() });
             }
             {
@@ -129,6 +130,18 @@ mod tests {
         for round in 1..=60 {
             sleep(Duration::from_secs(5)).await;
             later.push(heard(&askers, &well(round)).await);
+        }
+        // One that takes its time, and answered before, waits for none of them either.
+        ask(&askers, "slow");
+        heard(&askers, &["slow".to_owned()]).await;
+        for _ in 0..10 {
+            sleep(crate::asking::ASK_AGAIN).await;
+            let began = monotonic();
+            while !ask(&askers, "slow").is_fresh {
+                sleep(Duration::from_millis(10)).await;
+            }
+            let took = monotonic().duration_since(began);
+            assert!(took <= Duration::from_millis(600), "{took:?}");
         }
         again.abort();
         println!("heard after {first:?}, and later after {:?} at most", later.iter().max());
