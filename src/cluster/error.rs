@@ -58,6 +58,9 @@ pub enum ClusterError {
     },
 }
 
+/// What a delete is called where it is refused: what goes is as it should be, only that it goes is not allowed.
+const DELETE_OF: &str = "the delete of ";
+
 impl ClusterError {
     /// Reads an error of kube-rs about `object` (for example `StatefulSet shop/db-0`).
     #[must_use]
@@ -93,6 +96,24 @@ impl ClusterError {
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+
+    /// The same of a request that was to delete the object.
+    #[must_use]
+    pub fn of_delete(self) -> Self {
+        let named = |object: String| format!("{DELETE_OF}{object}");
+        match self {
+            Self::Refused { object, message } => Self::Refused { object: named(object), message },
+            Self::Forbidden { object, message } => Self::Forbidden { object: named(object), message },
+            other => other,
+        }
+    }
+
+    /// That the server refuses to delete an object, and whose rule that is, in a sentence.
+    #[must_use]
+    pub fn refused_delete(&self) -> Option<String> {
+        let refused = matches!(self, Self::Refused { object, .. } if object.starts_with(DELETE_OF));
+        refused.then(|| self.to_string())
     }
 
     /// The server's sentence where it refuses the content for good.

@@ -141,7 +141,7 @@ impl Cluster for KubeCluster {
         let leaving = match answer {
             Ok(answer) => answer.left().filter(RawObject::is_terminating),
             Err(ClusterError::NotFound { .. }) => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.of_delete()),
         };
         if let Some(object) = leaving {
             drop(self.took(target.kind, object));

@@ -64,6 +64,12 @@ impl ReconcileError {
         self.cluster().and_then(ClusterError::refusal)
     }
 
+    /// That the server refuses to delete something, in a sentence.
+    #[must_use]
+    pub fn refused_delete(&self) -> Option<String> {
+        self.cluster().and_then(ClusterError::refused_delete)
+    }
+
     /// What the server does not allow, for now, in a sentence.
     #[must_use]
     pub fn denial(&self) -> Option<String> {

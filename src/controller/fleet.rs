@@ -188,6 +188,11 @@ impl<'a> Reconcile<'a> {
 
     /// Takes in that something beside the plan failed. What the API server refuses for good is the spec's fault.
     fn note(&mut self, error: ReconcileError) {
+        if let Some(sentence) = error.refused_delete() {
+            // Nothing of the template is wrong with that, and it may be allowed later.
+            self.beside.get_or_insert(sentence);
+            return;
+        }
         if let Some(sentence) = error.refusal() {
             let sentence = format!("template: the API server refuses it: {sentence}");
             self.scope.invalid.get_or_insert(sentence);

@@ -60,7 +60,13 @@ pub(super) fn refresh_conditions(
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
     let leaving = || leave::waits_for(facts).filter(|_| status.rollout.is_none());
     let waits = kept.or_else(|| facts.waits.clone()).into_iter().chain(leaving());
-    let kept = waits.collect::<Vec<_>>().join("; ");
+    let mut kept = waits.collect::<Vec<_>>().join("; ");
+    // What is waited for otherwise another condition says, which changes with it: this costs no write of its own.
+    if busy && kept.is_empty() && status.rollout.is_none() {
+        let said = |type_: &str| conditions::find(&status.conditions, type_).map(|c| c.message.clone());
+        let of = if all_ready { UP_TO_DATE } else { READY };
+        kept = format!("waiting: {}", said(of).unwrap_or_default());
+    }
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
 }
 
