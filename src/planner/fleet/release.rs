@@ -37,7 +37,9 @@ fn said<P: Copy + PartialEq>(
 ) -> Option<P> {
     match carried {
         Carried::OnAll => Some(wanted),
-        Carried::NotSeenByAll if wanted == retain => before,
+        // Who relies on a status that says nothing takes it for one that an earlier version wrote, of claims that nobody
+        // has ever owned: of those that somebody may be about to own this says that they are.
+        Carried::NotSeenByAll if wanted == retain => before.or(Some(delete)),
         Carried::NotOnAll if wanted == retain => Some(delete),
         Carried::NotSeenByAll | Carried::NotOnAll => before.filter(|before| *before == delete),
     }
@@ -86,6 +88,7 @@ mod tests {
             (None, Delete, OnAll, Some(Delete)),
             (None, Delete, NotOnAll, None),
             (Some(Delete), Retain, NotOnAll, Some(Delete)),
+            (None, Retain, NotSeenByAll, Some(Delete)),
             (Some(Delete), Retain, NotSeenByAll, Some(Delete)),
             (Some(Delete), Retain, OnAll, Some(Retain)),
             (Some(Retain), Retain, NotSeenByAll, Some(Retain)),
