@@ -240,6 +240,14 @@ pub struct StatefulNodeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub first_ready_at: Option<DateTime<Utc>>,
+    /// When a plan last began because somebody else had changed the StatefulSet's pod template under the node's running pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub edit_found_at: Option<DateTime<Utc>>,
+    /// Whether it is not known yet, or could not be carried out, on every claim of the node what `volumeClaimRetention` says
+    /// by the observed generation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub claims_pending: bool,
     /// Why the node does not serve, in the kubelet's or scheduler's words; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::live_pods::LivePods;
@@ -77,11 +78,35 @@ pub struct RenderedSpec {
     pub image: String,
 }
 
+/// How many fleets' pods are read at the same time. Such a read is a list that no cache of the API server answers, and of a
+/// large fleet it is many megabytes, here as there.
+const READS_AT_ONCE: usize = 4;
+
+/// Whose turn it is to read.
+#[derive(Debug)]
+pub struct Turns(Semaphore);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Semaphore::new(READS_AT_ONCE))
+    }
+}
+
+impl Turns {
+    /// Waits for a turn, which lasts until what this answers with is dropped.
+    pub async fn take(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.0.acquire().await.ok()
+    }
+}
+
 /// What a fleet reads of the plan of one of its nodes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ReadPlan {
     /// Whether it may replace the pod, and is active.
     pub rolling: bool,
+    /// Whether the node leaves by it, and it is active.
+    pub leaves: bool,
     /// The wish that the node leaves, where the plan waits for nothing but that.
     pub awaited_removal: Option<String>,
 }
@@ -298,6 +323,8 @@ pub struct Memory {
     pub released: Remembered<String, Arc<Settled>>,
     /// By a fleet's UID: what the API server itself last said of its pods.
     pub live_pods: Remembered<String, Arc<LivePods>>,
+    /// Whose turn it is to read them.
+    pub turns: Turns,
     /// By a fleet's UID and target: when no name was found for its new set, and why.
     pub nameless: Remembered<(String, String), Nameless>,
     /// By cause: what an event was already due for, and whether it was sent.

@@ -12,7 +12,7 @@ use super::{Context, Next, ReconcileError, node_objects};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
-use crate::api::{ClaimRetention, HistoryEntry, StatefulNodeStatus};
+use crate::api::{ClaimRetention, HistoryEntry, StatefulNodeSpec, StatefulNodeStatus};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
@@ -33,7 +33,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     let Some(node) = cx.view.nodes.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
     let scope = cx.node_scope(key, &node, now);
-    let reconcile = Reconcile { cx, scope, node, now, beside: Mutex::default() };
+    let reconcile = Reconcile { cx, scope, node, now, beside: Mutex::default(), claims: Mutex::default() };
     reconcile.run().await
 }
 
@@ -44,6 +44,8 @@ struct Reconcile<'a> {
     now: DateTime<Utc>,
     /// What of the spec cannot be carried out although the plan can, in a sentence.
     beside: Mutex<Option<String>>,
+    /// Whether what the spec says of claims was carried out, where it came to that.
+    claims: Mutex<Option<bool>>,
 }
 
 impl Reconcile<'_> {
@@ -103,9 +105,7 @@ impl Reconcile<'_> {
         if let Some(sentence) = &invalid {
             // It takes nothing, and lets go of what it is to leave.
             let released = match spec.volume_claim_retention {
-                ClaimRetention::Retain if !facts.terminating => {
-                    node_objects::apply_to_claims(&self.scope, &self.node, spec).await
-                }
+                ClaimRetention::Retain if !facts.terminating => self.apply_to_claims(spec).await,
                 _ => Ok(None),
             };
             let next = self.persist(plan.as_ref(), &[], Some(sentence), Urgency::Now).await?;
@@ -114,9 +114,15 @@ impl Reconcile<'_> {
 
         // Execute.
         let applied = if facts.terminating {
-            Ok(Applied::default())
+            Ok(node_objects::Applied::default())
         } else {
-            node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await
+            // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
+            let shared = self.apply_to_claims(spec).await;
+            let applied = node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await;
+            applied.and_then(|applied| {
+                let refused = shared?.or(applied.refused);
+                Ok(node_objects::Applied { refused, ..applied })
+            })
         };
         let asked = watch(&self.scope, &self.node);
         // What applies at once has nothing to do with the plan, and does not hold it up.
@@ -130,6 +136,12 @@ impl Reconcile<'_> {
             let refused = applied.refused.map(|_| LOOK_AGAIN);
             next.within_some(refused).within_some(applied.again)
         })
+    }
+
+    async fn apply_to_claims(&self, spec: &StatefulNodeSpec) -> Result<Option<String>, ReconcileError> {
+        let applied = node_objects::apply_to_claims(&self.scope, &self.node, spec).await;
+        *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = Some(applied.is_ok());
+        applied
     }
 
     /// What the API server does not allow, in a sentence, if that is so for the second time: it may pass.
@@ -380,6 +392,8 @@ impl Reconcile<'_> {
             beside: beside.as_deref(),
             set_name: &self.node.meta.name,
             restarted_at: &effective_restart(&self.node),
+            claims: *self.claims.lock().unwrap_or_else(PoisonError::into_inner),
+            has_claims: self.node.spec.as_ref().is_ok_and(|spec| !spec.volume_claim_templates.is_empty()),
             now: self.now,
         };
         let said = self.scope.said.lock().unwrap_or_else(PoisonError::into_inner).clone();

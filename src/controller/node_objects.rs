@@ -241,21 +241,18 @@ pub struct Applied {
     pub again: Option<Duration>,
 }
 
-/// Applies what applies at once to the node's StatefulSet, Service and claims.
+/// Applies what applies at once to the node's StatefulSet and Service.
 pub async fn apply_at_once(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
 ) -> Result<Applied, ReconcileError> {
-    // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
-    let shared = apply_to_claims(scope, node, spec).await;
     let mut applied = Applied::default();
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
         apply_to_set(scope, node, spec, facts, &set).await?;
         applied = apply_service(scope, node).await?;
     }
-    applied.refused = applied.refused.or(shared?);
     Ok(applied)
 }
 

@@ -9,6 +9,17 @@ pub const MAX_FAILURE_BYTES: usize = 2_048;
 
 const ELLIPSIS: char = '…';
 
+/// The first few of some names, for a sentence.
+#[must_use]
+pub fn some_of(names: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// The text, cut between two characters so that it has at most `max_bytes` bytes; where something was
 /// left out it ends in an ellipsis (if that fits).
 #[must_use]

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, entrants, fleet_scope::some_of};
+use super::{FleetScope, entrants};
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::sets::stage::{has_halted, lowest_height};
 

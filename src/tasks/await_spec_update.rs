@@ -3,10 +3,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    CHILD_CHANGED,
-    fleet_scope::{FleetScope, some_of},
-};
+use super::{CHILD_CHANGED, fleet_scope::FleetScope};
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
 /// Waits until every node's pod was observed at the target.

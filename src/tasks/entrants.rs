@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::FleetScope;
 use super::fleet_nodes::AT_ONCE;
-use super::fleet_scope::some_of;
 use crate::api::Stage;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Way};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::FleetScope;
 use super::node_scope::{effective_restart, later, parse_time};
@@ -22,7 +22,7 @@ use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
 use crate::planner::fleet::{
     Cause, ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
-use crate::planner::node::decide::{awaited_removal, is_rolling};
+use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 use crate::render;
 use crate::revision::hash::pod_template_hash_under;
 use crate::revision::{self, Hashes, RevisionData, revision_name};
@@ -417,6 +417,7 @@ impl FleetScope {
             name: meta.name.clone(),
             ordinal,
             asked_to_leave: spec.is_ok_and(|s| !s.removal_id.is_empty()),
+            leaves_by_plan: read.leaves,
             awaits_removal: read.awaited_removal.is_some_and(|id| spec.is_ok_and(|s| s.removal_id == id)),
             unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
@@ -431,6 +432,8 @@ impl FleetScope {
             running: status.pod_template_hash.clone(),
             running_image: status.current_image.clone(),
             rolling: read.rolling,
+            // What a rollout has ended since it has put right, and said.
+            was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
             ready: ready.is_some(),
             ready_since,
             available: ready.is_some() && long_enough,
@@ -443,6 +446,12 @@ impl FleetScope {
         })
     }
 
+    /// When the last plan of the fleet ended.
+    fn last_ended_at(&self) -> DateTime<Utc> {
+        let ended = self.fleet.status.history.last().and_then(|entry| entry.finished_at);
+        ended.unwrap_or_default()
+    }
+
     /// What is said by a node's plan. Reading a plan costs more than all else that is read of a node, so it is done once for
     /// each time that the node changed.
     fn read_plan(&self, node: &ObservedNode) -> ReadPlan {
@@ -453,10 +462,11 @@ impl FleetScope {
         let read = match node.status.plan.as_ref().map(RawPlan::parse) {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
+                leaves: removal_of(&plan).is_some(),
                 awaited_removal: awaited_removal(&plan).map(str::to_owned),
             },
             // What cannot be read may be anything; its executor fails it at its next reconcile.
-            Some(Err(_)) => ReadPlan { rolling: true, awaited_removal: None },
+            Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
             None => ReadPlan::default(),
         };
         self.memory.plans.put(uid.clone(), (version.clone(), read.clone()));

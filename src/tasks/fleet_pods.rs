@@ -12,10 +12,10 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::FleetScope;
-use super::fleet_scope::some_of;
 use crate::api::names::pod_name;
 use crate::cluster::live_pods::{LivePods, is_ready};
 use crate::cluster::{ClusterError, Key, LivePod};
+use crate::engine::sentence::some_of;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
 /// How soon it is looked again where the pods are other than they were taken to be. What the read showed is told to the
@@ -91,6 +91,7 @@ impl FleetScope {
         let known = self.view.pods.group(namespace, &meta.name).into_iter();
         let known =
             known.map(|pod| (pod.meta.name.clone(), (pod.meta.uid.clone(), is_ready(&pod)))).collect();
+        let _turn = self.memory.turns.take().await;
         let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;
         live.extend(listed);
@@ -100,6 +101,6 @@ impl FleetScope {
         let asked = asked.map(|name| async move { self.cluster.live_pod(namespace, &name).await });
         let found: Vec<Option<LivePod>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
         live.extend(found.into_iter().flatten());
-        Ok(live)
+        Ok(live.done())
     }
 }

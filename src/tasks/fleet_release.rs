@@ -115,7 +115,7 @@ impl FleetScope {
         }
         // Who never wrote a status has touched no claim either.
         let observed = node.status.observed_generation;
-        seen &= observed == node.meta.generation || observed == 0;
+        seen &= (observed == node.meta.generation && !node.status.claims_pending) || observed == 0;
         seen &= !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
         match (spec.volume_claim_retention == retention, seen) {
             (false, _) => Carried::NotOnAll,

@@ -215,17 +215,6 @@ fn restart_ops(meta: &Meta, restart: &str) -> Vec<PatchOp> {
     metadata_ops(meta, &change)
 }
 
-/// The first few of some names, for a sentence.
-#[must_use]
-pub fn some_of(names: &[&str]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
 /// A fleet's `metadata` as a JSON value for a child's owner reference.
 #[must_use]
 pub fn owner_reference(meta: &Meta) -> Value {

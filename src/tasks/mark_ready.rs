@@ -9,6 +9,7 @@ use super::sidecar_peer::{ask, is_there};
 use super::{CHILD_CHANGED, FleetScope, NodeScope, node_scope::spec_of};
 use crate::asking::{ASK_AGAIN, Wish};
 use crate::cluster::observed::ObservedNode;
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::node::{SetFact, decide::is_rolling, status::SidecarAnswer};
 
@@ -51,7 +52,7 @@ fn fleet_ready(fleet: &FleetScope) -> Outcome {
         .filter(|c| c.surplus || c.is_disrupted() || !facts.is_updated(c, scope))
         .map(|c| c.name.as_str())
         .collect();
-    Outcome::waiting(format!("waiting for {} to be ready", super::fleet_scope::some_of(&waiting)))
+    Outcome::waiting(format!("waiting for {} to be ready", some_of(&waiting)))
 }
 
 fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, fleet_pods::LOOK_ANEW, fleet_scope::some_of};
+use super::{FleetScope, fleet_pods::LOOK_ANEW};
 use crate::api::Stage;
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
 /// Waits until the incumbents are gone; where they go before their successors come, removes them.

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, entrants, fleet_scope::some_of};
+use super::{FleetScope, entrants};
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::progress::why_mute;
 

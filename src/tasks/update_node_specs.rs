@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::fleet_pods::LOOK_ANEW;
-use super::fleet_scope::{FleetScope, some_of};
+use super::fleet_scope::FleetScope;
+use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::{next_grants, progress};
 

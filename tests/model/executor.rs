@@ -320,6 +320,8 @@ fn write_status(
         beside: None,
         set_name: "db",
         restarted_at: "",
+        claims: Some(true),
+        has_claims: false,
         now: now(),
     };
     let next = status(facts, &input);

@@ -672,7 +672,83 @@ async fn that_a_node_cannot_run_what_it_was_granted_is_written_at_once_and_that_
     assert_eq!(stage.node()["status"]["observedGeneration"], stage.node()["metadata"]["generation"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_status_that_has_seen_a_spec_says_that_claims_are_still_to_follow_where_they_could_not_be_let_go_of()
+ {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    spec["volumeClaimRetention"] = json!("Delete");
+    let stage = Stage::with_node(&spec);
+    stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-0"}}}));
+    stage.node_settles().await;
+    let pending = || stage.node()["status"]["claimsPending"].clone();
+    assert_eq!(pending(), json!(null));
+    stage.fail("patch PersistentVolumeClaim", busy());
+    stage.change_node(&json!({"spec": {"volumeClaimRetention": "Retain"}}));
+    assert!(stage.look_at_node().await.is_err());
+    assert_eq!(stage.node()["status"]["observedGeneration"], stage.node()["metadata"]["generation"]);
+    assert_eq!(pending(), json!(true));
+    stage.mend();
+    stage.node_settles().await;
+    assert_eq!(pending(), json!(null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
+    let mut spec = template("v1");
+    spec["sidecar"] = json!({"image": "w:1"});
+    let mut sidecars = MockSidecarClient::new();
+    let ready = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (asked, says) = (Arc::new(Mutex::new(Vec::new())), ready.clone());
+    let marks = asked.clone();
+    sidecars.expect_status().returning(move |_| {
+        let ready = says.load(std::sync::atomic::Ordering::SeqCst);
+        Ok(crate::sidecar::Status { ready, ..crate::sidecar::Status::default() })
+    });
+    sidecars.expect_submit().returning(move |_, task, _| {
+        marks.lock().unwrap().push(task.id.clone());
+        Ok(())
+    });
+    let stage = Stage::with(sidecars);
+    stage.put(Kind::StatefulNode, "db-0", json!({"spec": spec}));
+    for _ in 0..20 {
+        stage.look_at_node().await.unwrap();
+        stage.play();
+        stage.sidecar_is(false);
+        stage.pass(2).await;
+    }
+    // It is asked to leave before it was ever in service, and waits for the wave.
+    stage.change_node(&json!({"spec": {"removalID": "remove-1"}}));
+    for _ in 0..10 {
+        stage.look_at_node().await.unwrap();
+        stage.pass(2).await;
+    }
+    let plan = stage.node()["status"]["plan"].clone();
+    assert_eq!((&plan["recipe"], &plan["state"]), (&json!("RemoveNode"), &json!("Active")), "{plan:#}");
+    asked.lock().unwrap().clear();
+    for _ in 0..10 {
+        stage.look_at_node().await.unwrap();
+        stage.cx.askers.answer_all().await;
+        stage.pass(2).await;
+    }
+    let id = plan["id"].as_str().unwrap();
+    assert_eq!(asked.lock().unwrap().first(), Some(&format!("{id}-mark")), "{:#}", stage.node());
+}
+
 impl Stage {
+    /// Its pod's sidecar runs, and is ready or not.
+    fn sidecar_is(&self, ready: bool) {
+        let mut pod = self.get(Kind::Pod, "db-0-0");
+        if pod.is_null() {
+            return;
+        }
+        pod["status"]["initContainerStatuses"] = json!([{"name": crate::api::names::SIDECAR_CONTAINER, "imageID": "sha256:2",
+            "ready": ready, "state": {"running": {}}}]);
+        pod["status"]["conditions"] = json!([{"type": "Ready", "status": if ready { "True" } else { "False" },
+            "lastTransitionTime": self.clock.now()}]);
+        self.port.store(Kind::Pod, pod);
+    }
+
     /// Looks at the node until a pod of this image is there, and not yet looked at.
     async fn node_settles_until_pod(&self, image: &str) {
         for _ in 0..20 {

@@ -240,7 +240,8 @@ fn drift(facts: &FleetFacts) -> FleetDecision {
 fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
     let scope = Scope::Own;
     if facts.is_granted(child, &scope) {
-        return None;
+        // The node itself puts right what is not its pod; the rollout waits for that, and says so.
+        return child.was_edited.then_some(Cause::ChildDrift);
     }
     // What it is to run cannot be told, so neither can whether it drifted.
     facts.target_for(child, &scope)?;

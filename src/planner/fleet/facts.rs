@@ -21,6 +21,8 @@ pub struct ChildFacts {
     pub terminating: bool,
     /// Whether it is asked to leave.
     pub asked_to_leave: bool,
+    /// Whether it has a plan by which it leaves, and that is active.
+    pub leaves_by_plan: bool,
     /// Whether it is, and its plan waits for nothing but to be deleted for that.
     pub awaits_removal: bool,
     /// Whether its spec cannot be read, so that it does nothing.
@@ -43,6 +45,8 @@ pub struct ChildFacts {
     pub running_image: String,
     /// Whether a NodeUpdate or RestartNode plan of its own is active.
     pub rolling: bool,
+    /// Whether somebody changed its StatefulSet under its running pod, and no rollout has ended since.
+    pub was_edited: bool,
     /// Whether it is Ready.
     pub ready: bool,
     /// Since when.
@@ -165,10 +169,10 @@ impl ChildFacts {
     }
 
     /// Whether nothing is left to wait for before it is deleted. One that is down and has answered otherwise than by a plan
-    /// to leave cannot make one.
+    /// to leave cannot make one; where it has one, that goes to its end, and nothing of it waits for the wave.
     #[must_use]
     pub fn can_be_deleted(&self) -> bool {
-        let cannot = self.asked_to_leave && !self.behind && self.is_down();
+        let cannot = self.asked_to_leave && !self.behind && self.is_down() && !self.leaves_by_plan;
         self.awaits_removal || self.unreadable || cannot
     }
 }

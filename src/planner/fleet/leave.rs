@@ -4,6 +4,7 @@
 use chrono::{DateTime, Utc};
 
 use super::facts::{ChildFacts, FleetFacts};
+use crate::engine::sentence::some_of;
 
 /// What is done about nodes that leave, each from the highest ordinal.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -109,11 +110,5 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 5;
-    let names: Vec<&str> = names.collect();
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    some_of(&names.collect::<Vec<_>>())
 }

@@ -51,6 +51,10 @@ pub struct StatusInput<'a> {
     pub set_name: &'a str,
     /// The latest restart that is obeyed (RFC 3339); empty for none.
     pub restarted_at: &'a str,
+    /// Whether what the spec says of the node's claims was carried out in this reconcile; `None`: it did not come to that.
+    pub claims: Option<bool>,
+    /// Whether the node has claims at all.
+    pub has_claims: bool,
     /// The time.
     pub now: DateTime<Utc>,
 }
@@ -75,6 +79,8 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         stateful_set: set_ref(facts, input),
         restarted_at: input.restarted_at.to_owned(),
         first_ready_at,
+        edit_found_at: edit_found_at(facts, input),
+        claims_pending: claims_pending(input),
         problem: problem(facts, input, ready),
         sidecar: previous.sidecar.clone(),
         plan: input.plan.map(RawPlan::of).or_else(|| input.raw_plan.cloned()),
@@ -85,6 +91,28 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
     phase(facts, input, ready, first_ready_at.is_some(), failure.is_some()).clone_into(&mut next.phase);
     set_conditions(facts, input, ready, first_ready_at.is_some(), failure.as_deref(), &mut next);
     without_lone_knowledge(next, previous)
+}
+
+/// When a hand's change of the StatefulSet was last found: a plan begins under a spent grant, to put a template right that
+/// somebody else wrote. The fleet says that it drifted by it, even where the plan is over by the time that it looks.
+fn edit_found_at(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<DateTime<Utc>> {
+    let plan = input.plan.filter(|plan| plan.is_active() && is_rolling(&plan.recipe));
+    let begins = plan.is_some_and(|plan| {
+        plan.started_at == input.now
+            && input.previous.plan.as_ref().and_then(RawPlan::id).as_ref() != Some(&plan.id)
+    });
+    let edited = facts.live().is_some_and(|set| set.template == Template::Unknown);
+    let found = begins && edited && facts.is_spent() && facts.is_ready();
+    if found { Some(input.now) } else { input.previous.edit_found_at }
+}
+
+/// Whether the generation that this status says was observed may say something of claims that is not so yet. A node that
+/// never wrote a status has touched none.
+fn claims_pending(input: &StatusInput<'_>) -> bool {
+    let previous = input.previous;
+    let is_new = previous.observed_generation != 0 && previous.observed_generation != input.generation;
+    let unknown = || input.has_claims && (previous.claims_pending || is_new);
+    input.claims.map_or_else(unknown, |done| !done)
 }
 
 /// What was learned of the StatefulSet is written with the next thing that is worth a write, and is none by itself: a fleet

@@ -109,6 +109,11 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
             own(Cause::ChildDrift),
         ),
         (
+            "a node's StatefulSet was edited under its pod, and is put right by the node",
+            fleet(2).but(1, |c| ChildFacts { was_edited: true, ..c }),
+            own(Cause::ChildDrift),
+        ),
+        (
             "a node's grant was edited by hand",
             fleet(2).but(1, |c| ChildFacts { granted: "edited".to_owned(), ..c }.seen().down()),
             own(Cause::ChildDrift),

@@ -117,6 +117,18 @@ fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_ha
             shrunk().but(4, |c| ChildFacts { behind: true, ..c.asked().down() }),
             &[],
         ),
+        (
+            "it is down and its plan to leave is not over",
+            shrunk().but(4, |c| ChildFacts { leaves_by_plan: true, ..c.asked().down() }),
+            &[],
+        ),
+        (
+            "it is down, and its plan waits for that: there is no wave for it",
+            shrunk()
+                .but(4, |c| ChildFacts { leaves_by_plan: true, ..c.leaving().down() })
+                .but(0, ChildFacts::down),
+            &["db-4"],
+        ),
         ("its spec cannot be read", shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }), &["db-4"]),
         (
             "its spec cannot be read, and another is down",
@@ -208,6 +220,18 @@ fn what_nodes_that_leave_wait_for_is_told_with_names() {
     for (what, facts, expected) in table {
         assert_eq!(waits_for(&facts).as_deref(), expected, "{what}");
     }
+}
+
+#[test]
+fn where_nobody_leaves_any_more_it_is_still_said_what_is_waited_for() {
+    let wide = fleet(5).but(0, ChildFacts::down);
+    let status = look(at_rest(&wide), &wide, 0);
+    let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
+    assert_eq!(reconciling.status, "True");
+    assert_eq!(reconciling.message, "waiting: 1 of 5 nodes are not ready");
+    let status = look(at_rest(&fleet(5)), &fleet(5), 0);
+    let settled = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
+    assert_eq!((settled.status.as_str(), settled.message.as_str()), ("False", ""));
 }
 
 #[test]

@@ -164,6 +164,8 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
         beside: None,
         set_name: "db-0",
         restarted_at: "",
+        claims: Some(true),
+        has_claims: false,
         now: now(),
     };
     status(facts, &input)

@@ -57,6 +57,8 @@ fn the_status_of_a_node_with_endless_problems_stays_under_16_kib() {
             beside: None,
             set_name: "db-0",
             restarted_at: "2030-01-01T00:00:00Z",
+            claims: Some(true),
+            has_claims: false,
             now: now(),
         };
         let bytes = serde_json::to_string(&status(&facts, &input)).unwrap().len();

@@ -68,6 +68,8 @@ impl Look {
             beside: None,
             set_name: "db-0",
             restarted_at: "",
+            claims: Some(true),
+            has_claims: false,
             now: later(self.seconds),
         };
         status(&self.facts, &input)
@@ -403,6 +405,8 @@ fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
         beside: None,
         set_name: "db-0",
         restarted_at: "",
+        claims: Some(true),
+        has_claims: false,
         now: now(),
     };
     assert_eq!(status(&facts, &input).plan, Some(raw.clone()));
@@ -568,4 +572,62 @@ fn a_problem_that_is_lost_from_the_status_keeps_its_time_by_the_condition_ready(
     let suspended = look(NodeFacts { suspended: true, ..down() }).after(10).again();
     let resumed = Look { facts: down(), ..suspended }.after(700);
     assert_eq!(resumed.status().problem.unwrap().since, later(700));
+}
+
+#[test]
+fn that_a_hand_edited_the_stateful_set_under_a_running_pod_is_kept_when_its_repair_begins_and_not_otherwise()
+{
+    let edited = || node().with_edited_template();
+    let begun = look(edited()).carrying_out(rolling("v1")).status();
+    assert_eq!(begun.edit_found_at, Some(now()));
+    let goes_on = Look { previous: begun.clone(), ..look(edited()).carrying_out(rolling("v1")) };
+    assert_eq!(goes_on.after(30).status().edit_found_at, Some(now()), "it stays the time of then");
+    for (what, facts, plan) in [
+        ("no plan begins", edited(), None),
+        (
+            "the grant is not spent",
+            NodeFacts { grant_id: "grant-2".to_owned(), ..edited() },
+            Some(rolling("v1")),
+        ),
+        ("nobody changed it", node(), Some(rolling("v1"))),
+        ("its pod does not serve", edited().with_pod(pod("v1").not_ready()), Some(rolling("v1"))),
+        ("it is only marked ready", edited(), Some(plan(recipes::MARK_READY, "v1"))),
+    ] {
+        let look = Look { plan, ..look(facts) };
+        assert_eq!(look.status().edit_found_at, None, "{what}");
+    }
+}
+
+#[test]
+fn a_generation_is_said_to_be_seen_without_its_claims_until_these_are_as_it_says() {
+    let of = |observed: i64, was_pending: bool, claims: Option<bool>, has_claims: bool| {
+        let (facts, sidecar) = (node(), SidecarAnswer::NotConfigured);
+        let previous = StatefulNodeStatus {
+            observed_generation: observed,
+            claims_pending: was_pending,
+            ..StatefulNodeStatus::default()
+        };
+        let input = StatusInput {
+            previous: &previous,
+            generation: 7,
+            plan: None,
+            raw_plan: None,
+            sidecar: &sidecar,
+            invalid: None,
+            beside: None,
+            set_name: "db-0",
+            restarted_at: "",
+            claims,
+            has_claims,
+            now: now(),
+        };
+        status(&facts, &input).claims_pending
+    };
+    assert!(of(7, false, Some(false), true), "they could not be changed");
+    assert!(!of(6, true, Some(true), true), "they are as it says");
+    assert!(of(6, false, None, true), "a plan began first");
+    assert!(of(7, true, None, true), "it has not come to them since");
+    assert!(!of(7, false, None, true), "nothing is new");
+    assert!(!of(0, false, None, true), "it never touched any");
+    assert!(!of(6, false, None, false), "it has none");
 }
