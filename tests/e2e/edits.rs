@@ -19,7 +19,15 @@ async fn an_edited_stateful_set_is_put_right_under_its_running_pod() {
     let pods = world.pod_uids().await;
     world.patch(&world.sets(), "db-0", edited("db:9")).await;
     world.until(&world.sets(), "db-0", "its template is put right", |s| main_image(s) == "db:1").await;
+    let told = world.until_event("db", "RolloutStarted").await;
+    assert!(told.contains("ChildDrift"), "{told}");
+    world
+        .until_db("the fleet has said that it drifted", |db| {
+            db["status"]["history"][0]["outcome"] == "Complete"
+        })
+        .await;
     let quiet = world.until_quiet().await;
+    assert_eq!(quiet["status"]["history"].as_array().map(Vec::len), Some(1), "once: {quiet:#}");
     assert_eq!(main_image(&world.get(&world.sets(), "db-0").await), "db:1");
     assert_eq!(world.pod_uids().await, pods, "its pod was never at the edit, and stays");
     assert_eq!(quiet["status"]["phase"], "Ready", "{quiet:#}");

@@ -49,5 +49,6 @@ mod supersede;
 mod tools;
 mod traces;
 mod verbs;
+mod walked;
 mod wave;
 mod waves;
