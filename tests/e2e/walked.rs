@@ -32,7 +32,7 @@ async fn an_abort_and_a_new_template_in_one_breath_reject_what_was_aborted_and_r
         }
         let both = json!({
             "metadata": {"annotations": {"windlass.dev/abort": plan}},
-            "spec": {"template": {"spec": {"podTemplate": {"spec": {"containers": [{"name": "db", "image": "db:3"}]}}}}},
+            "spec": {"template": {"spec": {"image": "db:3"}}},
         });
         world.patch_fleet(both).await;
         if down {
