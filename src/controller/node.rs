@@ -114,14 +114,14 @@ impl Reconcile<'_> {
 
         // Execute.
         let applied = if facts.terminating {
-            Ok(node_objects::Applied::default())
+            Ok(Applied::default())
         } else {
             // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
             let shared = self.apply_to_claims(spec).await;
             let applied = node_objects::apply_at_once(&self.scope, &self.node, spec, &facts).await;
             applied.and_then(|applied| {
                 let refused = shared?.or(applied.refused);
-                Ok(node_objects::Applied { refused, ..applied })
+                Ok(Applied { refused, ..applied })
             })
         };
         let asked = watch(&self.scope, &self.node);
