@@ -1,6 +1,5 @@
 //! BlueGreen and HardFork on the simulated cluster, by the unmodified operator.
 
-mod alternating;
 mod applications;
 mod blue_green;
 mod build_ids;
