@@ -1,6 +1,6 @@
 //! The six oracles: what must hold in every run, whatever was broken in it.
 
-mod end;
+pub mod end;
 pub mod panics;
 mod plans;
 mod safety;

@@ -135,7 +135,11 @@ impl Watcher {
                 if let Some(completed) = completed.filter(|completed| !completed.is_empty()) {
                     self.last_completed = completed;
                 }
-                self.allowed = stored.fleet.as_ref().map_or(self.allowed, |fleet| fleet.max_unavailable);
+                let allowed = stored.fleet.as_ref().map_or(self.allowed, |fleet| fleet.max_unavailable);
+                // Grants that were given under a larger wave are finished.
+                let under_way =
+                    !self.taken.is_empty() || stored.nodes.values().any(state::NodeState::is_in_flight);
+                self.allowed = if under_way { allowed.max(self.allowed) } else { allowed };
             }
             ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
             ("StatefulNode", None) => drop(stored.nodes.remove(&name)),

@@ -124,7 +124,7 @@ pub fn fleet(object: &Value) -> FleetState {
     let (spec, status) = (&object["spec"], &object["status"]);
     FleetState {
         replicas: spec["replicas"].as_i64().unwrap_or(1),
-        max_unavailable: spec["updateStrategy"]["inPlace"]["maxUnavailable"].as_i64().unwrap_or(1),
+        max_unavailable: max_unavailable(spec),
         paused: spec["paused"] == true,
         completed: text(&status["lastCompletedRolloutHash"]),
         active_set: text(&status["activeSet"]),
@@ -134,6 +134,14 @@ pub fn fleet(object: &Value) -> FleetState {
         claims_go: spec["template"]["spec"]["volumeClaimRetention"] == "Delete",
         leaving: object["metadata"]["deletionTimestamp"].is_string(),
     }
+}
+
+/// A number, or a percentage of what is wanted: rounded down, and at least one.
+fn max_unavailable(spec: &Value) -> i64 {
+    let value = &spec["updateStrategy"]["inPlace"]["maxUnavailable"];
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
+    let of_all = percent.map(|percent| (spec["replicas"].as_i64().unwrap_or(1) * percent / 100).max(1));
+    of_all.or(value.as_i64()).unwrap_or(1)
 }
 
 fn rollout(value: &Value) -> Option<RolloutState> {

@@ -1,0 +1,91 @@
+//! What a walk has to come to: what a fresh fleet of its last spec comes to.
+
+use serde_json::{Value, json};
+use windlass::api::names::place_of;
+
+use crate::hand::{FLEET, name};
+use crate::oracles::End;
+
+/// The names of claim templates that walks use.
+const CLAIMS: [&str; 2] = ["data", "wal"];
+
+/// An end with its nodes named by their ordinals, whichever set serves, and without the claims of nodes that left:
+/// those are kept on purpose.
+pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
+    let wanted: Vec<String> =
+        spec["template"]["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten().map(name).collect();
+    let replicas = spec["replicas"].as_i64().unwrap_or(1);
+    let mut all = End::new();
+    for (key, value) in end {
+        let (kind, name) = key.split_once(' ').unwrap_or(("", key));
+        if kind == "PersistentVolumeClaim" && !is_used(name, active, &wanted, replicas) {
+            continue;
+        }
+        let mut value = roles(value, active);
+        if kind == "StatefulNode" {
+            image_in_its_place(&mut value["spec"]);
+        }
+        if kind == "PersistentVolumeClaim" {
+            // A claim outlives what made it, and nobody gives it its other labels twice.
+            value["labels"] = json!({"windlass.dev/node": value["labels"]["windlass.dev/node"]});
+        }
+        all.insert(format!("{kind} {}", role(name, active).unwrap_or_else(|| name.to_owned())), value);
+    }
+    all
+}
+
+/// An image beside the template is the main container's: the same content in other words.
+fn image_in_its_place(spec: &mut Value) {
+    let Some(map) = spec.as_object_mut() else { return };
+    let image = map.remove("image").filter(|image| image.as_str().is_some_and(|text| !text.is_empty()));
+    let main =
+        map.remove("mainContainer").and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
+    let containers = spec["podTemplate"]["spec"]["containers"].as_array_mut();
+    let found = containers.and_then(|list| {
+        let index = list.iter().position(|container| container["name"] == main.as_str()).unwrap_or(0);
+        list.get_mut(index)
+    });
+    if let (Some(container), Some(image)) = (found, image) {
+        container["image"] = image;
+    }
+}
+
+fn is_used(claim: &str, active: &str, wanted: &[String], replicas: i64) -> bool {
+    wanted.iter().any(|template| {
+        let node = claim
+            .strip_prefix(template.as_str())
+            .and_then(|c| c.strip_prefix('-'))
+            .and_then(|c| c.strip_suffix("-0"));
+        let place = node.and_then(|node| place_of(FLEET, node));
+        place.is_some_and(|(set, ordinal)| set == active && i64::from(ordinal) < replicas)
+    })
+}
+
+/// The name of what belongs to a node of the set that serves, by its ordinal.
+fn role(name: &str, active: &str) -> Option<String> {
+    let place = |node: &str| {
+        let (set, ordinal) = place_of(FLEET, node)?;
+        (set == active).then(|| format!("{FLEET}-<serving>-{ordinal}"))
+    };
+    let of_pod = |pod: &str| Some(format!("{}-0", place(pod.strip_suffix("-0")?)?));
+    let of_claim = |claim: &str| {
+        let (template, pod) =
+            CLAIMS.iter().find_map(|t| Some((t, claim.strip_prefix(t)?.strip_prefix('-')?)))?;
+        Some(format!("{template}-{}", of_pod(pod)?))
+    };
+    place(name).or_else(|| of_pod(name)).or_else(|| of_claim(name))
+}
+
+fn roles(value: &Value, active: &str) -> Value {
+    match value {
+        Value::String(text) if text == active => "<serving>".into(),
+        Value::String(text) => role(text, active).unwrap_or_else(|| text.clone()).into(),
+        Value::Array(list) => list.iter().map(|item| roles(item, active)).collect(),
+        Value::Object(map) => {
+            let map: serde_json::Map<_, _> =
+                map.iter().map(|(key, item)| (key.clone(), roles(item, active))).collect();
+            map.into()
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,172 @@
+//! The end of a walk: a last spec that can be carried out from where things stand, and the person who does what the docs
+//! ask of a person until it is.
+
+use serde_json::{Value, json};
+use windlass::sim::Random;
+
+use crate::hand::{FLEET, Hand, name};
+use crate::oracles::condition;
+use crate::schema::one;
+use crate::values;
+
+/// How often a person asks for another try.
+const RETRIES: u32 = 4;
+
+/// Replaces the spec by a last one; answers with it, or with why the API server took none.
+pub async fn ask(hand: &Hand, random: &mut Random) -> Result<Value, String> {
+    let fleet = hand.fleet().await.ok_or("the fleet is gone")?;
+    let nodes = hand.list("StatefulNode").await;
+    let mut why = Vec::new();
+    for type_ in preferred(&fleet, &nodes, random) {
+        let mut spec = values::good_spec(type_, random);
+        fit(&mut spec, &fleet, &nodes, type_);
+        match hand.replace_spec(&spec).await {
+            Ok(()) => {
+                // An older wish of a restart is none of the last spec. Where single nodes were restarted, all of them are, and
+                // are alike again.
+                let restarted =
+                    |node: &Value| node["metadata"]["annotations"]["windlass.dev/restartedAt"].is_string();
+                let at = if nodes.iter().any(restarted) {
+                    json!(crate::steps::time(hand, 0))
+                } else {
+                    Value::Null
+                };
+                drop(hand.annotate_fleet("windlass.dev/restartedAt", &at).await);
+                return hand
+                    .fleet()
+                    .await
+                    .map(|fleet| fleet["spec"].clone())
+                    .ok_or("the fleet is gone".to_owned());
+            }
+            Err(refused) => why.push(refused),
+        }
+    }
+    Err(format!("no last spec is taken: {why:?}"))
+}
+
+/// Now or, where a restart from the future was obeyed, just after that one.
+fn later(hand: &Hand, fleet: &Value) -> String {
+    let obeyed =
+        fleet["status"]["restartedAt"].as_str().and_then(|at| chrono::DateTime::parse_from_rfc3339(at).ok());
+    let after = obeyed.map_or(0, |at| (at.to_utc() - hand.clock.now()).num_seconds() + 2);
+    crate::steps::time(hand, after.max(0))
+}
+
+/// Strategies in the order in which they are tried.
+fn preferred(fleet: &Value, nodes: &[Value], random: &mut Random) -> Vec<&'static str> {
+    let serving: Vec<&Value> = of_set(nodes, fleet["status"]["activeSet"].as_str().unwrap_or("first"));
+    // Whoever is to halt has to have somebody who is asked: the docs say to roll a sidecar out first.
+    let can_halt =
+        !serving.is_empty() && serving.iter().all(|node| node["spec"]["sidecar"]["image"].is_string());
+    let mut all = vec!["InPlace", "BlueGreen"];
+    if can_halt {
+        all.push("HardFork");
+    }
+    let status = &fleet["status"];
+    let settled = status["lastCompletedRolloutHash"] == status["requestedRolloutHash"]
+        && status["plan"]["state"] != "Active"
+        && nodes.iter().all(|node| condition(node, "Ready").0 == "True");
+    let first = match *one(&all, random) {
+        // Nodes that are still on their way may have no sidecar, or say nothing.
+        "HardFork" if !settled => "BlueGreen",
+        first => first,
+    };
+    vec![first, "BlueGreen", "InPlace"]
+}
+
+fn of_set<'a>(nodes: &'a [Value], set: &str) -> Vec<&'a Value> {
+    let is_of =
+        |node: &&Value| windlass::api::names::place_of(FLEET, &name(node)).is_some_and(|(of, _)| of == set);
+    nodes.iter().filter(is_of).collect()
+}
+
+/// Immutable things stay: claims where nodes are updated in place.
+fn fit(spec: &mut Value, fleet: &Value, nodes: &[Value], type_: &str) {
+    let status = &fleet["status"];
+    let active = status["activeSet"].as_str().unwrap_or("first");
+    let rollout = &status["rollout"];
+    // What is promoted serves before anything else begins.
+    let promoting = rollout["stage"] == "Promoting";
+    let set = if promoting { rollout["entrantSet"].as_str().unwrap_or(active) } else { active };
+    let serving = of_set(nodes, set);
+    let claims = serving.first().map(|node| node["spec"]["volumeClaimTemplates"].clone());
+    let claims = claims.unwrap_or_else(|| fleet["spec"]["template"]["spec"]["volumeClaimTemplates"].clone());
+    let in_place = type_ == "InPlace" || status["lastCompletedRolloutHash"].is_null();
+    let build_id = &fleet["spec"]["unsafeCustomBuildID"];
+    let same_id = spec["unsafeCustomBuildID"].is_string()
+        && (spec["unsafeCustomBuildID"] == *build_id
+            || spec["unsafeCustomBuildID"] == status["activeBuildID"]);
+    if in_place || same_id {
+        let node = spec["template"]["spec"].as_object_mut().expect("a node's spec");
+        node.remove("volumeClaimTemplates");
+        if claims.as_array().is_some_and(|list| !list.is_empty()) {
+            node.insert("volumeClaimTemplates".to_owned(), claims);
+        }
+    }
+}
+
+/// Who follows the last spec.
+#[derive(Default)]
+pub struct Person {
+    retries: u32,
+    promoted: Option<Value>,
+}
+
+impl Person {
+    /// Does what the fleet says that it waits for. Answers with what was done.
+    pub async fn look(&mut self, hand: &Hand) -> Option<String> {
+        let fleet = hand.fleet().await?;
+        let status = &fleet["status"];
+        let (up_to_date, reason, _) = condition(&fleet, "UpToDate");
+        if reason == "ReadyToPromote" {
+            let wanted = status["requestedRolloutHash"].clone();
+            if self.promoted.as_ref() == Some(&wanted) && fleet["spec"]["forcePromote"] == wanted {
+                // What was used once is spent until the field was another.
+                self.promoted = None;
+                drop(hand.patch_fleet(&json!({"spec": {"forcePromote": ""}})).await);
+            } else {
+                drop(hand.patch_fleet(&json!({"spec": {"forcePromote": wanted}})).await);
+                self.promoted = Some(wanted);
+            }
+            return Some("promotes".to_owned());
+        }
+        if let Some(done) = mend_promoted(hand, &fleet).await {
+            return Some(done);
+        }
+        let held = status["plan"]["state"] == "Failed" && status["rollout"].is_object();
+        let ended = if held { &status["plan"]["id"] } else { &status["rejected"]["planID"] };
+        let goes_back = status["plan"]["state"] == "Active" && status["rollout"].is_object();
+        if up_to_date != "False" || self.retries >= RETRIES || ended.is_null() || goes_back {
+            return None;
+        }
+        self.retries += 1;
+        drop(hand.annotate_fleet("windlass.dev/retry", ended).await);
+        Some(format!("retries {ended}"))
+    }
+}
+
+/// What is promoted cannot be taken back: where it does not run, it is made to run.
+async fn mend_promoted(hand: &Hand, fleet: &Value) -> Option<String> {
+    let rollout = &fleet["status"]["rollout"];
+    if rollout["stage"] != "Promoting" {
+        return None;
+    }
+    let set = rollout["entrantSet"].as_str()?;
+    let nodes = hand.list("StatefulNode").await;
+    let steered = hand.get("ConfigMap", "mended").await.map(|map| map["data"].clone()).unwrap_or(json!({}));
+    let mut data = steered.clone();
+    for node in of_set(&nodes, set) {
+        data[format!("{}-0", name(node))] = "ready".into();
+    }
+    if data == steered {
+        return None;
+    }
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "mended", "labels": {windlass::sim::kubelet::STEER_LABEL: "true"}}, "data": data,
+    });
+    if hand.create(&map).await.is_err() {
+        drop(hand.patch("ConfigMap", "mended", &json!({"data": data})).await);
+    }
+    Some("makes what is promoted run".to_owned())
+}

@@ -1,0 +1,222 @@
+//! Values that mean something: what the schema alone cannot know. The names of containers, of claims and of images that
+//! the played kubelets understand.
+
+use serde_json::{Value, json};
+use windlass::sim::Random;
+
+use crate::schema::one;
+
+/// The most nodes that a walk asks for: what holds of four holds of ten thousand, and walks are many.
+pub const MOST_NODES: u64 = 4;
+/// The height that applications are asked to halt at: the played ones are at 500 before.
+const HEIGHT: i64 = 1000;
+
+/// Images that run, and such as do not.
+pub const RUN: [&str; 4] = ["db:1", "db:2", "db:3", "registry.test/shop/db:4"];
+pub const FAIL: [&str; 6] =
+    ["db:5-nope", "db:6-crash", "db:7-unready", "db:8-slow", "db:9-crash-loop", "db:9-pull-loop"];
+
+/// A pod template of one container.
+pub fn pod_template(random: &mut Random) -> Value {
+    let mut container = json!({"name": "db", "image": *one(&RUN, random)});
+    if random.between(0, 2) == 0 {
+        container["env"] = json!([{"name": "SPEED", "value": random.between(1, 3).to_string()}]);
+    }
+    let mut containers = vec![container];
+    if random.between(0, 4) == 0 {
+        containers.push(json!({"name": "log", "image": "log:1"}));
+    }
+    json!({"metadata": metadata(random), "spec": {"terminationGracePeriodSeconds": 1, "containers": containers}})
+}
+
+/// A pod's own labels and annotations; the second says where the played kubelet finds the sidecar's probe.
+fn metadata(random: &mut Random) -> Value {
+    let mut annotations = json!({"windlass.test/sidecar-url": "http://{podIP}:7777"});
+    if random.between(0, 3) == 0 {
+        annotations["checksum/config"] = random.between(1, 3).to_string().into();
+    }
+    json!({"annotations": annotations})
+}
+
+/// A claim of this name.
+pub fn claim(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
+/// A good value of a field that the schema does not say enough about.
+pub fn good(path: &str, random: &mut Random) -> Option<Value> {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    Some(match path {
+        "replicas" => random.between(0, MOST_NODES).into(),
+        "minReadySeconds" => json!(*one(&[0, 1, 5, 30], random)),
+        "revisionHistoryLimit" => random.between(0, 3).into(),
+        "forcePromote" => json!(*one(&["", "v1:0000"], random)),
+        "unsafeCustomBuildID" => json!(*one(&["", "one", "two", "a.B_c-9"], random)),
+        "service" => json!({"ports": ports(random)}),
+        "service.ports" | "template.spec.ports" => ports(random),
+        "template" => json!({"spec": {"podTemplate": pod_template(random)}}),
+        "template.metadata" => json!({"labels": {"team": one(&["one", "two"], random)}}),
+        "template.metadata.labels" => json!({"team": one(&["one", "two"], random), "tier": "db"}),
+        "template.metadata.annotations" | "template.spec.serviceAnnotations" => {
+            json!({"walk.test/note": one(&["one", "two"], random)})
+        }
+        "template.spec" => json!({"podTemplate": pod_template(random)}),
+        "template.spec.image" => json!(*one(&["", RUN[0], RUN[1], RUN[2], RUN[3]], random)),
+        "template.spec.mainContainer" => json!(*one(&["", "db"], random)),
+        "template.spec.podTemplate" => pod_template(random),
+        "template.spec.podTemplate.metadata" => metadata(random),
+        "template.spec.podTemplate.spec" => pod_template(random)["spec"].clone(),
+        "template.spec.podTemplate.spec.containers" => pod_template(random)["spec"]["containers"].clone(),
+        "template.spec.podTemplate.spec.initContainers" => {
+            json!([{"name": "helper", "image": "helper:1", "restartPolicy": "Always"}])
+        }
+        "template.spec.volumeClaimTemplates" => {
+            one(&[json!([]), json!([claim("data")]), json!([claim("data"), claim("wal")])], random).clone()
+        }
+        "template.spec.sidecar" => json!({"image": "windlass:1"}),
+        "template.spec.sidecar.image" => json!(*one(&["windlass:1", "windlass:2"], random)),
+        "template.spec.sidecar.args" => json!(["--height-url", "http://127.0.0.1:8545/height"]),
+        "template.spec.sidecar.env" => json!([{"name": "LEVEL", "value": "debug"}]),
+        "template.spec.sidecar.resources" => json!({"limits": {"cpu": "100m"}}),
+        "template.spec.sidecar.url" => json!(*one(&["", "http://{podIP}:{port}"], random)),
+        "template.spec.sidecar.volumeMounts" => json!([]),
+        "template.spec.sidecar.tokenSecret" => json!(""),
+        "updateStrategy" => {
+            let type_ = *one(&["InPlace", "BlueGreen", "HardFork"], random);
+            strategy(type_, random)
+        }
+        "updateStrategy.inPlace" => json!({"maxUnavailable": max_unavailable(random)}),
+        "updateStrategy.inPlace.maxUnavailable" => max_unavailable(random),
+        "updateStrategy.blueGreen" => {
+            json!({"promotion": *one(&["WhenReady", "Manual"], random), "retireDelaySeconds": random.between(0, 60)})
+        }
+        "updateStrategy.blueGreen.retireDelaySeconds" => random.between(0, 60).into(),
+        "updateStrategy.hardFork" => json!({"haltHeight": HEIGHT}),
+        "updateStrategy.hardFork.haltHeight" => json!(*one(&[HEIGHT, HEIGHT + 500], random)),
+        _ if last == "progressDeadlineSeconds" => json!(*one(&[30, 60, 120, 600], random)),
+        _ => return None,
+    })
+}
+
+/// A value at the edge that the schema does not name.
+pub fn edge(path: &str, random: &mut Random) -> Option<Value> {
+    Some(match path {
+        // 10,000 nodes are walked by no test of this kind.
+        "replicas" => random.between(0, MOST_NODES + 2).into(),
+        "template.spec.image" => {
+            let mut images: Vec<String> = FAIL.iter().map(|image| (*image).to_owned()).collect();
+            images.push("db:1@sha256:".to_owned() + &"0".repeat(64));
+            one(&images, random).clone().into()
+        }
+        "template.metadata.labels" => {
+            json!({"windlass.dev/node": "mine", "app.kubernetes.io/managed-by": "me", "long": "a".repeat(63)})
+        }
+        "template.metadata.annotations" => json!({"windlass.dev/pod-template-hash": "v1:0", "walk.test/empty": ""}),
+        "template.spec.podTemplate.metadata" => {
+            json!({"labels": {"windlass.dev/node": "mine", "app": "db"}, "annotations": null})
+        }
+        "template.spec.podTemplate.spec" => one(
+            &[
+                json!({"containers": [{"name": "db", "image": "db:1"}], "nodeSelector": {"no.such/machine": "yes"}}),
+                json!({"containers": [{"name": "db", "image": "db:1", "imagePullPolicy": "Sometimes"}]}),
+                json!({"containers": [{"name": "db", "image": "db:1", "misspelt": true}]}),
+                json!({"containers": [{"name": "db", "image": "db:1", "resources": {"limits": {"cpu": "much"}}}]}),
+                json!({"serviceAccountName": "nobody"}),
+            ],
+            random,
+        )
+        .clone(),
+        "template.spec.podTemplate.spec.containers" => one(
+            &[
+                json!([{"name": "db", "image": one(&FAIL, random)}]),
+                json!([{"name": "db"}]),
+                json!([{"name": "db", "image": "db:1"}, {"name": "db", "image": "db:1"}]),
+                json!([{"name": "other", "image": "db:1"}]),
+                json!([{"name": "db", "image": "db:1", "volumeMounts": [{"name": "none", "mountPath": "/x"}]}]),
+            ],
+            random,
+        )
+        .clone(),
+        "template.spec.volumeClaimTemplates" => {
+            one(&[json!([claim("data"), claim("data")]), json!([{"metadata": {"name": "Data_"}}])], random).clone()
+        }
+        "template.spec.sidecar.volumeMounts" => json!([{"name": "none", "mountPath": "/x"}]),
+        "template.spec.sidecar.tokenSecret" => json!("nowhere"),
+        "template.spec.sidecar.url" => json!("http://monitor.{namespace}.svc/{name}"),
+        "updateStrategy.inPlace.maxUnavailable" => one(&[json!("1%"), json!("100%"), json!(1000)], random).clone(),
+        _ => return None,
+    })
+}
+
+fn ports(random: &mut Random) -> Value {
+    one(
+        &[
+            json!([{"port": 80}]),
+            json!([{"port": 80, "targetPort": "http", "protocol": "TCP"}]),
+            json!([{"name": "a", "port": 80, "targetPort": 8080}, {"name": "b", "port": 80, "protocol": "UDP"}]),
+        ],
+        random,
+    )
+    .clone()
+}
+
+fn max_unavailable(random: &mut Random) -> Value {
+    one(&[json!(1), json!(1), json!(2), json!("50%"), json!("100%")], random).clone()
+}
+
+/// An update strategy of this type, with what it needs.
+pub fn strategy(type_: &str, random: &mut Random) -> Value {
+    let deadline = *one(&[30, 60, 120], random);
+    let mut strategy = json!({
+        "type": type_,
+        "inPlace": {"maxUnavailable": max_unavailable(random), "partition": 0},
+        "blueGreen": {"retireDelaySeconds": random.between(0, 20), "promotion": *one(&["WhenReady", "WhenReady", "Manual"], random)},
+        "progressDeadlineSeconds": deadline,
+        "onStall": *one(&["Hold", "Hold", "Rollback"], random),
+    });
+    if type_ == "HardFork" {
+        strategy["hardFork"] = json!({"haltHeight": HEIGHT});
+    }
+    strategy
+}
+
+/// A whole spec that can be carried out, of a strategy of this type.
+pub fn good_spec(type_: &str, random: &mut Random) -> Value {
+    let yes = |random: &mut Random, of: u64| random.between(1, of) == 1;
+    let mut node =
+        json!({"podTemplate": pod_template(random), "progressDeadlineSeconds": *one(&[60, 120], random)});
+    if type_ == "HardFork" || yes(random, 3) {
+        node["sidecar"] = json!({"image": "windlass:1"});
+    }
+    let mut fields = vec!["volumeClaimRetention", "ports", "serviceAnnotations", "mainContainer", "image"];
+    fields.retain(|_| yes(random, 4));
+    for field in fields {
+        let path = format!("template.spec.{field}");
+        let found = crate::schema::FIELDS.iter().find(|f| f.path == path).expect("a field of the spec");
+        node[field] = crate::schema::value(found, crate::schema::Taste::Good, random);
+    }
+    if yes(random, 2) {
+        node["volumeClaimTemplates"] = json!([claim("data")]);
+    }
+    let mut spec = json!({
+        "replicas": random.between(1, MOST_NODES),
+        "template": {"spec": node},
+        "updateStrategy": strategy(type_, random),
+    });
+    for field in ["minReadySeconds", "revisionHistoryLimit", "deletionPolicy", "service"] {
+        if yes(random, 4) {
+            let found = crate::schema::FIELDS.iter().find(|f| f.path == field).expect("a field of the spec");
+            spec[field] = crate::schema::value(found, crate::schema::Taste::Good, random);
+        }
+    }
+    if yes(random, 4) {
+        spec["template"]["metadata"] = json!({"labels": {"team": one(&["one", "two"], random)}});
+    }
+    if type_ != "InPlace" && yes(random, 5) {
+        spec["unsafeCustomBuildID"] = json!(*one(&["one", "two"], random));
+    }
+    spec
+}

@@ -1,0 +1,415 @@
+//! One walk on the simulated cluster: a fleet is made, seeded steps are taken, a last spec is asked for, and what that comes to
+//! is held against a fresh fleet of it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use windlass::clock::monotonic;
+use windlass::sim::Random;
+
+use crate::damage::{self, Debt};
+use crate::ends;
+use crate::hand::{FLEET, Hand};
+use crate::last::{self, Person};
+use crate::oracles::{self, End, Evidence};
+use crate::point::{Point, Strike};
+use crate::scenario::{Change, Follow, NAMESPACE, Scenario};
+use crate::schema::one;
+use crate::steps::{self, Done, Kind};
+use crate::trouble::Trouble;
+use crate::values;
+use crate::world::World;
+
+/// How many steps a walk has.
+const STEPS: (u64, u64) = (5, 30);
+/// How long the last spec may take, in simulated time.
+const PATIENCE: Duration = Duration::from_mins(80);
+/// How long the end is watched for writes; longer where a clock was set back by an hour.
+const WATCHED: Duration = Duration::from_mins(30);
+const WATCHED_SET_BACK: Duration = Duration::from_mins(90);
+/// How long nothing changes before all is looked at: more than any request takes that is refused for a while.
+const STILL: u32 = 12;
+/// How often each object may be looked at while the end is watched.
+const LOOKS_AT_REST: u64 = 10;
+
+/// Which walk: its seed, and which of its steps are taken; none: all.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Walk {
+    pub seed: u64,
+    pub keep: Option<Vec<u64>>,
+}
+
+impl Walk {
+    /// The whole walk of a seed.
+    pub fn whole(seed: u64) -> Self {
+        Self { seed, keep: None }
+    }
+
+    /// How many steps the whole of it has.
+    pub fn length(&self) -> u64 {
+        Random::new(self.seed).between(STEPS.0, STEPS.1)
+    }
+
+    /// The steps that are taken.
+    pub fn steps(&self) -> Vec<u64> {
+        self.keep.clone().unwrap_or_else(|| (0..self.length()).collect())
+    }
+
+    /// The command that walks it again, with its trace.
+    pub fn command(&self) -> String {
+        format!("WINDLASS_WALK=\"{self}\" cargo test --test walks replay -- --nocapture")
+    }
+
+    /// What is random in one of its steps, whichever others are taken.
+    pub fn random(&self, step: u64) -> Random {
+        let mut seeds = Random::new(self.seed.wrapping_mul(1_000_003).wrapping_add(step));
+        Random::new(seeds.next_u64())
+    }
+}
+
+/// The numbers of what is not one of the steps.
+pub const FIRST: u64 = 1000;
+pub const LAST: u64 = 1001;
+
+impl fmt::Display for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed={}", self.seed)?;
+        if let Some(keep) = &self.keep {
+            let steps: Vec<String> = keep.iter().map(u64::to_string).collect();
+            write!(f, " keep={}", steps.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Walk {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut seed, mut keep) = (None, None);
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some(("seed", number)) => {
+                    seed = Some(number.parse().map_err(|_| format!("{number:?} is no seed"))?);
+                }
+                Some(("keep", list)) => {
+                    let steps: Result<Vec<u64>, _> =
+                        list.split(',').filter(|step| !step.is_empty()).map(str::parse).collect();
+                    keep = Some(steps.map_err(|_| format!("{list:?} are no steps"))?);
+                }
+                _ => return Err(format!("{word:?} is neither seed= nor keep=")),
+            }
+        }
+        Ok(Self { seed: seed.ok_or("a seed is missing")?, keep })
+    }
+}
+
+/// What a walk came to.
+#[derive(Default)]
+pub struct Report {
+    pub failures: Vec<String>,
+    /// What was done, in words, with the time at which it was.
+    pub told: Vec<String>,
+    /// Every request, one line each, if it was asked for.
+    pub trace: Vec<String>,
+    pub refused: u32,
+    pub steps: u32,
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+}
+
+/// What the catalogue's oracles have to know of a world that walks.
+fn scenario() -> Scenario {
+    Scenario {
+        name: "walk".to_owned(),
+        change: Change::Up,
+        nodes: values::MOST_NODES as i64,
+        max_unavailable: 1,
+        sidecar: true,
+        strategy: "BlueGreen",
+        promotion: "WhenReady",
+        follow: Follow::Nothing,
+        claims_go: true,
+    }
+}
+
+fn hand(world: &World) -> Hand {
+    Hand {
+        client: world.cluster.client("person", NAMESPACE),
+        namespace: NAMESPACE.to_owned(),
+        clock: world.cluster.clock(),
+    }
+}
+
+/// A fleet of this spec.
+pub fn fleet(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
+        "metadata": {"name": FLEET}, "spec": spec,
+    })
+}
+
+/// Walks.
+pub fn play(walk: &Walk, trace: bool) -> Report {
+    oracles::panics::clear();
+    let mut report = runtime().block_on(async {
+        let mut way = Way::new(walk);
+        let report = way.play(trace).await;
+        way.trouble.stop();
+        report
+    });
+    report.failures.extend(oracles::panics::take());
+    report
+}
+
+struct Way<'a> {
+    walk: &'a Walk,
+    world: World,
+    hand: Hand,
+    trouble: Trouble,
+    debts: Vec<Debt>,
+    report: Report,
+}
+
+impl<'a> Way<'a> {
+    fn new(walk: &'a Walk) -> Self {
+        let mut world = World::new(scenario(), walk.seed);
+        let trouble = Trouble::new(&mut world);
+        let hand = hand(&world);
+        Self { walk, world, hand, trouble, debts: Vec::new(), report: Report::default() }
+    }
+
+    fn fail(&mut self, what: impl Into<String>) {
+        self.report.failures.push(what.into());
+    }
+
+    fn tell(&mut self, what: &str) {
+        let at = self.world.cluster.clock().now().format("%H:%M:%S");
+        self.report.told.push(format!("{at} {what} @{}", self.world.cluster.version()));
+    }
+
+    async fn play(&mut self, trace: bool) -> Report {
+        let mut random = self.walk.random(FIRST);
+        let type_ = *one(&["InPlace", "InPlace", "BlueGreen", "HardFork"], &mut random);
+        let first = values::good_spec(type_, &mut random);
+        if let Err(refused) = self.hand.create(&fleet(&first)).await {
+            self.fail(format!("a good spec is refused: {refused}: {first}"));
+        }
+        self.tell(&format!("creates {first}"));
+        self.pause(&mut random).await;
+        for step in self.walk.steps() {
+            let mut random = self.walk.random(step);
+            let before = self.debts.len();
+            let done = self.step(&mut random).await;
+            self.report.steps += 1;
+            self.report.refused += u32::from(done.refused.is_some());
+            let refused = done.refused.map(|why| format!(" (refused: {why})")).unwrap_or_default();
+            self.tell(&format!("{step}: {}{refused}", done.words));
+            self.pause(&mut random).await;
+            // Who owes pays at once, or at the end.
+            if random.between(0, 1) == 0 {
+                for debt in self.debts.split_off(before.min(self.debts.len())) {
+                    debt.settle(&self.hand).await;
+                    self.tell(&format!("{step}: puts right {debt:?}"));
+                }
+            }
+        }
+        self.arrive().await;
+        if trace {
+            self.report.trace = oracles::trace(&self.world);
+        }
+        std::mem::take(&mut self.report)
+    }
+
+    async fn step(&mut self, random: &mut Random) -> Done {
+        let hand = &self.hand;
+        match steps::kind(random) {
+            Kind::Field => steps::field(hand, random).await,
+            Kind::Image => steps::image(hand, random).await,
+            Kind::Strategy => steps::strategy(hand, random).await,
+            Kind::Verb => steps::verb(hand, random).await,
+            Kind::Damage => damage::damage(hand, random, &mut self.debts).await,
+            Kind::Trouble => self.trouble.strike(&self.world, random).await,
+        }
+    }
+
+    /// How long a person takes until the next step: no time at all, or until everything has come to rest.
+    async fn pause(&mut self, random: &mut Random) {
+        let milliseconds = *one(&[0, 0, 20, 100, 500, 2_000, 7_000, 20_000, 60_000, 180_000], random);
+        self.trouble.wait(&mut self.world, Duration::from_millis(milliseconds)).await;
+    }
+
+    /// The last spec, and what it comes to.
+    async fn arrive(&mut self) {
+        let mut random = self.walk.random(LAST);
+        for debt in std::mem::take(&mut self.debts) {
+            debt.settle(&self.hand).await;
+        }
+        self.trouble.end(&mut self.world).await;
+        let spec = match last::ask(&self.hand, &mut random).await {
+            Ok(spec) => spec,
+            Err(why) => return self.fail(format!("no last spec: {why}")),
+        };
+        self.tell(&format!("last: {spec}"));
+        if !self.until_well().await {
+            let shown = oracles::summary(&self.world);
+            let status = self.world.object().map(|fleet| fleet["status"].clone()).unwrap_or_default();
+            return self.fail(format!("not well in time: {shown}\n{status:#}"));
+        }
+        self.tell("well");
+        let found = oracles::end_of(&self.world);
+        let active = oracles::active_set(&self.world);
+        let watched = if self.trouble.set_back() { WATCHED_SET_BACK } else { WATCHED };
+        self.rest(watched).await;
+        let status = self.world.object().map(|fleet| fleet["status"].clone()).unwrap_or_default();
+        self.leftovers(&status);
+        self.examine(&found);
+        match fresh(self.walk.seed, &spec, &status["restartedAt"]).await {
+            Err(why) => self.fail(why),
+            Ok(wanted) => {
+                let wanted = ends::by_role(&oracles::end::without_admission(&wanted), "first", &spec);
+                let found = ends::by_role(&oracles::end::without_admission(&found), &active, &spec);
+                for line in oracles::end::difference(&wanted, &found) {
+                    self.fail(format!("not as a fresh fleet: {line}"));
+                }
+            }
+        }
+    }
+
+    async fn until_well(&mut self) -> bool {
+        let until = monotonic() + PATIENCE;
+        let (mut version, mut still) = (self.world.version(), 0);
+        let mut person = Person::default();
+        while monotonic() < until {
+            self.trouble.wait(&mut self.world, Duration::from_secs(1)).await;
+            let now = self.world.version();
+            still = if now == version { still + 1 } else { 0 };
+            version = now;
+            if still < STILL || !still.is_multiple_of(STILL) {
+                continue;
+            }
+            if oracles::is_well(&self.world) && self.are_available() {
+                return true;
+            }
+            if let Some(did) = person.look(&self.hand).await {
+                self.tell(&did);
+                still = 0;
+            }
+        }
+        false
+    }
+
+    /// By the operator's clock, which may be an hour behind.
+    fn are_available(&self) -> bool {
+        let fleet = self.world.object().unwrap_or_default();
+        fleet["status"]["availableReplicas"] == fleet["spec"]["replicas"]
+    }
+
+    /// Nobody writes any more, and nobody is busy.
+    async fn rest(&mut self, watched: Duration) {
+        let entries = self.world.cluster.audit_len();
+        let before = oracles::reconciles(&self.trouble.operator.health);
+        sleep(watched).await;
+        let audit = self.world.cluster.audit_after(entries);
+        for entry in audit.iter().filter(|e| e.is_write()).take(10) {
+            self.fail(format!("a write at rest: {} {} {}", entry.verb, entry.resource, entry.name));
+        }
+        let looks = oracles::reconciles(&self.trouble.operator.health) - before;
+        let nodes = self.world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]).len() as u64;
+        if looks > LOOKS_AT_REST * (2 + nodes) * watched.as_secs() / WATCHED.as_secs() {
+            self.fail(format!("{looks} reconciles in {} s at rest", watched.as_secs()));
+        }
+        if self.trouble.operator.task.is_finished() {
+            self.fail("the operator ended");
+        }
+    }
+
+    /// Revisions beyond what the spec asks for, and what belongs to nobody.
+    fn leftovers(&mut self, status: &Value) {
+        let revisions = self.world.cluster.snapshot_of(NAMESPACE, &["ControllerRevision"]);
+        let fleet = self.world.object().unwrap_or_default();
+        let limit = fleet["spec"]["revisionHistoryLimit"].as_u64().unwrap_or(10) as usize;
+        let of_fleet = revisions.iter().filter(|r| {
+            let labels = &r["metadata"]["labels"];
+            labels["windlass.dev/deployment"] == FLEET && labels["windlass.dev/node"].is_null()
+        });
+        let count = of_fleet.count();
+        // What is wanted and what last completed are kept whatever the limit is.
+        if count > limit + 2 {
+            self.fail(format!(
+                "{count} revisions are kept, and {limit} may be: {:#}",
+                status["currentRevision"]
+            ));
+        }
+    }
+
+    /// What has to hold of every change on the way.
+    fn examine(&mut self, end: &End) {
+        let strikes = self.trouble.drawn.iter().map(|fault| Strike { fault: fault.clone(), at: 1 }).collect();
+        let point = Point { scenario: "walk".to_owned(), strikes, seed: self.walk.seed };
+        let mut evidence = Evidence {
+            world: &self.world,
+            point: &point,
+            first_version: 0,
+            first_entry: 0,
+            end,
+            left: (0, 0),
+            baseline: None,
+            failures: Vec::new(),
+        };
+        oracles::examine(&mut evidence);
+        let failures = std::mem::take(&mut evidence.failures);
+        self.report.failures.extend(failures);
+    }
+}
+
+/// What a fresh fleet of a spec comes to, restarted where the other one was.
+async fn fresh(seed: u64, spec: &Value, restarted: &Value) -> Result<End, String> {
+    let mut world = World::new(scenario(), seed);
+    let operator = world.start_operator();
+    let hand = hand(&world);
+    hand.create(&fleet(spec)).await.map_err(|refused| format!("the last spec is refused anew: {refused}"))?;
+    let mut person = Person::default();
+    let mut well = until_fresh(&world, &hand, &mut person).await;
+    if well && restarted.is_string() {
+        drop(hand.annotate_fleet("windlass.dev/restartedAt", restarted).await);
+        well = until_fresh(&world, &hand, &mut person).await;
+    }
+    operator.task.abort();
+    if well {
+        Ok(oracles::end_of(&world))
+    } else {
+        Err(format!("no fresh fleet comes up: {}", oracles::summary(&world)))
+    }
+}
+
+async fn until_fresh(world: &World, hand: &Hand, person: &mut Person) -> bool {
+    let (mut version, mut still) = (world.version(), 0);
+    for _ in 0..1800 {
+        sleep(Duration::from_secs(1)).await;
+        still = if world.version() == version { still + 1 } else { 0 };
+        version = world.version();
+        if still > 2 && oracles::is_well(world) {
+            return true;
+        }
+        if still > STILL {
+            person.look(hand).await;
+        }
+    }
+    false
+}
+
+#[test]
+fn a_walks_line_is_read_back_as_the_same_walk() {
+    let walk = Walk { seed: 7, keep: Some(vec![0, 3, 12]) };
+    assert_eq!(walk.to_string(), "seed=7 keep=0,3,12");
+    assert_eq!(walk.to_string().parse(), Ok(walk));
+    assert_eq!("seed=9".parse(), Ok(Walk::whole(9)));
+    assert_eq!("seed=9 keep=".parse(), Ok(Walk { seed: 9, keep: Some(Vec::new()) }));
+    assert!("keep=1".parse::<Walk>().is_err());
+}
