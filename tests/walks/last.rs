@@ -26,11 +26,7 @@ pub async fn ask(hand: &Hand, random: &mut Random) -> Result<Value, String> {
                 // are alike again.
                 let restarted =
                     |node: &Value| node["metadata"]["annotations"]["windlass.dev/restartedAt"].is_string();
-                let at = if nodes.iter().any(restarted) {
-                    json!(crate::steps::time(hand, 0))
-                } else {
-                    Value::Null
-                };
+                let at = if nodes.iter().any(restarted) { json!(later(hand, &fleet)) } else { Value::Null };
                 drop(hand.annotate_fleet("windlass.dev/restartedAt", &at).await);
                 return hand
                     .fleet()

@@ -133,7 +133,7 @@ fn assert_none(walked: u64, failed: &[(Walk, Report)]) {
 /// As many as were seen to pass so far; more by `WINDLASS_WALKS`.
 #[test]
 fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
-    let most = number("WINDLASS_WALKS", if cfg!(debug_assertions) { 40 } else { 140 });
+    let most = number("WINDLASS_WALKS", if cfg!(debug_assertions) { 25 } else { 140 });
     let began = on_the_wall();
     let first = number("WINDLASS_WALK_SEED", 1);
     let (walked, failed) = walks(first..first + most, Duration::MAX);
