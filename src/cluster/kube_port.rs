@@ -77,8 +77,8 @@ impl KubeCluster {
         answer
     }
 
-    fn took(&self, kind: Kind, object: RawObject) -> Value {
-        self.view.observe_raw(kind, &object);
+    fn took(&self, kind: Kind, object: &RawObject) -> Value {
+        self.view.observe_raw(kind, object);
         object.value()
     }
 }
@@ -97,7 +97,7 @@ impl Cluster for KubeCluster {
         if meta.controller().is_some() {
             self.made.put((kind, meta.key()), monotonic());
         }
-        Ok(self.took(kind, stored))
+        Ok(self.took(kind, &stored))
     }
 
     async fn try_create(&self, kind: Kind, mut manifest: Value) -> Result<(), ClusterError> {
@@ -122,7 +122,7 @@ impl Cluster for KubeCluster {
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
         self.check_fence(&target.describe())?;
         let stored = self.send_patch(&target, part, ops, false).await?;
-        Ok(self.took(target.kind, stored))
+        Ok(self.took(target.kind, &stored))
     }
 
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
@@ -144,7 +144,7 @@ impl Cluster for KubeCluster {
             Err(error) => return Err(error.of_delete()),
         };
         if let Some(object) = leaving {
-            drop(self.took(target.kind, object));
+            self.view.observe_raw(target.kind, &object);
         } else {
             let key = Key::new(&target.namespace, &target.name);
             self.view.deleted(target.kind, &key, &target.uid);

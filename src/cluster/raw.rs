@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-/// By this name serde_json hands JSON over as it is, for its own `RawValue`. That type reads from nothing else, and serde
+/// By this name `serde_json` hands JSON over as it is, for its own `RawValue`. That type reads from nothing else, and serde
 /// reads what it has put aside where the API server, or a proxy, names an event's object before its type.
 const AS_TEXT: &str = "$serde_json::private::RawValue";
 
