@@ -65,7 +65,7 @@ async fn main() {
         Asked::Memory(nodes) => memory::measure(nodes, Duration::from_mins(1)).await,
         Asked::MemorySimulated(nodes) => simulated::measure(nodes).await,
         Asked::TenThousand(nodes) => memory::measure(nodes, Duration::from_mins(10)).await,
-        Asked::SideBySide(rounds) => side_by_side::measure(rounds).await,
+        Asked::SideBySide(rounds) => Box::pin(side_by_side::measure(rounds)).await,
     }
     println!("load after: {}", operated::load());
 }

@@ -55,15 +55,24 @@ pub async fn measure(rounds: u32) {
         for round in 1..=rounds {
             version += 1;
             let marks = [
-                set.roll(&world, &rest, prepare_set(&world, max_unavailable), roll_set(&world, version))
-                    .await,
-                least
-                    .roll(&world, &rest, async {}, async {
-                        bare.roll(&world, max_unavailable as usize, &format!("db:{version}")).await;
-                    })
-                    .await,
-                own.roll(&world, &rest, prepare_fleet(&world, max_unavailable), roll_fleet(&world, version))
-                    .await,
+                Box::pin(set.roll(
+                    &world,
+                    &rest,
+                    prepare_set(&world, max_unavailable),
+                    roll_set(&world, version),
+                ))
+                .await,
+                Box::pin(least.roll(&world, &rest, async {}, async {
+                    bare.roll(&world, max_unavailable as usize, &format!("db:{version}")).await;
+                }))
+                .await,
+                Box::pin(own.roll(
+                    &world,
+                    &rest,
+                    prepare_fleet(&world, max_unavailable),
+                    roll_fleet(&world, version),
+                ))
+                .await,
                 world.cp.audit_mark().await,
             ];
             println!("maxUnavailable {max_unavailable}, round {round}, load {}", crate::operated::load());
@@ -72,7 +81,7 @@ pub async fn measure(rounds: u32) {
                 println!("  {:<12} {:.2} s; {}", lane.name, took.seconds, took.cpu);
             }
             if round == rounds {
-                print_requests(&world, marks).await;
+                print_requests(&world, marks);
             }
         }
         let median_of = |lane: &Lane, what: fn(&Took) -> f64| median(lane.took.iter().map(what).collect());
@@ -113,10 +122,10 @@ impl Lane {
     }
 }
 
-async fn print_requests(world: &World, marks: [Mark; 4]) {
+fn print_requests(world: &World, marks: [Mark; 4]) {
     let [set, least, own, end] = marks;
     for (title, from, to) in [("StatefulSet", set, least), ("least", least, own), ("Windlass", own, end)] {
-        print_by_cost(&format!("requests: {title}"), &world.cp.audit_between(from, to).await);
+        print_by_cost(&format!("requests: {title}"), &world.cp.audit_between(from, to));
     }
     println!();
 }

@@ -376,10 +376,12 @@ mod tests {
     #[test]
     fn a_node_is_settled_as_long_as_it_and_its_fleet_are_what_they_were() {
         let fleet = |status: Value| {
-            let spec = json!({"replicas": 1, "template": {"spec": {"podTemplate": {"spec": {}}}}});
+            let spec = json!({"replicas": 1, "updateStrategy": {"type": "InPlace"},
+                "template": {"spec": {"podTemplate": {"spec": {}}}}});
             ObservedFleet::read(&json!({"metadata": {"name": "db"}, "spec": spec, "status": status}))
         };
         let then = fleet(json!({"phase": "Running"}));
+        assert_eq!(then.spec.as_ref().err(), None);
         let (known, changed) = (node(1, &json!({"podTemplate": {}})), node(1, &json!({"podTemplate": {}})));
         let settled = Settled::new(
             Arc::new(then.clone()),
@@ -392,7 +394,12 @@ mod tests {
         assert!(!settled.holds(&then, "second"));
         assert!(!settled.holds(&with(json!({"deletionPolicy": "Retain"})), "first"));
         assert!(!settled.holds(&with(json!({"volumeClaimRetention": "Retain"})), "first"));
-        assert!(!settled.holds(&with(json!({"retiring": [{"set": "first"}]})), "first"));
+        assert!(
+            !settled.holds(
+                &with(json!({"retiring": [{"set": "first", "since": "2030-01-01T00:00:00Z"}]})),
+                "first"
+            )
+        );
         assert!(!settled.holds(&with(json!({"rollout": {"entrantSet": "second"}})), "first"));
         assert!(!settled.holds(&fleet(json!({})), "first"), "a spec that was read anew may be another");
     }

@@ -332,16 +332,14 @@ impl Candidate {
     }
 
     async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-        match tokio::time::timeout(ANSWER, call).await {
-            Ok(answer) => answer.map_err(|error| Trouble {
-                is_refused: matches!(&error, kube::Error::Api(status) if status.code == 403),
-                sentence: sentence(error, &self.election.namespace),
-            }),
-            Err(_) => {
-                let sentence = format!("no answer within {} s", ANSWER.as_secs());
-                Err(Trouble { sentence, is_refused: false })
-            }
-        }
+        let Ok(answer) = tokio::time::timeout(ANSWER, call).await else {
+            let sentence = format!("no answer within {} s", ANSWER.as_secs());
+            return Err(Trouble { sentence, is_refused: false });
+        };
+        answer.map_err(|error| Trouble {
+            is_refused: matches!(&error, kube::Error::Api(status) if status.code == 403),
+            sentence: sentence(error, &self.election.namespace),
+        })
     }
 
     fn now(&self) -> String {

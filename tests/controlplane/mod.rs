@@ -213,7 +213,7 @@ impl ControlPlane {
     }
 
     /// The audit log between two marks.
-    pub async fn audit_between(&self, from: Mark, to: Mark) -> Audit {
+    pub fn audit_between(&self, from: Mark, to: Mark) -> Audit {
         Audit::read_to(&self.message.audit_log, from.0, to.0).expect("a readable audit log")
     }
 

@@ -128,7 +128,7 @@ impl Hand {
                 object
             })
             .collect();
-        objects.sort_by_key(|object| name(object));
+        objects.sort_by_key(name);
         objects
     }
 }

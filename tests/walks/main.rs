@@ -106,13 +106,15 @@ fn walks(seeds: std::ops::Range<u64>, within: Duration) -> (u64, Vec<(Walk, Repo
 
 /// Shrinks what failed, a few of them, and says how each is walked again.
 fn assert_none(walked: u64, failed: &[(Walk, Report)]) {
+    use std::fmt::Write as _;
+
     let mut text = String::new();
     let shrunk = number("WINDLASS_WALK_SHRINK", 3) as usize;
     for (index, (walk, report)) in failed.iter().enumerate() {
         let first: String =
             report.failures.first().map(|f| f.chars().take(600).collect()).unwrap_or_default();
         let walk = if index < shrunk { shrink::of_failure(walk, &report.failures) } else { walk.clone() };
-        text.push_str(&format!("{}\n    {first}\n", walk.command()));
+        let _ = writeln!(text, "{}\n    {first}", walk.command());
     }
     assert!(failed.is_empty(), "{} of {walked} walks failed\n{text}", failed.len());
 }
