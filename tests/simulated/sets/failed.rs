@@ -120,7 +120,10 @@ async fn halting(w: &World) -> Value {
 
 async fn make_unreadable(w: &World) {
     w.kill_operator();
-    w.patch_status(&json!({"status": {"plan": {"tasks": [{"type": "of-another-version"}]}}})).await;
+    w.patch_status(
+        &json!({"status": {"plan": {"tasks": [{"type": "of-another-version", "state": "Resting"}]}}}),
+    )
+    .await;
     w.start_operator();
 }
 

@@ -169,7 +169,7 @@ fn a_promotion_that_is_recorded_goes_on_though_traffic_has_not_moved() {
 }
 
 #[test]
-fn what_is_not_past_the_point_of_no_return_ends_and_nobody_is_asked_to_halt() {
+fn what_is_not_past_the_point_of_no_return_goes_on_and_nobody_is_asked_to_halt() {
     play(|w| async move {
         w.applications.reach(500);
         w.serve(hard_fork()).await;
@@ -179,10 +179,11 @@ fn what_is_not_past_the_point_of_no_return_ends_and_nobody_is_asked_to_halt() {
         let by_hand = json!({"spec": {"haltHeight": 700, "haltTaskID": "0123456789-1"}});
         w.api(NODE).patch("db-0", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
         lose_rollout(&w).await;
-        let failed = w.until("it ends", |s| condition(s, "UpToDate") == "False/PlanFailed").await;
-        assert!(failed["rollout"].is_null(), "{failed:#}");
-        assert_eq!(failed["rejected"]["outcome"], "Failed");
+        w.until("it goes on", stage_is("CreatingEntrants")).await;
         w.rest(60).await;
+        let spec = w.get(NODE, "db-0")["spec"].clone();
+        assert_eq!((&spec["haltHeight"], &spec["haltTaskID"]), (&json!(700), &json!("0123456789-1")));
+        assert!(!w.applications.halts().contains(&1000), "nobody is asked to halt");
         assert_eq!((w.selected(), w.names(NODE).len()), ("first".to_owned(), 4));
     });
 }

@@ -345,7 +345,10 @@ fn the_nodes_of_a_plan_that_cannot_be_read_any_more_stay_until_somebody_asks_for
         let entrants = w.names(NODE);
         assert_eq!(entrants.len(), 4, "{entrants:?}");
         w.kill_operator();
-        w.patch_status(&json!({"status": {"plan": {"tasks": [{"type": "of-another-version"}]}}})).await;
+        w.patch_status(
+            &json!({"status": {"plan": {"tasks": [{"type": "of-another-version", "state": "Resting"}]}}}),
+        )
+        .await;
         w.start_operator();
         w.until("the plan has failed", |s| condition(s, "UpToDate") == "False/PlanFailed").await;
         w.rest(600).await;
