@@ -180,11 +180,13 @@ impl Cluster {
         }
     }
 
-    /// What the cluster is now: a start for others, once it has come to rest. What is under way is not in it.
+    /// What the cluster is now: a start for others, once it has come to rest. What is under way is not in it, nor are the
+    /// requests that made it.
     #[must_use]
     pub fn image(&self) -> Image {
         let mut world = self.shared.lock().clone();
         world.store = world.store.unwatched();
+        world.audit.clear();
         Image {
             world,
             elapsed: self.shared.elapsed(),
@@ -314,6 +316,12 @@ impl Cluster {
     #[must_use]
     pub fn audit_len(&self) -> usize {
         self.shared.lock().audit.len()
+    }
+
+    /// The requests so far, which the cluster forgets.
+    #[must_use]
+    pub fn take_audit(&self) -> Vec<AuditEntry> {
+        std::mem::take(&mut self.shared.lock().audit)
     }
 
     /// Forgets the requests so far.

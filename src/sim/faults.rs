@@ -168,7 +168,7 @@ impl Failure {
 /// One watch's way to ask the plan.
 pub(crate) struct WatchView {
     pub shared: Arc<Shared>,
-    pub request: RequestInfo,
+    pub request: Arc<RequestInfo>,
 }
 
 impl WatchView {

@@ -68,7 +68,7 @@ impl ApiService {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.map_err(|_| Disconnected)?;
         let call = Call::read(&parts, body, &self.user_agent);
-        let info = self.number(&call);
+        let info = Arc::new(self.number(&call));
         let mut trail = Trail { guarded: is_guarded(&call), wrote: (0, 0) };
         let way = self.draw_latency() / 2;
         pause(way).await;

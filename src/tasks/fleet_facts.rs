@@ -148,7 +148,7 @@ impl FleetScope {
         contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hashes(id).is(hash)))
     }
 
-    fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
+    pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
         let key = (revision.meta.uid.clone(), build_id.to_owned());
         if let Some((_, hash)) = self.memory.held.get(&key) {
             return Some(hash);

@@ -29,6 +29,9 @@ impl FleetScope {
         if let Some(status) = self.with_whole_plan() {
             self.set_status(status);
         }
+        if let Some(active_build_id) = self.lost_build_id() {
+            self.set_status(NodeDeploymentStatus { active_build_id, ..(*self.fleet.status).clone() });
+        }
         if let Some(status) = self.with_whole_rollout() {
             self.scope = scope_of(&status);
             self.set_status(status);
@@ -54,6 +57,27 @@ impl FleetScope {
     fn set_status(&mut self, status: NodeDeploymentStatus) {
         let fleet = ObservedFleet { status: Box::new(status), ..(*self.fleet).clone() };
         self.fleet = Arc::new(fleet);
+    }
+
+    /// The build ID under which what last completed did, where the status has lost it. The hash bears it out: one content
+    /// has another hash under each build ID. Without it the set that serves would be taken for one that is to go, to make
+    /// room for itself.
+    fn lost_build_id(&self) -> Option<String> {
+        let status = &self.fleet.status;
+        let completed = status.last_completed_rollout_hash.as_str();
+        let of_rollout = status.rollout.as_ref().map(|r| &r.build_id);
+        let mut ids: Vec<&String> =
+            [&self.spec.unsafe_custom_build_id].into_iter().chain(of_rollout).collect();
+        ids.retain(|id| !id.is_empty());
+        if !status.active_build_id.is_empty() || completed.is_empty() || ids.is_empty() {
+            return None;
+        }
+        let mut kept = self.view.revisions.group(&self.fleet.meta.namespace, &self.fleet.meta.uid);
+        kept.retain(|revision| revision.meta.is_controlled_by(&self.fleet.meta.uid));
+        let is_kept =
+            |id: &str| kept.iter().any(|r| self.rollout_hash_of(r, id).as_deref() == Some(completed));
+        let is_run = |id: &str| self.children().iter().any(|node| self.held(node, id) == completed);
+        ids.into_iter().find(|id| is_kept(id) || is_run(id)).cloned()
     }
 
     /// The rollout of a promotion that its plan, its nodes and the fleet's Service still tell of, where the status does not.
@@ -183,6 +207,8 @@ impl FleetScope {
             Some(r) if r.incumbent_set == set && !r.from_hash.is_empty() => {
                 Some((r.from_hash.clone(), status.active_build_id.clone()))
             }
+            // In place nothing else tells of what there was before: what has moved runs the target.
+            _ if let Some(named) = self.of_current_revision(status) => Some(named),
             Some(_) => None,
             None => self.run_by(status, set, is_other),
         };
@@ -191,6 +217,15 @@ impl FleetScope {
             status.last_completed_rollout_hash = hash;
             status.active_build_id = build_id;
         }
+    }
+
+    /// The hash that the revision has which the status still names as the current one, and the build ID of that.
+    fn of_current_revision(&self, status: &NodeDeploymentStatus) -> Option<(String, String)> {
+        let meta = &self.fleet.meta;
+        let revision = self.view.revisions.get(&Key::new(&meta.namespace, &status.current_revision))?;
+        let ids = self.build_ids().into_iter().filter(|_| revision.meta.is_controlled_by(&meta.uid));
+        let mut hashes = ids.filter_map(|id| Some((self.rollout_hash_of(&revision, &id)?, id)));
+        hashes.find(|(hash, _)| revision_name(&meta.name, &meta.uid, hash) == status.current_revision)
     }
 
     /// What a set's nodes run that is not what is wanted, and the build ID under which they were made. `None` where a change

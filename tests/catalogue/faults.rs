@@ -151,9 +151,8 @@ pub fn table() -> Vec<Entry> {
     table
 }
 
-/// Faults that are not walked yet, and why. They are where they are asked for by name.
-pub const NOT_WALKED: [(&str, &str); 1] =
-    [("F16-lost-field", "not every field of a status that is lost is filled in again")];
+/// Faults that are not walked yet, by the beginnings of their names, and why. They are where they are asked for by name.
+pub const NOT_WALKED: [(&str, &str); 0] = [];
 
 /// Single points that fail and are not walked, and why. Each is replayed where it is asked for by name.
 pub const FAILING: [(&str, &str); 0] = [];

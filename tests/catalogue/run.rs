@@ -1,5 +1,5 @@
 //! One run: the scenario is played, the fault strikes, and the run goes on until all is as it should be and
-//! has stayed so for half an hour, three of the operator's slow looks; longer where its clock was set back.
+//! has stayed so until each object had its slow look, or three of them; longer where its clock was set back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -29,8 +29,10 @@ const STILL: u32 = 15;
 const STILL_AFTER_REFUSALS: u32 = 75;
 /// How long after the last fault all must be well.
 const PATIENCE: Duration = Duration::from_mins(45);
-/// How long the end is watched for writes.
+/// How long the end of a clean run is watched for writes, and that of every eighth point: three of the slow looks.
 const WATCHED: Duration = Duration::from_mins(30);
+/// The same at other points: the slow look of each object comes once, within twelve minutes.
+const WATCHED_ONCE: Duration = Duration::from_secs(750);
 /// The same where a clock was set back by an hour: what was timed by it is due only then.
 const WATCHED_SET_BACK: Duration = Duration::from_mins(90);
 /// How often each object may be looked at in that time: slow looks, and watches that begin anew.
@@ -269,13 +271,17 @@ impl Run {
         let end = oracles::end_of(&self.world);
         let active_set = oracles::active_set(&self.world);
         if well {
-            self.rest(if set_back { WATCHED_SET_BACK } else { WATCHED }).await;
+            let for_long = point.strikes.first().is_none_or(|strike| strike.at % 8 == 0);
+            let watched = if for_long { WATCHED } else { WATCHED_ONCE };
+            self.rest(if set_back { WATCHED_SET_BACK } else { watched }).await;
         }
         // What the injector holds back for ever is of its making.
         let tasks = Handle::current().metrics().num_alive_tasks().saturating_sub(counts.held as usize);
         let left = (tasks, self.world.cluster.open_watches());
+        let audit = self.world.cluster.take_audit();
         let mut evidence = Evidence {
             world: &self.world,
+            audit: &audit,
             point,
             first_version,
             first_entry,
@@ -286,7 +292,7 @@ impl Run {
         };
         let (writes, busiest_minute) = oracles::examine(&mut evidence);
         let failures = evidence.failures;
-        let trace = if trace { oracles::trace(&self.world) } else { Vec::new() };
+        let trace = if trace { oracles::trace(&audit) } else { Vec::new() };
         Report { counts, end, active_set, failures, trace, seconds, writes, left, busiest_minute }
     }
 

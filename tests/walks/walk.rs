@@ -221,7 +221,7 @@ impl<'a> Way<'a> {
         }
         self.arrive().await;
         if trace {
-            self.report.trace = oracles::trace(&self.world);
+            self.report.trace = oracles::trace(&self.world.cluster.audit());
         }
         std::mem::take(&mut self.report)
     }
@@ -352,8 +352,10 @@ impl<'a> Way<'a> {
     fn examine(&mut self, end: &End) {
         let strikes = self.trouble.drawn.iter().map(|fault| Strike { fault: fault.clone(), at: 1 }).collect();
         let point = Point { scenario: "walk".to_owned(), strikes, seed: self.walk.seed };
+        let audit = self.world.cluster.audit();
         let mut evidence = Evidence {
             world: &self.world,
+            audit: &audit,
             point: &point,
             first_version: 0,
             first_entry: 0,

@@ -162,6 +162,40 @@ async fn a_target_that_is_gone_while_it_is_promoted_is_to_be_set_again_and_no_ot
 }
 
 #[tokio::test]
+async fn a_lost_build_id_is_found_again_only_where_what_completed_bears_it_out() {
+    let spec: StatefulNodeSpec = serde_json::from_value(spec_json("v1")).unwrap();
+    for (completed_under, found) in [("one", "one"), ("", ""), ("two", "")] {
+        let amid = amid("BlueGreen", "AwaitingEntrants").with(json!({"unsafeCustomBuildID": "one"}));
+        let mut scope = amid.without("db-new-0").scope(MockCluster::new(), &View::shared());
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.rollout = None;
+        fleet.status.last_completed_rollout_hash = revision::rollout_hash(&spec, completed_under);
+        scope.fleet = Arc::new(fleet);
+        assert_eq!(scope.put_right().fleet.status.active_build_id, found, "{completed_under:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_last_completed_is_found_again_by_the_current_revisions_name() {
+    let mut scope =
+        amid("InPlace", "Updating").without("db-new-0").scope(MockCluster::new(), &View::shared());
+    let completed = revision_of("v1");
+    let name = revision::revision_name("db", "fleet-uid", &completed);
+    let kept: StatefulNodeSpec = serde_json::from_value(spec_json("v1")).unwrap();
+    let data = RevisionData::of(&kept).to_value();
+    let revision = json!({"metadata": meta(&name, "v1", 3, Some(FLEET)), "revision": 1, "data": data});
+    scope.view.observe(Kind::ControllerRevision, &revision);
+    for (current, found) in [(name.as_str(), completed.as_str()), ("", ""), ("db-other", "")] {
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.last_completed_rollout_hash.clear();
+        fleet.status.current_revision = current.to_owned();
+        scope.fleet = Arc::new(fleet);
+        let right = scope.clone().put_right();
+        assert_eq!(right.fleet.status.last_completed_rollout_hash, found, "{current:?}");
+    }
+}
+
+#[tokio::test]
 async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
     let view = View::shared();
     let shown = view.clone();

@@ -97,8 +97,8 @@ pub fn end_of(world: &World) -> End {
             "NodeDeployment" => json!({
                 "spec": without_persons(&object["spec"]),
                 "phase": status["phase"],
-                "counts": [status["replicas"], status["readyReplicas"], status["updatedReplicas"],
-                    status["availableReplicas"]],
+                "counts": (["replicas", "readyReplicas", "updatedReplicas", "availableReplicas"]
+                    .map(|count| status[count].as_i64().unwrap_or_default())),
                 "hashes": [status["requestedRolloutHash"], status["lastCompletedRolloutHash"]],
                 "conditions": conditions(&object, &["Ready", "UpToDate", "Stalled", "Reconciling"]),
             }),

@@ -15,7 +15,7 @@ pub use writes::trace;
 use std::collections::BTreeMap;
 
 use windlass::operator::Health;
-use windlass::sim::Failure;
+use windlass::sim::{AuditEntry, Failure};
 
 use crate::faults::{self, Fault};
 use crate::point::Point;
@@ -26,6 +26,8 @@ use crate::world::World;
 /// What is known of a run that is over.
 pub struct Evidence<'a> {
     pub world: &'a World,
+    /// Every request of the run.
+    pub audit: &'a [AuditEntry],
     pub point: &'a Point,
     /// The store's version, and the length of the audit log, when the change was made.
     pub first_version: u64,

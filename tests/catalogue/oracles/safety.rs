@@ -52,8 +52,7 @@ struct Watcher {
 
 /// Walks through every change since the run began.
 pub fn examine(evidence: &mut Evidence<'_>) {
-    let audit = evidence.world.cluster.audit();
-    let makers = Makers::of(&audit);
+    let makers = Makers::of(evidence.audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
     let tampered =
         evidence.point.strikes.iter().any(|s| s.fault.starts_with("F12") || s.fault.starts_with("F16-lost"));

@@ -8,7 +8,6 @@ use windlass::sim::AuditEntry;
 use super::Evidence;
 use crate::faults::Fault;
 use crate::scenario::Change;
-use crate::world::World;
 
 /// How much more often than in the clean run anything may be written: so many times, and so many more.
 const FACTOR: u32 = 2;
@@ -32,7 +31,7 @@ fn kind_of(entry: &AuditEntry) -> String {
 
 /// Looks at every request of the operator since the change.
 pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
-    let audit = evidence.world.cluster.audit();
+    let audit = evidence.audit;
     let asked: Vec<&AuditEntry> =
         audit[evidence.first_entry.min(audit.len())..].iter().filter(|e| is_operators(e)).collect();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
@@ -107,7 +106,7 @@ fn busiest_minute(asked: &[&AuditEntry]) -> u32 {
 }
 
 /// Every request, one line each.
-pub fn trace(world: &World) -> Vec<String> {
+pub fn trace(audit: &[AuditEntry]) -> Vec<String> {
     let line = |e: &AuditEntry| {
         let dry = if e.dry_run { " (dry run)" } else { "" };
         format!(
@@ -122,5 +121,5 @@ pub fn trace(world: &World) -> Vec<String> {
             e.wrote.1,
         )
     };
-    world.cluster.audit().iter().map(line).collect()
+    audit.iter().map(line).collect()
 }
