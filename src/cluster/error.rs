@@ -46,6 +46,14 @@ pub enum ClusterError {
         /// The server's sentence.
         message: String,
     },
+    /// The server refuses for good to delete it: what goes is as it should be, only that it goes is not allowed.
+    #[error("the API server refuses the delete of {object}: {message}")]
+    DeleteRefused {
+        /// Which object.
+        object: String,
+        /// The server's sentence.
+        message: String,
+    },
     /// Anything that may pass by itself.
     #[error("{object}: {message}")]
     Transient {
@@ -57,9 +65,6 @@ pub enum ClusterError {
         retry_after: Option<Duration>,
     },
 }
-
-/// What a delete is called where it is refused: what goes is as it should be, only that it goes is not allowed.
-const DELETE_OF: &str = "the delete of ";
 
 impl ClusterError {
     /// Reads an error of kube-rs about `object` (for example `StatefulSet shop/db-0`).
@@ -101,10 +106,11 @@ impl ClusterError {
     /// The same of a request that was to delete the object.
     #[must_use]
     pub fn of_delete(self) -> Self {
-        let named = |object: String| format!("{DELETE_OF}{object}");
         match self {
-            Self::Refused { object, message } => Self::Refused { object: named(object), message },
-            Self::Forbidden { object, message } => Self::Forbidden { object: named(object), message },
+            Self::Refused { object, message } => Self::DeleteRefused { object, message },
+            Self::Forbidden { object, message } => {
+                Self::Forbidden { object: format!("the delete of {object}"), message }
+            }
             other => other,
         }
     }
@@ -112,15 +118,14 @@ impl ClusterError {
     /// That the server refuses to delete an object, and whose rule that is, in a sentence.
     #[must_use]
     pub fn refused_delete(&self) -> Option<String> {
-        let refused = matches!(self, Self::Refused { object, .. } if object.starts_with(DELETE_OF));
-        refused.then(|| self.to_string())
+        matches!(self, Self::DeleteRefused { .. }).then(|| self.to_string())
     }
 
     /// The server's sentence where it refuses the content for good.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Self::Refused { message, .. } => Some(message),
+            Self::Refused { message, .. } | Self::DeleteRefused { message, .. } => Some(message),
             _ => None,
         }
     }
@@ -134,7 +139,9 @@ fn names_an_object(status: &kube::core::Status) -> bool {
 impl From<ClusterError> for TaskError {
     fn from(error: ClusterError) -> Self {
         match &error {
-            ClusterError::Refused { .. } => Self::terminal(error.to_string()),
+            ClusterError::Refused { .. } | ClusterError::DeleteRefused { .. } => {
+                Self::terminal(error.to_string())
+            }
             ClusterError::Transient { retry_after, .. } => {
                 Self::Transient { message: error.to_string(), retry_after: *retry_after }
             }

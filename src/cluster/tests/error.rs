@@ -37,6 +37,7 @@ fn kind(error: &ClusterError) -> &'static str {
         ClusterError::AlreadyExists { .. } => "exists",
         ClusterError::NotFound { .. } => "gone",
         ClusterError::Refused { .. } => "refused",
+        ClusterError::DeleteRefused { .. } => "delete refused",
         ClusterError::Forbidden { .. } => "forbidden",
         ClusterError::Transient { .. } => "transient",
     }
