@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 
 use crate::api::crd::crds;
 use crate::api::names::{GROUP, VERSION};
+use crate::cluster::client::Careful;
 use crate::operator::Health;
 
 /// How often it is looked whether they are: they are put right by somebody else, and no restart is needed then.
@@ -19,6 +20,8 @@ const AT_FIRST: Duration = Duration::from_secs(5);
 
 /// Looks now and then, and has `/readyz` say what is missing.
 pub async fn watch(client: Client, health: Health) {
+    // Nobody waits for a request without an answer.
+    let client = Careful::new(&client).client();
     tokio::time::sleep(AT_FIRST).await;
     let mut before = None;
     loop {
