@@ -6,6 +6,7 @@ use super::super::agenda::Job;
 use super::super::selector::LabelSelector;
 use super::super::store::{Change, Key};
 use super::super::world::World;
+use super::index;
 
 /// Lists a service that changed, and keeps the index by which pods find it.
 pub(crate) fn note_service(world: &mut World, change: &Change) {
@@ -13,12 +14,7 @@ pub(crate) fn note_service(world: &mut World, change: &Change) {
         let Some((label, value)) = object.as_ref().and_then(|service| first_label(&service.value)) else {
             continue;
         };
-        let names = world.selecting.entry((change.key.0.clone(), label, value)).or_default();
-        if present {
-            names.insert(change.key.1.clone());
-        } else {
-            names.remove(&change.key.1);
-        }
+        index(&mut world.selecting, (change.key.0.clone(), label, value), &change.key.1, present);
     }
     world.agenda.soon(Job::Endpoints(change.key.clone()));
 }
@@ -38,14 +34,7 @@ pub(crate) fn note_pod(world: &mut World, change: &Change) {
             for name in world.selecting.get(&key).into_iter().flatten() {
                 world.agenda.soon(Job::Endpoints((namespace.clone(), name.clone())));
             }
-            if present {
-                world.labelled.entry(key).or_default().insert(pod_name.clone());
-            } else if let Some(names) = world.labelled.get_mut(&key) {
-                names.remove(pod_name);
-                if names.is_empty() {
-                    world.labelled.remove(&key);
-                }
-            }
+            index(&mut world.labelled, key, pod_name, present);
         }
     }
 }

@@ -8,6 +8,7 @@ mod namespaces;
 mod scheduler;
 mod stateful_set;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::agenda::Job;
@@ -35,6 +36,18 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             biased;
             () = shared.stir.notified() => {}
             () = until(&shared, due) => {}
+        }
+    }
+}
+
+/// Keeps under a key which names belong there. A key without any is forgotten.
+fn index<K: Ord, V: Clone + Ord>(names: &mut BTreeMap<K, BTreeSet<V>>, key: K, name: &V, present: bool) {
+    if present {
+        names.entry(key).or_default().insert(name.clone());
+    } else if let Some(known) = names.get_mut(&key) {
+        known.remove(name);
+        if known.is_empty() {
+            names.remove(&key);
         }
     }
 }

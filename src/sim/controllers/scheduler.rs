@@ -8,6 +8,7 @@ use super::super::store::{Change, Key};
 use super::super::types::Quantity;
 use super::super::world::World;
 use super::claims::claims_of;
+use super::index;
 
 /// What a pod may ask for that a node has only so much of.
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
@@ -39,15 +40,7 @@ fn note_unplaced(world: &mut World, change: &Change, waits: bool) {
         return;
     }
     for claim in claims_of(&change.shown.value) {
-        let claim = (key.0.clone(), claim.to_owned());
-        if waits {
-            world.awaited.entry(claim).or_default().insert(key.clone());
-        } else if let Some(pods) = world.awaited.get_mut(&claim) {
-            pods.remove(key);
-            if pods.is_empty() {
-                world.awaited.remove(&claim);
-            }
-        }
+        index(&mut world.awaited, (key.0.clone(), claim.to_owned()), key, waits);
     }
 }
 
