@@ -58,12 +58,18 @@ impl http_body::Body for Silence {
     }
 }
 
+/// Watches pods for so long, or until the first change.
+async fn watched(client: &Client, time: Duration) -> Arc<View> {
+    let view = View::shared();
+    let api = Scope::All.api(client, &view, Kind::Pod);
+    let mut changes = watch(api, None, Kind::Pod, view.clone(), |view| &view.pods);
+    let _ = tokio::time::timeout(time, changes.next()).await;
+    view
+}
+
 async fn watched_for(seconds: u64, lists_unanswered: usize) -> (Vec<(u64, String)>, Arc<View>) {
     let (client, asked) = black_hole(lists_unanswered);
-    let view = View::shared();
-    let api = Scope::All.api(&client, &view, Kind::Pod);
-    let mut changes = watch(api, None, Kind::Pod, view.clone(), |view| &view.pods);
-    let _ = tokio::time::timeout(Duration::from_secs(seconds), changes.next()).await;
+    let view = watched(&client, Duration::from_secs(seconds)).await;
     let asked = asked.lock().unwrap().clone();
     (asked, view)
 }
@@ -118,10 +124,7 @@ async fn refused_for(minutes: u64, refuses: &'static str, code: u16) -> (Vec<u64
             Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()))
         }
     });
-    let view = View::shared();
-    let api = Scope::All.api(&Client::new(server, "shop"), &view, Kind::Pod);
-    let mut changes = watch(api, None, Kind::Pod, view.clone(), |view| &view.pods);
-    let _ = tokio::time::timeout(Duration::from_mins(minutes), changes.next()).await;
+    let view = watched(&Client::new(server, "shop"), Duration::from_mins(minutes)).await;
     let asked = asked.lock().unwrap().clone();
     (asked, view)
 }
