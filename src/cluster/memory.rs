@@ -219,6 +219,9 @@ fn is_alike(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
         && *progress_deadline_seconds == b.progress_deadline_seconds
 }
 
+/// How many revisions of a StatefulSet are remembered: each but the last was overtaken before a status was written.
+const MAX_REVISIONS: usize = 4;
+
 /// Nodes of a fleet about which nothing was to be done, or said.
 pub struct Settled {
     /// The fleet as it was then.
@@ -272,6 +275,19 @@ impl Memory {
         self.saved_at.get(&uid.to_owned()).is_some_and(|at| monotonic().duration_since(at) < time)
     }
 
+    /// Remembers the revision that a StatefulSet gives to pods of a template of ours. The ones before it stay known: the
+    /// pod that comes may be of one of them.
+    pub fn learn_revision(&self, set_uid: &str, revision: &str) {
+        let mut known = self.revisions.get(&set_uid.to_owned()).unwrap_or_default();
+        if revision.is_empty() || known.last().is_some_and(|last| last == revision) {
+            return;
+        }
+        known.retain(|other| other != revision);
+        known.push(revision.to_owned());
+        known.drain(..known.len().saturating_sub(MAX_REVISIONS));
+        self.revisions.put(set_uid.to_owned(), known);
+    }
+
     /// Whether the last look at an object failed.
     #[must_use]
     pub fn has_failed(&self, kind: Kind, key: &Key) -> bool {
@@ -284,9 +300,11 @@ impl Memory {
 pub struct Memory {
     /// By a StatefulSet's UID: what its template was found to be.
     pub templates: Remembered<String, CheckedTemplate>,
-    /// By a StatefulSet's UID: the revision that it gave to pods of a template of ours before a write of ours that may have
-    /// moved it, and that the node's status may not yet speak of.
-    pub revisions: Remembered<String, String>,
+    /// By a StatefulSet's UID: the last revisions that it gave to pods of a template of ours before a write of ours that may
+    /// have moved them, and that the node's status may not yet speak of; the oldest first.
+    pub revisions: Remembered<String, Vec<String>>,
+    /// By a pod's UID: since when it is there, says that it was made for what is wanted, and is of a revision that is not known.
+    pub unknown_revisions: Remembered<String, Instant>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
     pub held: Remembered<(String, String), (i64, String)>,
     /// By a node's UID: the resourceVersion, and what its plan said then.

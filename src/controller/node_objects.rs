@@ -301,7 +301,7 @@ async fn apply_to_set(
     }
     // Admission may move the template with this write, and with it the revision.
     if matches!(template, Some(Template::At(_))) && set.is_observed() && !set.update_revision.is_empty() {
-        scope.memory.revisions.put(set.meta.uid.clone(), set.update_revision.clone());
+        scope.memory.learn_revision(&set.meta.uid, &set.update_revision);
     }
     let answer =
         scope.cluster.patch(set_target(set), Part::Main, ops).await.map_err(ReconcileError::Children)?;

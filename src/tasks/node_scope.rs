@@ -170,7 +170,8 @@ impl NodeScope {
         let image = set.images.iter().find(|(name, _)| name == main).or_else(|| set.images.first());
         let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
         let mut known_revisions = recorded.map(|recorded| recorded.revisions.clone()).unwrap_or_default();
-        let unwritten = self.memory.revisions.get(&set.meta.uid).filter(|r| !known_revisions.contains(r));
+        let mut unwritten = self.memory.revisions.get(&set.meta.uid).unwrap_or_default();
+        unwritten.retain(|revision| !known_revisions.contains(revision));
         known_revisions.extend(unwritten);
         LiveSet {
             uid: set.meta.uid.clone(),

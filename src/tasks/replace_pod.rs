@@ -17,7 +17,11 @@ pub struct ReplacePod {}
 impl Task for ReplacePod {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<NodeScope>()?;
-        let pod = match scope.replacement()? {
+        let mut replacement = scope.replacement()?;
+        if matches!(replacement, Replacement::Due(_)) && scope.asks_for_revision().await? {
+            replacement = scope.replacement()?;
+        }
+        let pod = match replacement {
             Replacement::Due(pod) => pod,
             Replacement::Done => return Ok(Outcome::Done),
             Replacement::NotNow(outcome) => return Ok(outcome),

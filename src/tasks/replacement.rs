@@ -2,8 +2,11 @@
 //! have to do something for the old pod: what they prepare is then exactly what will be taken down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{CHILD_CHANGED, NodeScope};
+use crate::clock::monotonic;
+use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
 
@@ -18,7 +21,36 @@ pub enum Replacement {
     NotNow(Outcome),
 }
 
+/// How long a pod that says that it was made for the grant may be of a revision that is not known. The StatefulSet controller
+/// makes a pod first and then tells in the status of which revision, and the two are watched apart.
+const UNKNOWN_REVISION: Duration = Duration::from_secs(10);
+
 impl NodeScope {
+    /// How much longer it is waited for what the revision of this pod is.
+    fn doubts_revision_for(&self, pod_uid: &str) -> Duration {
+        let (now, pod_uid) = (monotonic(), pod_uid.to_owned());
+        let since = self.memory.unknown_revisions.get(&pod_uid).unwrap_or_else(|| {
+            self.memory.unknown_revisions.put(pod_uid, now);
+            now
+        });
+        UNKNOWN_REVISION.saturating_sub(now.duration_since(since))
+    }
+
+    /// Where nobody knows the revision of the pod, asks for the StatefulSet itself: its watch may be late. Answers whether it
+    /// has asked.
+    pub(super) async fn asks_for_revision(&self) -> Result<bool, TaskError> {
+        let node = self.require()?;
+        let facts = self.facts(&node);
+        if !facts.staying_pod().is_some_and(|pod| facts.is_of_an_unknown_revision(pod)) {
+            return Ok(false);
+        }
+        let found = self.cluster.get(Kind::StatefulSet, &self.key.namespace, &self.key.name).await?;
+        if let Some(set) = found {
+            self.view.observe(Kind::StatefulSet, &set);
+        }
+        Ok(true)
+    }
+
     /// What there is to replace, once the StatefulSet holds the granted template.
     ///
     /// ```
@@ -50,7 +82,7 @@ impl NodeScope {
             return waiting("waiting for the StatefulSet controller to see the new template");
         }
         // The pod that comes may be Ready before a status says which revision it is of, and the revision move meanwhile.
-        self.memory.revisions.put(set.uid.clone(), set.update_revision.clone());
+        self.memory.learn_revision(&set.uid, &set.update_revision);
         let Some(pod) = &facts.pod else {
             return waiting("waiting for the StatefulSet controller to create the pod");
         };
@@ -59,6 +91,13 @@ impl NodeScope {
         }
         if facts.is_at_grant(pod) {
             return Ok(Replacement::Done);
+        }
+        if facts.is_of_an_unknown_revision(pod) {
+            let left = self.doubts_revision_for(&pod.uid);
+            if !left.is_zero() {
+                let what = "waiting to see which revision the StatefulSet has given to its pod";
+                return Ok(Replacement::NotNow(Outcome::recheck(what, left)));
+            }
         }
         if facts.is_kept_by_spent_grant() {
             return waiting("waiting for a new grant: the last one was already used");

@@ -205,6 +205,14 @@ impl NodeFacts {
         self.grant().is_some_and(|grant| self.pod_hash(pod) == Some(grant))
     }
 
+    /// Whether a pod says that it was made for what was granted, and nobody knows its revision: then somebody has edited the
+    /// template that it was made of, or the revision moved just before it was made and no status tells of that yet.
+    #[must_use]
+    pub fn is_of_an_unknown_revision(&self, pod: &PodFacts) -> bool {
+        let says = pod.made_for.as_ref().map(|made_for| made_for.hash.as_str());
+        self.pod_hash(pod).is_none() && says.is_some() && says == self.grant()
+    }
+
     /// Whether a pod was made for what the StatefulSet's template is.
     #[must_use]
     pub fn is_at_template(&self, pod: &PodFacts) -> bool {

@@ -124,3 +124,63 @@ async fn a_pod_that_was_just_made_stays_although_the_revision_moves_before_a_sta
     let outcomes = bench.twice(&ReplacePod {}).await;
     assert_eq!(outcomes.each_ref().map(said), [OLD_POD_GOES, "done"]);
 }
+
+#[tokio::test]
+async fn a_pod_stays_whose_revision_was_seen_although_two_others_were_seen_before_it() {
+    let ready = bench(&to_v2().terminating()).scope();
+    for (version, revision) in ["db-0-moved", "db-0-v2", "db-0-moved-again"].into_iter().enumerate() {
+        let told = to_v2().set("/status/updateRevision", json!(revision));
+        let version = json!((31 + version).to_string());
+        ready
+            .scope
+            .view
+            .observe(Kind::StatefulSet, &told.set("/metadata/resourceVersion", version).set.unwrap());
+        assert_eq!(said(&run(&ReplacePod {}, &ready).await), OLD_POD_GOES);
+    }
+    let came = of_an_unknown_revision().pod("/metadata/resourceVersion", json!("41"));
+    ready.scope.view.observe(Kind::Pod, &came.pod.unwrap());
+    assert_eq!(said(&run(&ReplacePod {}, &ready).await), "done");
+}
+
+/// Its pod says that it was made for v2, and is of a revision of which no status has told.
+fn of_an_unknown_revision() -> Node {
+    let words = MadeFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
+    to_v2()
+        .with_new_pod("v2")
+        .pod("/metadata/annotations", json!(BTreeMap::from(words.to_annotations())))
+        .pod("/metadata/labels/controller-revision-hash", json!("db-0-moved"))
+}
+
+/// The StatefulSet as it is once its status tells of the pod's revision.
+fn that_tells_of_it() -> Value {
+    let told = of_an_unknown_revision().set("/status/updateRevision", json!("db-0-moved"));
+    told.set("/metadata/resourceVersion", json!("31")).set.unwrap()
+}
+
+const REVISION_IS_TOLD: &str = "waiting to see which revision the StatefulSet has given to its pod";
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_revision_is_told_of_after_it_came_stays() {
+    let ready = bench(&of_an_unknown_revision()).scope();
+    assert_eq!(said(&run(&ReplacePod {}, &ready).await), REVISION_IS_TOLD);
+    ready.scope.view.observe(Kind::StatefulSet, &that_tells_of_it());
+    assert_eq!(said(&run(&ReplacePod {}, &ready).await), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_revision_nobody_tells_of_goes_once_the_api_server_was_asked_for_it() {
+    for (is_told, expected) in [(true, "done"), (false, OLD_POD_GOES)] {
+        let mut bench = bench(&of_an_unknown_revision());
+        let asked = bench.cluster.expect_get().times(1);
+        asked.withf(|kind, _, name| (*kind, name) == (Kind::StatefulSet, "db-0"));
+        let (seen, told) = (of_an_unknown_revision().set, that_tells_of_it());
+        asked.return_once(move |_, _, _| Ok(if is_told { Some(told) } else { seen }));
+        bench.cluster.expect_delete().times(usize::from(!is_told)).returning(|_| Ok(()));
+        let ready = bench.scope();
+        for _ in 0..2 {
+            assert_eq!(said(&run(&ReplacePod {}, &ready).await), REVISION_IS_TOLD);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        assert_eq!(said(&run(&ReplacePod {}, &ready).await), expected);
+    }
+}
