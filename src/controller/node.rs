@@ -81,6 +81,7 @@ impl Reconcile<'_> {
         {
             return self.change_plan(&facts, plan, decision).await;
         }
+        node_objects::forget_unmarked(&self.scope, &self.node).await?;
         node_objects::check_template(&self.scope, &self.node).await?;
         let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
         let facts = self.scope.facts(&self.node);
@@ -132,6 +133,7 @@ impl Reconcile<'_> {
         };
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = beside;
         let next = self.execute(plan, skipped).await?.within_some(ask_again).within_some(asked);
+        let next = next.within_some(node_objects::await_unmarked(&self.scope, &self.node));
         applied.map(|applied| {
             let refused = applied.refused.map(|_| LOOK_AGAIN);
             next.within_some(refused).within_some(applied.again)

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::ReconcileError;
-use crate::api::names::{LABEL_NODE, pod_name};
+use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, NoPod};
@@ -19,10 +19,10 @@ use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
-use crate::tasks::NodeScope;
 use crate::tasks::node_scope::{
     Belongs, belongs, belongs_by_name, claim_names, metadata_change, metadata_ops, set_target,
 };
+use crate::tasks::{NodeScope, NotApplied};
 
 /// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
@@ -30,6 +30,8 @@ const NO_POD: Duration = Duration::from_secs(2);
 const ASK_WHY: Duration = Duration::from_secs(15);
 /// How soon it is asked again whose a name is that was nobody's: a create that is refused is tried several times.
 const ASK_FOR_NAME: Duration = Duration::from_secs(10);
+/// How soon what goes and no watch shows is asked for again.
+const ASK_FOR_UNMARKED: Duration = Duration::from_secs(5);
 /// How soon a claim that no watch shows is asked for again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How long a node without a pod need not have claims.
@@ -155,6 +157,37 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     }
 }
 
+/// The StatefulSet and the Service of an earlier node of this name which are known here although no watch shows them: one
+/// whose mark a hand took off was asked for by name, and nothing will tell that it went.
+fn unmarked(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
+    let known = [
+        (Kind::StatefulSet, scope.set().map(|s| s.meta.clone())),
+        (Kind::Service, scope.service().map(|s| s.meta.clone())),
+    ];
+    let known = known.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)));
+    let goes = |kind: Kind, meta: &Meta| {
+        meta.terminating || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
+    };
+    known.filter(|(kind, meta)| meta.label(LABEL_MANAGED_BY).is_none() && goes(*kind, meta)).collect()
+}
+
+/// Looks again for these.
+pub async fn forget_unmarked(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
+    for (kind, meta) in unmarked(scope, node) {
+        let found = scope.cluster.get(kind, &meta.namespace, &meta.name).await;
+        match found.map_err(ReconcileError::Observe)? {
+            Some(found) => scope.view.observe(kind, &found),
+            None => scope.view.vanished(kind, &meta),
+        }
+    }
+    Ok(())
+}
+
+/// When they are to be looked for again, if there are any.
+pub fn await_unmarked(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
+    (!unmarked(scope, node).is_empty()).then_some(ASK_FOR_UNMARKED)
+}
+
 /// Whether a name was nobody's a moment ago. Where somebody has taken it since, creating it says so.
 fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
     let asked = scope.memory.free.get(&(node.meta.uid.clone(), kind));
@@ -266,11 +299,12 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied
     match crate::tasks::apply_service(scope, node).await {
         Ok(Outcome::Waiting { recheck_after, .. }) => Ok(Applied { refused: None, again: recheck_after }),
         Ok(_) => Ok(Applied::default()),
-        Err(TaskError::Terminal { message }) => {
+        Err(NotApplied::Conflict(error)) => Err(ReconcileError::Children(error)),
+        Err(NotApplied::Failed(TaskError::Terminal { message })) => {
             scope.memory.foreign.put(node.meta.uid.clone(), (monotonic(), message.clone()));
             Ok(refused(message))
         }
-        Err(error) => Err(ReconcileError::Plan(error.to_string())),
+        Err(NotApplied::Failed(error)) => Err(ReconcileError::Plan(error.to_string())),
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Duration;
 use crate::cluster::ClusterError;
 use crate::engine::{Outcome, TaskError};
 
-pub use apply_service::{ApplyService, apply as apply_service};
+pub use apply_service::{ApplyService, NotApplied, apply as apply_service};
 pub use apply_stateful_set::ApplyStatefulSet;
 pub use await_caught_up::AwaitCaughtUp;
 pub use await_nodes_at_height::AwaitNodesAtHeight;
@@ -69,11 +69,13 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 /// is no failure: the change that came between announces itself, and the task is run again. No event need tell of it
 /// where it was seen in the meantime.
 fn written<T>(result: Result<T, ClusterError>) -> Result<T, Result<Outcome, TaskError>> {
-    result.map_err(|error| {
-        if error.is_conflict() {
-            Ok(Outcome::recheck("waiting to see what changed in the meantime", AFTER_CONFLICT))
-        } else {
-            Err(error.into())
-        }
-    })
+    result.map_err(not_written)
+}
+
+fn not_written(error: ClusterError) -> Result<Outcome, TaskError> {
+    if error.is_conflict() {
+        Ok(Outcome::recheck("waiting to see what changed in the meantime", AFTER_CONFLICT))
+    } else {
+        Err(error.into())
+    }
 }
