@@ -5,7 +5,9 @@ use serde::Serialize;
 /// One request and how it ended.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct AuditEntry {
-    /// When it was answered, in microseconds of cluster time since the cluster began.
+    /// When it was sent, in microseconds of cluster time since the cluster began.
+    pub sent_micros: u64,
+    /// When it was answered, in the same.
     pub at_micros: u64,
     /// get, list, watch, create, update, patch, delete or deletecollection.
     pub verb: String,

@@ -69,7 +69,8 @@ impl ApiService {
         let body = body.collect_bytes().await.map_err(|_| Disconnected)?;
         let call = Call::read(&parts, body, &self.user_agent);
         let info = Arc::new(self.number(&call));
-        let mut trail = Trail { guarded: is_guarded(&call), wrote: (0, 0) };
+        let sent_micros = self.shared.elapsed().as_micros() as u64;
+        let mut trail = Trail { sent_micros, guarded: is_guarded(&call), wrote: (0, 0) };
         let way = self.draw_latency() / 2;
         pause(way).await;
         match self.ask(|plan| plan.before(&info)) {
@@ -153,6 +154,7 @@ impl ApiService {
     fn record(&self, info: &RequestInfo, code: u16, trail: Trail) {
         let mut world = self.shared.lock();
         let entry = AuditEntry {
+            sent_micros: trail.sent_micros,
             at_micros: self.shared.elapsed().as_micros() as u64,
             verb: info.verb.clone(),
             resource: info.resource.clone(),
@@ -173,6 +175,7 @@ impl ApiService {
 /// What the audit log keeps of how a request was carried out.
 #[derive(Clone, Copy)]
 struct Trail {
+    sent_micros: u64,
     wrote: (u64, u64),
     guarded: bool,
 }

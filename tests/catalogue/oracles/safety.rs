@@ -26,12 +26,28 @@ enum Actor {
     Other,
 }
 
+/// A grant: the hash, its ID, and the ID of the last one that was converged to.
+#[derive(Clone, Debug)]
+struct Grant {
+    hash: String,
+    id: String,
+    spent: String,
+}
+
+impl Grant {
+    fn of(node: &state::NodeState) -> Self {
+        Self { hash: node.granted.clone(), id: node.grant_id.clone(), spent: node.spent_id.clone() }
+    }
+}
+
 #[derive(Default)]
 struct Watcher {
     stored: Stored,
     plans: Plans,
     /// Nodes that Windlass took down and that did not serve since.
     taken: BTreeSet<String>,
+    /// What each node was granted before its grant was last changed, and when the write that did it was answered.
+    regranted: BTreeMap<String, (u64, Grant)>,
     /// Nodes whose grant was free: they did not serve when they got it.
     free: BTreeSet<String>,
     /// Nodes that somebody else has touched, and the plan that each had then: another one has to heal it.
@@ -47,6 +63,8 @@ struct Watcher {
     sets: Sets,
     /// Whether a person asks for a restart on the way.
     restarts: bool,
+    /// When the request that makes this change was sent, and when it was answered.
+    request: Option<(u64, u64)>,
     found: Vec<String>,
 }
 
@@ -67,6 +85,7 @@ pub fn examine(evidence: &mut Evidence<'_>) {
         }
         let actor = makers.of_version(step.version);
         let found = watcher.found.len();
+        watcher.request = makers.request(step.version).map(|entry| (entry.sent_micros, entry.at_micros));
         watcher.step(step, actor, ill);
         for what in &mut watcher.found[found..] {
             *what = format!("{what} @{}", step.version);
@@ -99,9 +118,14 @@ impl<'a> Makers<'a> {
         Self { audit, by_end, began }
     }
 
-    fn of_version(&self, version: u64) -> Actor {
+    /// The request that made a version.
+    fn request(&self, version: u64) -> Option<&AuditEntry> {
         let found = self.by_end.range(version..).next().map(|(_, index)| &self.audit[*index]);
-        let Some(entry) = found.filter(|e| e.wrote.0 < version) else { return Actor::Other };
+        found.filter(|entry| entry.wrote.0 < version)
+    }
+
+    fn of_version(&self, version: u64) -> Actor {
+        let Some(entry) = self.request(version) else { return Actor::Other };
         if entry.user_agent == "person" {
             return Actor::Person;
         }
@@ -304,6 +328,8 @@ impl Watcher {
             self.fail(what);
         }
         if before.grant_id != now.grant_id || before.granted != now.granted {
+            let answered = self.request.map_or(0, |(_, answered)| answered);
+            self.regranted.insert(name.to_owned(), (answered, Grant::of(&before)));
             self.check_grant(name, &before, &now.grant_id, actor);
         }
         let serves = now.ready && !now.is_in_flight();
@@ -403,12 +429,16 @@ impl Watcher {
         let Some(before) = self.stored.pods.get(pod).cloned() else { return };
         // One that was scaled away in the middle is in no wave any more.
         let Some(node) = self.stored.nodes.get(name).cloned() else { return };
+        // A grant whose answer came no sooner than the delete was sent was not known to who sent it.
+        let sent = self.request.map_or(u64::MAX, |(sent, _)| sent);
+        let unread = self.regranted.get(name).filter(|(answered, _)| *answered >= sent);
+        let grant = unread.map_or_else(|| Grant::of(&node), |(_, earlier)| earlier.clone());
         // Whatever became of the StatefulSet's revision: it is what the pod was made for that counts.
-        let at_grant = self.words.made_of(name, &before.revision) == Some(&node.granted);
+        let at_grant = self.words.made_of(name, &before.revision) == Some(&grant.hash);
         if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
         }
-        let is_spent = !node.granted.is_empty() && node.grant_id == node.spent_id;
+        let is_spent = !grant.hash.is_empty() && grant.id == grant.spent;
         if is_spent && before.ready && !self.tampered {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is Ready, and its grant is spent"));
         }
