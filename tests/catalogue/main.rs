@@ -49,9 +49,10 @@ fn every_fault_at_every_point_leads_to_the_same_end() {
         faults: variable("WINDLASS_SWEEP_FAULTS").unwrap_or_default(),
         scenarios: variable("WINDLASS_SWEEP_SCENARIOS").unwrap_or_default(),
         threads: number("WINDLASS_SWEEP_THREADS", 2) as usize,
+        shard: variable("WINDLASS_SWEEP_SHARD").map_or(sweep::Shard::ALL, |text| text.parse().unwrap()),
     };
     let outcome = sweep::run(&choice);
-    println!("{}", outcome.table());
+    println!("{}\n{}", outcome.table(), outcome.summary());
     if let Some(path) = variable("WINDLASS_CATALOGUE_TABLE") {
         std::fs::write(path, outcome.page()).unwrap();
     }

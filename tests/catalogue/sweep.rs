@@ -103,6 +103,7 @@ pub struct Outcome {
     pub all: usize,
     pub seconds: f64,
     pub threads: usize,
+    pub shard: Shard,
 }
 
 /// What of the catalogue is run.
@@ -118,6 +119,50 @@ pub struct Choice {
     /// Only scenarios whose names begin so; all if empty.
     pub scenarios: String,
     pub threads: usize,
+    pub shard: Shard,
+}
+
+/// A part of all that is chosen, so that it can be walked in pieces: the first of twelve, the second, and so on. All parts
+/// together are everything, once, as long as nothing changes between them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shard {
+    pub number: usize,
+    pub of: usize,
+}
+
+impl Shard {
+    pub const ALL: Self = Self { number: 1, of: 1 };
+
+    fn takes<T>(self, all: Vec<T>) -> Vec<T> {
+        all.into_iter().skip(self.number - 1).step_by(self.of).collect()
+    }
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(n, of)| Some((n.parse().ok()?, of.parse().ok()?)));
+        match parts {
+            Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
+            _ => Err(format!("{text:?} is no part: 3/12 is the third of twelve")),
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_a_sweep_are_all_of_it_and_no_point_is_in_two() {
+    let all: Vec<u32> = (0..1000).collect();
+    for of in [1, 7, 12] {
+        let parts = (1..=of).map(|number| Shard { number, of }.takes(all.clone()));
+        let mut together: Vec<u32> = parts.flatten().collect();
+        together.sort_unstable();
+        assert_eq!(together, all, "{of}");
+    }
+    assert_eq!("3/12".parse(), Ok(Shard { number: 3, of: 12 }));
+    for bad in ["", "3", "0/12", "13/12", "a/b"] {
+        assert!(bad.parse::<Shard>().is_err(), "{bad}");
+    }
 }
 
 /// Runs what was chosen.
@@ -150,6 +195,7 @@ pub fn run(choice: &Choice) -> Outcome {
     }
     let mut chosen = in_turn(groups);
     chosen.retain(|point| faults::is_walked_point(&point.to_string()));
+    let chosen = choice.shard.takes(chosen);
     let wanted = chosen.len().min(choice.most);
     // The clean runs are the price of any point at all.
     let counted = monotonic();
@@ -172,7 +218,7 @@ pub fn run(choice: &Choice) -> Outcome {
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
     let seconds = began.elapsed().as_secs_f64();
-    Outcome { rows, failed, points, wanted, all, seconds, threads: choice.threads }
+    Outcome { rows, failed, points, wanted, all, seconds, threads: choice.threads, shard: choice.shard }
 }
 
 /// One point of each fault in each scenario, and then the others, far apart points alternating: a sweep that is cut
@@ -215,7 +261,7 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let points = rows.values().map(|row| row.points as usize).sum();
     let seconds = began.elapsed().as_secs_f64();
-    Outcome { rows, failed, points, wanted: points, all: points, seconds, threads }
+    Outcome { rows, failed, points, wanted: points, all: points, seconds, threads, shard: Shard::ALL }
 }
 
 /// Two faults that do not both set the end.
@@ -269,6 +315,8 @@ fn record(point: &Point, baselines: &Baselines, found: &Found) {
     row.points += 1;
     row.seconds += seconds;
     if !report.failures.is_empty() {
+        // At once: a long walk that is cut short has told what it found.
+        eprintln!("{}", point.command());
         row.failures += 1;
         found.1.push((point.clone(), report.failures));
     }

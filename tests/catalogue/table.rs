@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::faults;
 use crate::scenario::Scenario;
-use crate::sweep::{Outcome, Row};
+use crate::sweep::{self, Outcome, Row};
 
 const PAGE: &str = include_str!("page.md");
 
@@ -30,24 +30,32 @@ impl Outcome {
         text
     }
 
-    /// The page: what the catalogue is, what was run, and how to run it again.
-    pub fn page(&self) -> String {
-        let scenarios = Scenario::all();
-        let names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
+    /// What was run, in a sentence.
+    pub fn summary(&self) -> String {
         let how = if cfg!(debug_assertions) { "not optimised" } else { "optimised (`--release`)" };
-        let summary = format!(
-            "{} of {} points in {} scenarios, {} failures, {:.0} s on {} threads: {:.0} points a second, {:.1} ms of CPU \
-             for each. The program was {how}.",
+        let part = match self.shard {
+            sweep::Shard::ALL => String::new(),
+            sweep::Shard { number, of } => format!("Part {number} of {of}: "),
+        };
+        format!(
+            "{part}{} of {} points in {} scenarios, {} failures, {:.0} s on {} threads: {:.0} points a second, {:.1} ms of \
+             CPU for each. The program was {how}.",
             self.points,
             self.all,
-            names.len(),
+            Scenario::all().len(),
             self.failed.len(),
             self.seconds,
             self.threads,
             f64::from(self.points as u32) / self.seconds,
             self.rows.values().map(|row| row.seconds).sum::<f64>() * 1000.0
                 / f64::from(self.points.max(1) as u32),
-        );
+        )
+    }
+
+    /// The page: what the catalogue is, what was run, and how to run it again.
+    pub fn page(&self) -> String {
+        let scenarios = Scenario::all();
+        let names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
         let held_back = faults::NOT_WALKED
             .iter()
             .chain(&faults::FAILING)
@@ -58,7 +66,7 @@ impl Outcome {
         } else {
             format!("Not walked but where they are asked for by name: {}.", held_back.join("; "))
         };
-        PAGE.replace("{summary}", &summary)
+        PAGE.replace("{summary}", &self.summary())
             .replace("{not_walked}", &not_walked)
             .replace("{scenarios}", &names.join("`, `"))
             .replace("{table}", self.table().trim_end())
