@@ -208,14 +208,16 @@ impl<T: Observed> Cache<T> {
     }
 
     /// Takes in an object, from a watch or from the answer to a write, unless what is known is newer.
-    /// Answers whether anything changed.
+    /// Answers whether anything changed on which a decision may rest.
     pub fn observe(&self, object: T) -> bool {
         let mut inner = self.write();
-        let admits = inner.admits(object.meta());
-        if admits {
-            inner.put(object.meta().key(), object);
+        if !inner.admits(object.meta()) {
+            return false;
         }
-        admits
+        let key = object.meta().key();
+        let is_news = inner.objects.get(&key).is_none_or(|known| !object.says_the_same(known));
+        inner.put(key, object);
+        is_news
     }
 
     /// The same of an object as it was sent, which is read only if it is newer than what is known.

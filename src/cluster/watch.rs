@@ -47,7 +47,7 @@ impl Scope {
 
 /// Watches a kind and keeps its cache. Yields the metadata of each object that changed, was found again by a
 /// relist, or went; the cache has already taken the change in. What was known before, from the answer to a write
-/// of ours, is not yielded again. Of an object that a relist did not find any more only the name is known.
+/// of ours, is not yielded again, nor what changes nothing that is read of the object. Of an object that a relist did not find any more only the name is known.
 pub fn watch<T: Observed>(
     api: Api<RawObject>,
     selector: Option<&str>,
@@ -61,7 +61,7 @@ pub fn watch<T: Observed>(
         config = config.labels(selector);
     }
     paced(watcher::watcher(api, config).boxed(), kind)
-        .flat_map(move |event| stream::iter(take(cache(&view), event)))
+        .flat_map(move |event| stream::iter(take(&view, cache(&view), event)))
         .boxed()
 }
 
@@ -105,11 +105,13 @@ fn is_refusal(error: &watcher::Error) -> bool {
     (400..500).contains(&code)
 }
 
-fn take<T: Observed>(cache: &Cache<T>, event: Event<RawObject>) -> Vec<Meta> {
+fn take<T: Observed>(view: &View, cache: &Cache<T>, event: Event<RawObject>) -> Vec<Meta> {
     match event {
         Event::Apply(object) => {
             let meta = object.seen();
-            if cache.take_in(&object, meta) { vec![meta.clone()] } else { Vec::new() }
+            // A doubt ends with another version of the object, whatever else that says.
+            let is_news = cache.take_in(&object, meta) || view.has_doubts();
+            if is_news { vec![meta.clone()] } else { Vec::new() }
         }
         Event::InitApply(object) => {
             let meta = object.seen();

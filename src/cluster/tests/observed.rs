@@ -137,3 +137,62 @@ fn a_pod_is_read_with_its_init_containers_first() {
         (2, false, "CrashLoopBackOff")
     );
 }
+
+/// What a watch shows next of an object, and whether that is news.
+fn is_news<T: Observed>(object: &Value, path: &str, value: Value) -> bool {
+    let cache = Cache::default();
+    assert!(cache.observe(T::read(object)), "the first time");
+    let mut next = object.clone();
+    next["metadata"]["resourceVersion"] = json!("6");
+    let mut at = &mut next;
+    for part in path.split('/') {
+        at = match part.parse::<usize>() {
+            Ok(index) => &mut at[index],
+            Err(_) => &mut at[part],
+        };
+    }
+    *at = value;
+    let is_news = cache.observe(T::read(&next));
+    let key = T::read(object).meta().key();
+    assert_eq!(cache.get(&key).unwrap().meta().resource_version, "6", "{path}: the version is known even so");
+    is_news
+}
+
+#[test]
+fn what_changes_nothing_that_is_read_is_no_news_and_all_else_is() {
+    let meta =
+        json!({"name": "db-0", "namespace": "shop", "uid": "u", "generation": 3, "resourceVersion": "5"});
+    let set = json!({"metadata": meta, "spec": {"replicas": 1, "template": {"spec": {"containers": []}}},
+        "status": {"observedGeneration": 3, "updateRevision": "db-0-1"}});
+    let pod = json!({"metadata": meta, "spec": {"containers": [{"name": "db", "image": "db:1"}]}, "status": {"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [{"name": "db", "ready": false, "state": {}}]}});
+    for (path, value, news) in [
+        ("status/readyReplicas", json!(1), false),
+        ("status/currentRevision", json!("db-0-0"), false),
+        ("metadata/managedFields", json!([{"manager": "kubectl"}]), false),
+        ("status/observedGeneration", json!(4), true),
+        ("status/updateRevision", json!("db-0-2"), true),
+        ("spec/replicas", json!(0), true),
+        ("spec/updateStrategy", json!({"type": "RollingUpdate"}), true),
+        ("spec/template/spec/containers", json!([{"name": "db"}]), true),
+        ("metadata/annotations", json!({"a": "b"}), true),
+        ("metadata/labels", json!({"a": "b"}), true),
+        ("metadata/ownerReferences", json!([{"kind": "StatefulNode", "name": "db-0", "uid": "n"}]), true),
+        ("metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), true),
+    ] {
+        assert_eq!(is_news::<ObservedSet>(&set, path, value), news, "StatefulSet {path}");
+    }
+    for (path, value, news) in [
+        ("spec/nodeName", json!("worker-1"), false),
+        ("status/startTime", json!("2030-01-01T00:00:00Z"), false),
+        ("status/phase", json!("Failed"), true),
+        ("status/podIP", json!("10.0.0.1"), true),
+        ("status/conditions/0/status", json!("True"), true),
+        ("status/containerStatuses/0/ready", json!(true), true),
+        ("spec/containers/0/image", json!("db:2"), true),
+        ("metadata/labels", json!({"controller-revision-hash": "db-0-2"}), true),
+        ("metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), true),
+    ] {
+        assert_eq!(is_news::<ObservedPod>(&pod, path, value), news, "Pod {path}");
+    }
+}
