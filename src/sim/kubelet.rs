@@ -47,6 +47,7 @@ pub struct Kubelet {
     clock: SharedClock,
     claims: Claims,
     storage_class: Option<String>,
+    nodes: Option<String>,
     probe: Probe,
     probe_interval: Duration,
     probe_news: Option<Arc<Notify>>,
@@ -70,6 +71,7 @@ impl Kubelet {
             clock,
             claims: Claims::default(),
             storage_class: None,
+            nodes: None,
             probe: probe::over_http(),
             probe_interval: Duration::from_millis(200),
             probe_news: None,
@@ -88,6 +90,13 @@ impl Kubelet {
     #[must_use]
     pub fn storage_class(mut self, name: &str) -> Self {
         self.storage_class = Some(name.to_owned());
+        self
+    }
+
+    /// Plays only on nodes whose name begins so; the pods of others are somebody else's.
+    #[must_use]
+    pub fn nodes(mut self, prefix: &str) -> Self {
+        self.nodes = Some(prefix.to_owned());
         self
     }
 

@@ -12,23 +12,25 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::PostParams};
 use serde_json::json;
 
-use super::Error;
+use super::{Error, Options};
 
 /// The storage class that claims get by default; the played kubelet binds them.
 pub const STORAGE_CLASS: &str = "played";
+/// What the names of the played nodes begin with.
+pub const PLAYED: &str = "played-";
 const NODES: [&str; 3] = ["played-0", "played-1", "played-2"];
 
 /// Creates what has to be there before controllers start: they list the kinds there are when they do.
-pub async fn before_controllers(client: &Client, with_crds: bool) -> Result<(), Error> {
+pub async fn before_controllers(client: &Client, options: &Options) -> Result<(), Error> {
     let class = json!({
         "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "windlass.test/played", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
     });
     create::<StorageClass>(client, class).await?;
-    for name in NODES {
+    for name in NODES.into_iter().filter(|_| options.nodes) {
         create::<Node>(client, node(name)).await?;
     }
-    if with_crds {
+    if options.crds {
         install_crds(client).await?;
     }
     Ok(())

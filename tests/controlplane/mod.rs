@@ -61,6 +61,8 @@ pub struct Options {
     pub crds: bool,
     /// Plays the kubelets. Without them pods are scheduled and stay Pending.
     pub kubelets: bool,
+    /// Registers the nodes of the played kubelets. Without them there are only those that a test adds.
+    pub nodes: bool,
     /// Keeps the data folder, logs in it; `WINDLASS_KEEP_CONTROLPLANE=1` does so too.
     pub keep_data: bool,
 }
@@ -74,6 +76,7 @@ impl Default for Options {
             feature_gates: "",
             crds: true,
             kubelets: true,
+            nodes: true,
             keep_data,
         }
     }
@@ -120,7 +123,7 @@ impl ControlPlane {
         })
         .await?;
         let client = access::client_of(&message.kubeconfig).await?;
-        furniture::before_controllers(&client, options.crds).await?;
+        furniture::before_controllers(&client, &options).await?;
         let (supervisor, message) = blocking(move || {
             supervisor.go_on()?;
             let message = supervisor.expect("ready")?;
@@ -138,7 +141,8 @@ impl ControlPlane {
             if kubelets {
                 let client =
                     access::client_of(&admin.with_file_name("windlass-test-kubelet.kubeconfig")).await?;
-                tokio::spawn(Kubelet::new(client, Arc::new(SystemClock)).storage_class(STORAGE_CLASS).run());
+                let kubelet = Kubelet::new(client, Arc::new(SystemClock)).storage_class(STORAGE_CLASS);
+                tokio::spawn(kubelet.nodes(furniture::PLAYED).run());
             }
             access::client_of(&admin).await
         });

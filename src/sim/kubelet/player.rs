@@ -171,6 +171,13 @@ impl Player {
     fn pod_seen(&mut self, pod: Pod) {
         let key = pod_key(&pod);
         self.unlisted.remove(&key);
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        if let (Some(ours), Some(node)) = (&self.kubelet.nodes, node)
+            && !node.starts_with(ours.as_str())
+        {
+            self.pod_gone(&key, None);
+            return;
+        }
         match self.pods.get_mut(&key) {
             Some(known) if known.pod.uid() == pod.uid() => known.update(pod),
             _ => {
