@@ -1,0 +1,96 @@
+//! How long a kubelet waits before it tries again. Pure, the time is an argument.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The first wait and the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackOff {
+    /// The wait after the second failure: the first is followed by a restart at once.
+    pub base: Duration,
+    /// The longest wait; one that ran for twice as long begins anew.
+    pub most: Duration,
+}
+
+impl Default for BackOff {
+    /// 10 s, doubled up to 5 min, as every kubelet has it.
+    fn default() -> Self {
+        Self { base: Duration::from_secs(10), most: Duration::from_mins(5) }
+    }
+}
+
+/// Where something that fails over and over stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    limits: BackOff,
+    /// The wait after the first failure.
+    first: Option<Duration>,
+    wait: Option<Duration>,
+    at: Option<Instant>,
+}
+
+impl Turn {
+    /// Restarts: the first is at once.
+    pub(crate) fn of_restarts(limits: BackOff) -> Self {
+        Self { limits, first: None, wait: None, at: None }
+    }
+
+    /// Pulls: the first failure is followed by a wait already.
+    pub(crate) fn of_pulls(limits: BackOff) -> Self {
+        Self { limits, first: Some(limits.base), wait: None, at: None }
+    }
+
+    /// Something failed at `at`: how long to wait from then on; none to try again at once.
+    pub(crate) fn failed(&mut self, at: Instant) -> Option<Duration> {
+        let forgotten = self.at.is_none_or(|last| at.duration_since(last) > self.limits.most * 2);
+        if forgotten {
+            self.wait = self.first;
+        }
+        self.at = Some(at);
+        let wait = self.wait;
+        let next = wait.map_or(self.limits.base, |wait| wait * 2);
+        self.wait = Some(next.min(self.limits.most));
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::monotonic;
+
+    const fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_restart_waits_twice_as_long_each_time_up_to_five_minutes() {
+        let mut turn = Turn::of_restarts(BackOff::default());
+        let mut at = monotonic();
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let wait = turn.failed(at);
+            waits.push(wait.map_or(0, |w| w.as_secs()));
+            at += wait.unwrap_or_default() + secs(1);
+        }
+        assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+
+    #[test]
+    fn a_pull_waits_from_its_first_failure() {
+        let mut turn = Turn::of_pulls(BackOff::default());
+        let at = monotonic();
+        assert_eq!(turn.failed(at), Some(secs(10)));
+        assert_eq!(turn.failed(at + secs(10)), Some(secs(20)));
+    }
+
+    #[test]
+    fn what_ran_for_ten_minutes_begins_anew() {
+        let mut turn = Turn::of_restarts(BackOff::default());
+        let at = monotonic();
+        turn.failed(at);
+        assert_eq!(turn.failed(at + secs(1)), Some(secs(10)));
+        assert_eq!(turn.failed(at + secs(602)), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Binds the claims of a storage class, each with a folder that outlives the pods that use it.
+
+use std::path::{Path, PathBuf};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use serde_json::{Value, json};
+
+/// Binds claims, and removes the folders of those that are gone, until dropped.
+pub(crate) async fn bind_all(client: Client, folder: PathBuf, class: String) {
+    let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
+    let mut events = watcher(claims, watcher::Config::default()).default_backoff().boxed();
+    loop {
+        match events.try_next().await {
+            Ok(Some(Event::Apply(claim) | Event::InitApply(claim))) if waits(&claim, &class) => {
+                if let Err(error) = bind(&client, &claim, &folder).await {
+                    // It is seen again when the watch is, at the latest.
+                    tracing::warn!(%error, claim = claim.name_any(), "a claim is not bound");
+                }
+            }
+            Ok(Some(Event::Delete(claim))) if of_class(&claim, &class) => {
+                if let Err(error) = release(&client, &claim, &folder).await {
+                    tracing::warn!(%error, claim = claim.name_any(), "a claim's volume is not removed");
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            Err(error) => tracing::debug!(%error, "the watch of claims begins anew"),
+        }
+    }
+}
+
+fn of_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
+    claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()) == Some(class)
+}
+
+fn waits(claim: &PersistentVolumeClaim, class: &str) -> bool {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    of_class(claim, class) && claim.metadata.deletion_timestamp.is_none() && phase != Some("Bound")
+}
+
+fn volume_of(claim: &PersistentVolumeClaim) -> String {
+    format!("pvc-{}", claim.uid().unwrap_or_default())
+}
+
+fn folder_of(claim: &PersistentVolumeClaim, folder: &Path) -> PathBuf {
+    let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+    folder.join(format!("{namespace}_{name}_{}", claim.uid().unwrap_or_default()))
+}
+
+/// Done twice, the end is the same.
+async fn bind(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> Result<(), kube::Error> {
+    let spec = claim.spec.clone().unwrap_or_default();
+    let requests = spec.resources.and_then(|resources| resources.requests).unwrap_or_default();
+    let capacity = json!({"storage": requests.get("storage")});
+    let (volume, name) = (volume_of(claim), claim.name_any());
+    let wanted = json!({
+        "metadata": {"name": volume},
+        "spec": {
+            "capacity": capacity, "accessModes": spec.access_modes, "storageClassName": spec.storage_class_name,
+            "volumeMode": spec.volume_mode, "persistentVolumeReclaimPolicy": "Delete",
+            "hostPath": {"path": folder_of(claim, folder)},
+            "claimRef": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.namespace(), "name": name,
+                "uid": claim.uid(),
+            },
+        },
+    });
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let wanted = serde_json::from_value(wanted).map_err(kube::Error::SerdeError)?;
+    match volumes.create(&PostParams::default(), &wanted).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        other => drop(other?),
+    }
+    let merge = |status: Value| Patch::Merge(json!({"status": status}));
+    let none = PatchParams::default();
+    volumes.patch_status(&volume, &none, &merge(json!({"phase": "Bound"}))).await?;
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
+    let bound = json!({
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": volume},
+    });
+    claims.patch(&name, &none, &Patch::Merge(bound)).await?;
+    let status = json!({"phase": "Bound", "capacity": capacity, "accessModes": spec.access_modes});
+    claims.patch_status(&name, &none, &merge(status)).await.map(drop)
+}
+
+/// The volume goes with its claim, and the folder with it.
+async fn release(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> Result<(), kube::Error> {
+    let _ = std::fs::remove_dir_all(folder_of(claim, folder));
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    match volumes.delete(&volume_of(claim), &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop),
+    }
+}

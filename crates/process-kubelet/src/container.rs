@@ -1,0 +1,205 @@
+//! The life of one container: pulled, configured, run, and run again as its restart policy says, until it is told to stop.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Container;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    backoff::Turn,
+    clock::monotonic,
+    context::Context,
+    env::{Sources, environment},
+    events::About,
+    images::{Image, id_of},
+    run::Run,
+    setting::Setting,
+    status::starts_again,
+    table::{Role, State},
+    translate::Translation,
+};
+
+/// What cannot be configured is tried again after this; a kubelet takes longer.
+const CONFIGURE_AGAIN: Duration = Duration::from_secs(1);
+/// How long the end of a try is shown before the wait for the next one is.
+const SHOWN: Duration = Duration::from_secs(1);
+
+/// A container is to end, by then at the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) by: Instant,
+}
+
+/// One container of a pod, with who may stop it.
+pub(crate) struct Runner {
+    pub(crate) context: Arc<Context>,
+    pub(crate) index: usize,
+    pub(crate) container: Container,
+    pub(crate) role: Role,
+    pub(crate) stop: watch::Receiver<Option<Stop>>,
+}
+
+impl Runner {
+    /// Runs it until it is over for good or has been stopped. The table says which.
+    pub(crate) async fn live(self) {
+        if matches!(self.record().state, State::Ended(_)) {
+            return;
+        }
+        let mut crashes = Turn::of_restarts(self.context.shared.back_off);
+        loop {
+            let Some(image) = self.or_stopped(self.pulled()).await else { return };
+            let Some(setting) = self.or_stopped(self.configured(&image)).await else { return };
+            let end = Run::new(&self, &setting).to_its_end().await;
+            let pod = self.context.pod();
+            let again = self.stop.borrow().is_none() && starts_again(&pod, self.role, end.code);
+            let done = self.role == Role::Init && end.code == 0;
+            self.context.table.set(self.index, |record| {
+                record.state = State::Ended(end);
+                record.started = false;
+                record.ready = done;
+            });
+            if !again {
+                return;
+            }
+            if let Some(wait) = crashes.failed(monotonic())
+                && self.or_stopped(self.back_off(wait)).await.is_none()
+            {
+                return;
+            }
+            self.begin_again();
+        }
+    }
+
+    /// The result of some work, or none once the container is to stop.
+    async fn or_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.stopped() => None,
+            done = work => Some(done),
+        }
+    }
+
+    pub(crate) async fn stopped(&self) {
+        let mut stop = self.stop.clone();
+        if stop.wait_for(Option::is_some).await.is_err() {
+            // Whoever could stop it is gone, and will have ended it.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn record(&self) -> crate::table::Record {
+        self.context.table.record(self.index)
+    }
+
+    fn show(&self, reason: &str, message: impl Into<String>) {
+        let state = State::waiting(reason, message);
+        self.context.table.set(self.index, |record| record.state = state);
+    }
+
+    /// What ended becomes the last state, and the next run one more restart.
+    fn begin_again(&self) {
+        self.context.table.set(self.index, |record| {
+            if let State::Ended(end) = &record.state {
+                record.last = Some(end.clone());
+            }
+            record.restarts += 1;
+            record.state = State::waiting("ContainerCreating", "");
+        });
+    }
+
+    async fn back_off(&self, wait: Duration) {
+        let until = monotonic() + wait;
+        sleep(SHOWN.min(wait / 2)).await;
+        let Context { name, namespace, uid, .. } = &*self.context;
+        let message = format!(
+            "back-off {wait:?} restarting failed container={} pod={name}_{namespace}({uid})",
+            self.container.name
+        );
+        self.context.table.set(self.index, |record| {
+            if let State::Ended(end) = &record.state {
+                record.last = Some(end.clone());
+            }
+            record.state = State::waiting("CrashLoopBackOff", message.clone());
+        });
+        self.events().warning(
+            "BackOff",
+            format!(
+                "Back-off restarting failed container {} in pod {name}_{namespace}({uid})",
+                self.container.name
+            ),
+        );
+        sleep_until(until).await;
+    }
+
+    async fn pulled(&self) -> Image {
+        let name = self.container.image.as_deref().unwrap_or_default();
+        let events = self.events();
+        let mut pulls = Turn::of_pulls(self.context.shared.back_off);
+        loop {
+            if let Some(image) = self.context.shared.images.get(name) {
+                events.normal(
+                    "Pulled",
+                    format!(
+                        "Container image {name:?} already present on machine and can be accessed by the pod"
+                    ),
+                );
+                self.context.table.set(self.index, |record| record.image_id = id_of(name));
+                return image;
+            }
+            let why = format!("failed to pull and unpack image {name:?}: no such image");
+            events.warning("Failed", format!("Failed to pull image {name:?}: {why}"));
+            events.warning("Failed", "Error: ErrImagePull");
+            self.show("ErrImagePull", why.clone());
+            let wait = pulls.failed(monotonic()).unwrap_or_default();
+            let until = monotonic() + wait;
+            sleep(SHOWN.min(wait / 2)).await;
+            events.normal("BackOff", format!("Back-off pulling image {name:?}"));
+            events.warning("Failed", "Error: ImagePullBackOff");
+            self.show("ImagePullBackOff", format!("Back-off pulling image {name:?}: ErrImagePull: {why}"));
+            sleep_until(until).await;
+        }
+    }
+
+    async fn configured(&self, image: &Image) -> Setting {
+        loop {
+            match self.setting(image).await {
+                Ok(setting) => return setting,
+                Err(why) => {
+                    self.events().warning("Failed", format!("Error: {why}"));
+                    self.show("CreateContainerConfigError", why);
+                    sleep(CONFIGURE_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    async fn setting(&self, image: &Image) -> Result<Setting, String> {
+        let Context { shared, namespace, name, ip, .. } = &*self.context;
+        let sources = Sources::of_environment(&shared.client, namespace, &self.container).await;
+        let sources = sources.map_err(|error| error.to_string())?;
+        let pod = self.context.pod();
+        let env = environment(&pod, &self.container, image.variables(), *ip, &sources)?;
+        let mounts = self.context.mounts(&self.container, &env);
+        let root = self.context.container_folder(&self.container.name).join("root");
+        for (at, to) in &mounts {
+            // A relative path finds a mount too.
+            let link = root.join(at.trim_start_matches('/'));
+            let _ = link.parent().map(std::fs::create_dir_all);
+            if !link.is_symlink() {
+                let _ = std::os::unix::fs::symlink(to, link);
+            }
+        }
+        let translation = Translation::new(&shared.addresses, mounts);
+        let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.as_deref()).unwrap_or(name);
+        Setting::new(&self.container, image.clone(), env, translation, &root, hostname, *ip)
+            .map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn events(&self) -> About {
+        let list = if self.role == Role::Main { "containers" } else { "initContainers" };
+        self.context.events.container(list, &self.container.name)
+    }
+}

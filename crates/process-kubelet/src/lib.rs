@@ -1,0 +1,224 @@
+//! A kubelet that runs a pod's containers as processes of this machine: no container runtime, no root, no namespaces.
+//!
+//! It is for tests and for looking at things: a real API server, scheduler and controllers bind pods to its nodes, and
+//! what runs in them is real. An [image](Images) is a name that the test maps to programs of this machine.
+//!
+//! ```no_run
+//! # async fn example(client: kube::Client) -> Result<(), windlass_process_kubelet::Error> {
+//! use windlass_process_kubelet::{Image, Images, ProcessKubelet};
+//!
+//! let images = Images::new();
+//! images.add("etcd:3.6.16", Image::of("etcd", "/somewhere/etcd"));
+//! let kubelet = ProcessKubelet::new(client, "/tmp/kubelet").nodes(["process-0"]).images(&images).start().await?;
+//! // … until it is dropped, which kills all that it runs.
+//! drop(kubelet);
+//! # Ok(()) }
+//! ```
+//!
+//! # What is as in a cluster
+//!
+//! Command, arguments, environment with the downward API, ConfigMaps and Secrets; volumes (claims, emptyDir, ConfigMaps,
+//! Secrets, projected, downwardAPI, hostPath) and subPath; init containers and native sidecars; startup, readiness and
+//! liveness probes over HTTP, TCP and by commands; postStart and preStop; grace periods, restart policies and back-off;
+//! statuses, conditions, phases and events; `kubectl logs` with `-f`, `--previous`, `--tail`, `--since`.
+//!
+//! # What is otherwise, and how it is made up for
+//!
+//! - **Addresses.** Each pod has an address of 127.128.0.0/9, `status.podIP`, which belongs to its namespace and name:
+//!   a pod that is made again under its name gets it again. A program has to bind to it (`$(POD_IP)` from
+//!   `status.podIP`) and not to all addresses, or two pods want one port.
+//! - **Names.** There is no DNS. In commands, arguments, environment, probes and hooks the full name of a pod,
+//!   `<pod>.<service>.<namespace>.svc` with or without `.cluster.local`, is replaced by that pod's address, whether the
+//!   pod exists yet or not. Services have no addresses.
+//! - **Mounts.** There are no mounts. In the same places a path below a `mountPath` is replaced by the folder that the
+//!   volume is. Beside that each container has a root folder, where its process starts and where `./<mountPath>` is
+//!   a link to the volume. Texts inside of mounted files are as they are.
+//! - **Programs.** The first word of a command is looked for among the image's programs, by its file name, and then on
+//!   this machine's PATH.
+//! - **A new start** of the kubelet adopts nothing: what an earlier one left is killed, and its pods' containers start
+//!   again, one restart more. A terminated pod's are left as they are.
+//! - Resources, security contexts, gRPC and HTTPS probes, `kubectl exec`, Services' addresses: not there.
+
+mod action;
+mod backoff;
+mod claims;
+mod clock;
+mod container;
+mod context;
+mod downward;
+mod env;
+mod error;
+mod events;
+mod images;
+mod logs;
+mod manager;
+mod node;
+mod pod;
+mod probe;
+mod processes;
+mod run;
+mod server;
+mod setting;
+mod status;
+mod table;
+mod translate;
+mod volumes;
+mod writer;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use kube::Client;
+use tokio::task::JoinSet;
+
+pub use backoff::BackOff;
+pub use error::Error;
+pub use images::{Image, Images};
+
+use context::Shared;
+use manager::Manager;
+use processes::Processes;
+use translate::Addresses;
+
+/// A kubelet that is not started yet.
+#[derive(Clone)]
+pub struct ProcessKubelet {
+    client: Client,
+    folder: PathBuf,
+    nodes: BTreeSet<String>,
+    kind: node::Kind,
+    images: Images,
+    storage_class: Option<String>,
+    back_off: BackOff,
+}
+
+impl ProcessKubelet {
+    /// A kubelet that keeps all its files in `folder`; two at once must not share one. A later one in the same folder
+    /// finds the claims' data there.
+    #[must_use]
+    pub fn new(client: Client, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            client,
+            folder: folder.into(),
+            nodes: BTreeSet::new(),
+            kind: node::Kind::default(),
+            images: Images::new(),
+            storage_class: None,
+            back_off: BackOff::default(),
+        }
+    }
+
+    /// The names of its nodes. It runs the pods that are bound to them and touches no others.
+    #[must_use]
+    pub fn nodes<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.nodes.extend(names.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// A label of its nodes, for selectors.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.kind.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// A taint of its nodes with the effect `NoSchedule`: only pods that tolerate it, or that name the node, come.
+    #[must_use]
+    pub fn taint(mut self, key: &str, value: &str) -> Self {
+        self.kind.taint = Some((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The images that there are; they may change while it runs.
+    #[must_use]
+    pub fn images(mut self, images: &Images) -> Self {
+        self.images = images.clone();
+        self
+    }
+
+    /// Binds the claims of this storage class, each with a folder that goes only with its claim.
+    #[must_use]
+    pub fn storage_class(mut self, name: &str) -> Self {
+        self.storage_class = Some(name.to_owned());
+        self
+    }
+
+    /// Backs off in another way from pulls and restarts that fail.
+    #[must_use]
+    pub fn back_off(mut self, limits: BackOff) -> Self {
+        self.back_off = limits;
+        self
+    }
+
+    /// Kills what an earlier one left in the folder, registers the nodes, and runs what is bound to them.
+    pub async fn start(self) -> Result<RunningKubelet, Error> {
+        let Self { client, folder, nodes, kind, images, storage_class, back_off } = self;
+        fs::create_dir_all(&folder).map_err(Error::io("the kubelet's folder cannot be made"))?;
+        let folder = folder.canonicalize().map_err(Error::io("the kubelet's folder cannot be found"))?;
+        let processes = Processes::open(&folder.join("processes"))?;
+        let addresses = Addresses::new(&seed(&folder)?);
+        let (events, send_events) = events::Events::new(client.clone());
+        let shared = Arc::new(Shared {
+            client: client.clone(),
+            images,
+            folder: folder.clone(),
+            addresses: addresses.clone(),
+            processes: Arc::clone(&processes),
+            logs: logs::Open::default(),
+            events,
+            back_off,
+            known: Mutex::default(),
+        });
+        let (port, listener) = server::listen().await?;
+        let mut work = JoinSet::new();
+        work.spawn(server::serve(listener, Arc::clone(&shared))?);
+        work.spawn(send_events);
+        for name in &nodes {
+            node::register(&client, name, &kind, port).await?;
+        }
+        if let Some(class) = storage_class {
+            work.spawn(claims::bind_all(client, folder.join("claims"), class));
+        }
+        work.spawn(Manager::new(shared, nodes).run());
+        Ok(RunningKubelet { addresses, processes, work })
+    }
+}
+
+/// A kubelet that runs. Dropping it kills its processes at once, and writes nothing of that.
+pub struct RunningKubelet {
+    addresses: Addresses,
+    processes: Arc<Processes>,
+    work: JoinSet<()>,
+}
+
+impl RunningKubelet {
+    /// The address that a pod of this name has, or will have.
+    #[must_use]
+    pub fn address(&self, namespace: &str, pod: &str) -> Ipv4Addr {
+        self.addresses.of(namespace, pod)
+    }
+}
+
+impl Drop for RunningKubelet {
+    fn drop(&mut self) {
+        self.work.abort_all();
+        self.processes.close();
+    }
+}
+
+/// What makes the addresses of this kubelet others than those of another one. It stays in the folder, so that a later
+/// start gives the same ones.
+fn seed(folder: &Path) -> Result<String, Error> {
+    let file = folder.join("seed");
+    if let Ok(seed) = fs::read_to_string(&file) {
+        return Ok(seed);
+    }
+    let seed = format!("{} {} {}", std::process::id(), clock::now(), folder.display());
+    fs::write(&file, &seed).map_err(Error::io("the kubelet's folder cannot be written"))?;
+    Ok(seed)
+}

@@ -1,0 +1,177 @@
+//! What containers write, kept in files as container runtimes keep it: a line each, with its time and its stream.
+//! And what `kubectl logs` asks of it.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use crate::clock;
+
+/// A longer line is kept in parts.
+const MOST_BYTES: usize = 16 * 1024;
+
+/// The files that are still being written: whoever follows one waits for more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Open(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl Open {
+    pub(crate) fn is(&self, path: &Path) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
+    }
+
+    /// Opens a new file, until what is given back is dropped.
+    pub(crate) fn create(&self, path: &Path) -> io::Result<Arc<Log>> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let file = Mutex::new(File::create(path)?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        Ok(Arc::new(Log { file, path: path.to_owned(), open: self.clone() }))
+    }
+}
+
+/// The log of one run of a container.
+pub(crate) struct Log {
+    file: Mutex<File>,
+    path: PathBuf,
+    open: Open,
+}
+
+impl Log {
+    /// Keeps all that comes out of a pipe, up to its end.
+    pub(crate) async fn keep(self: Arc<Self>, pipe: impl AsyncRead + Unpin, stream: &'static str) {
+        let mut pipe = BufReader::with_capacity(MOST_BYTES, pipe);
+        let mut line = Vec::new();
+        loop {
+            let Ok(bytes) = pipe.fill_buf().await else { return };
+            if bytes.is_empty() {
+                if !line.is_empty() {
+                    self.write(stream, 'F', &line);
+                }
+                return;
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let room = MOST_BYTES - line.len();
+            let taken = end.unwrap_or(bytes.len()).min(room);
+            line.extend_from_slice(&bytes[..taken]);
+            let whole = end == Some(taken);
+            pipe.consume(taken + usize::from(whole));
+            if whole || line.len() == MOST_BYTES {
+                self.write(stream, if whole { 'F' } else { 'P' }, &line);
+                line.clear();
+            }
+        }
+    }
+
+    fn write(&self, stream: &str, tag: char, line: &[u8]) {
+        let mut entry = format!("{:.9} {stream} {tag} ", clock::now()).into_bytes();
+        entry.extend_from_slice(line);
+        entry.push(b'\n');
+        // A full disk loses lines, as it does elsewhere.
+        let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&entry);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.open.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
+    }
+}
+
+/// What part of a log is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) tail: Option<usize>,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) timestamps: bool,
+}
+
+/// The part that is asked for of these whole lines of a file.
+pub(crate) fn shown(bytes: &[u8], part: &Part) -> Vec<u8> {
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let entries: Vec<_> = lines.into_iter().filter_map(entry).collect();
+    let entries = entries.into_iter().filter(|(time, _, _)| {
+        part.since.is_none_or(|since| time.parse::<Timestamp>().is_ok_and(|time| time >= since))
+    });
+    let entries: Vec<_> = entries.collect();
+    let skipped = part.tail.map_or(0, |tail| entries.len().saturating_sub(tail));
+    let mut out = Vec::new();
+    for (time, whole, text) in entries.into_iter().skip(skipped) {
+        if part.timestamps {
+            out.extend_from_slice(time.as_bytes());
+            out.push(b' ');
+        }
+        out.extend_from_slice(text);
+        if whole {
+            out.push(b'\n');
+        }
+    }
+    out
+}
+
+/// The time of a line, whether it is whole, and its text.
+fn entry(line: &[u8]) -> Option<(&str, bool, &[u8])> {
+    let line = line.strip_suffix(b"\n")?;
+    let mut parts = line.splitn(4, |byte| *byte == b' ');
+    let time = std::str::from_utf8(parts.next()?).ok()?;
+    let _stream = parts.next()?;
+    let whole = parts.next()? == b"F";
+    Some((time, whole, parts.next()?))
+}
+
+/// The last lines of a log, for a termination message: at most 80 lines and 2,048 bytes.
+pub(crate) fn last_words(path: &Path) -> String {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let text = shown(&bytes, &Part { tail: Some(80), ..Part::default() });
+    let from = text.len().saturating_sub(2048);
+    String::from_utf8_lossy(&text[from..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &[u8] = b"2026-01-01T00:00:01.000000000Z stdout F one\n\
+        2026-01-01T00:00:02.000000000Z stderr P tw\n\
+        2026-01-01T00:00:02.500000000Z stderr F o\n\
+        2026-01-01T00:00:03.000000000Z stdout F \n";
+
+    fn text(part: &Part) -> String {
+        String::from_utf8(shown(LOG, part)).unwrap()
+    }
+
+    #[test]
+    fn lines_are_shown_without_what_is_kept_beside_them() {
+        assert_eq!(text(&Part::default()), "one\ntwo\n\n");
+    }
+
+    #[test]
+    fn a_part_is_chosen_by_number_and_by_time() {
+        assert_eq!(text(&Part { tail: Some(1), ..Part::default() }), "\n");
+        let since = Some("2026-01-01T00:00:02.1Z".parse().unwrap());
+        assert_eq!(text(&Part { since, ..Part::default() }), "o\n\n");
+        let part = Part { tail: Some(1), timestamps: true, ..Part::default() };
+        assert_eq!(text(&part), "2026-01-01T00:00:03.000000000Z \n");
+    }
+
+    #[tokio::test]
+    async fn all_that_a_process_writes_is_kept_and_a_long_line_in_parts() {
+        let path = std::env::temp_dir().join(format!("process-kubelet-log-{}", std::process::id()));
+        let open = Open::default();
+        let log = open.create(&path).unwrap();
+        assert!(open.is(&path));
+        let written = [b"a\n\n".to_vec(), vec![b'x'; 2 * MOST_BYTES + 5], b"\nend".to_vec()].concat();
+        log.keep(written.as_slice(), "stdout").await;
+        assert!(!open.is(&path), "nobody writes it any more");
+        let kept = std::fs::read(&path).unwrap();
+        assert_eq!(shown(&kept, &Part::default()), [written, b"\n".to_vec()].concat());
+        std::fs::remove_file(path).unwrap();
+    }
+}

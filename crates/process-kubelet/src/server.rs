@@ -1,0 +1,207 @@
+//! The endpoint that the API server fetches logs from: `/containerLogs/{namespace}/{pod}/{container}` over HTTPS, on
+//! loopback, with a certificate of its own that nobody verifies.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path as FilePath, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, RawQuery, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use futures::stream::unfold;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use percent_encoding::percent_decode_str;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::ring,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    },
+    server::TlsStream,
+};
+
+use crate::{
+    Error, clock,
+    context::{Shared, log_of},
+    logs::{Part, shown},
+};
+
+/// Whoever follows a log is told of more within this.
+const POLL: Duration = Duration::from_millis(100);
+/// A connection that has said nothing by then is closed.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Listens, and says on which port; serves as long as the work that is given back is done.
+pub(crate) async fn listen() -> Result<(u16, TcpListener), Error> {
+    let failed = || Error::io("no port of loopback can be listened on");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed())?;
+    let port = listener.local_addr().map_err(failed())?.port();
+    Ok((port, listener))
+}
+
+/// Connections whose handshake is done.
+struct Secured {
+    connections: mpsc::Receiver<(TlsStream<TcpStream>, std::net::SocketAddr)>,
+    address: std::net::SocketAddr,
+}
+
+impl axum::serve::Listener for Secured {
+    type Io = TlsStream<TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.connections.recv().await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        Ok(self.address)
+    }
+}
+
+/// Serves logs until dropped.
+pub(crate) fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+) -> Result<impl Future<Output = ()> + Send, Error> {
+    let acceptor = acceptor()?;
+    let address = listener.local_addr().map_err(Error::io("the endpoint of logs has no address"))?;
+    let (hand_in, connections) = mpsc::channel(64);
+    let accept = async move {
+        loop {
+            let Ok((stream, peer)) = listener.accept().await else {
+                sleep(POLL).await;
+                continue;
+            };
+            let (acceptor, hand_in) = (acceptor.clone(), hand_in.clone());
+            tokio::spawn(async move {
+                if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                    let _ = hand_in.send((stream, peer)).await;
+                }
+            });
+        }
+    };
+    let router =
+        Router::new().route("/containerLogs/{namespace}/{pod}/{container}", get(logs)).with_state(shared);
+    let serve = axum::serve(Secured { connections, address }, router);
+    Ok(async move {
+        tokio::select! {
+            () = accept => {}
+            _ = serve.into_future() => {}
+        }
+    })
+}
+
+fn acceptor() -> Result<TlsAcceptor, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Certificate(error.to_string());
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).map_err(|e| failed(&e))?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| failed(&e))?
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .map_err(|e| failed(&e))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn logs(
+    State(shared): State<Arc<Shared>>,
+    Path((namespace, pod, container)): Path<(String, String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let query = query.unwrap_or_default();
+    let asked = |name: &str| {
+        let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        pair.and_then(|value| percent_decode_str(value).decode_utf8().ok()).map(std::borrow::Cow::into_owned)
+    };
+    let yes = |name: &str| asked(name).is_some_and(|value| value == "true");
+    let refused = |why: String| (StatusCode::BAD_REQUEST, why).into_response();
+    let file =
+        shared.latest(&namespace, &pod).and_then(|folder| newest(&folder, &container, yes("previous")));
+    let Some(file) = file else {
+        return refused(if yes("previous") {
+            format!("previous terminated container {container:?} in pod {pod:?} not found")
+        } else {
+            format!("container {container:?} in pod {pod:?} is waiting to start")
+        });
+    };
+    let ago = asked("sinceSeconds").and_then(|seconds| seconds.parse().ok());
+    let since = ago.and_then(|ago| clock::now().checked_sub(SignedDuration::from_secs(ago)).ok());
+    let part = Part {
+        tail: asked("tailLines").and_then(|lines| lines.parse().ok()),
+        since: since.or_else(|| asked("sinceTime").and_then(|time| time.parse::<Timestamp>().ok())),
+        timestamps: yes("timestamps"),
+    };
+    let most = asked("limitBytes").and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
+    let reading = Reading { shared, file, part, at: 0, left: most, follow: yes("follow"), last: false };
+    Body::from_stream(unfold(reading, Reading::next)).into_response()
+}
+
+/// The file of the newest run, or of the one before.
+fn newest(folder: &FilePath, container: &str, previous: bool) -> Option<PathBuf> {
+    let runs = std::fs::read_dir(folder.join("logs").join(container)).ok()?;
+    let numbers = runs.filter_map(|run| run.ok()?.path().file_stem()?.to_str()?.parse::<i32>().ok());
+    let newest = numbers.max()?;
+    let file = log_of(folder, container, if previous { newest - 1 } else { newest });
+    file.is_file().then_some(file)
+}
+
+/// A log that is being read, piece by piece.
+struct Reading {
+    shared: Arc<Shared>,
+    file: PathBuf,
+    part: Part,
+    at: usize,
+    left: usize,
+    follow: bool,
+    last: bool,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(Result<Bytes, std::io::Error>, Self)> {
+        loop {
+            if self.last || self.left == 0 {
+                return None;
+            }
+            // Asked first: what was written before it was closed is read below.
+            let goes_on = self.follow && self.shared.logs.is(&self.file);
+            let bytes = tokio::fs::read(&self.file).await.unwrap_or_default();
+            let new = bytes.get(self.at..).unwrap_or_default();
+            let whole = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            let mut text = shown(&new[..whole], &self.part);
+            self.at += whole;
+            // What is asked of the past is not asked of what comes.
+            self.part.tail = None;
+            self.last = !goes_on;
+            text.truncate(self.left);
+            self.left -= text.len();
+            if !text.is_empty() {
+                return Some((Ok(Bytes::from(text)), self));
+            }
+            if self.last {
+                return None;
+            }
+            sleep(POLL).await;
+        }
+    }
+}

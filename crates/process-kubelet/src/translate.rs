@@ -1,0 +1,182 @@
+//! What a container would see by mounts and by DNS, a process gets by text: in its command, arguments, environment,
+//! probes and hooks, paths below a mount become folders of this machine, and host names of pods become addresses.
+//!
+//! Only the fully qualified form of a host name is one (`db-0.db.ns.svc`, with or without `.cluster.local`), as any
+//! shorter one could be something else. The address is the pod's for ever (see [`Addresses`]), so it is known before
+//! the pod exists.
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+/// Gives each pod's name an address of 127.128.0.0/9: the same each time, and another in another cluster of this
+/// machine, whose seed is another.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    seed: String,
+}
+
+impl Addresses {
+    pub(crate) fn new(seed: &str) -> Self {
+        Self { seed: seed.to_owned() }
+    }
+
+    pub(crate) fn of(&self, namespace: &str, pod: &str) -> Ipv4Addr {
+        let digest = Sha256::digest(format!("{}/{namespace}/{pod}", self.seed).as_bytes());
+        // Neither a network's first address nor its last: some programs refuse those.
+        Ipv4Addr::new(127, 128 | digest[0], digest[1], 1 + digest[2] % 254)
+    }
+}
+
+/// The translation of one container's texts.
+#[derive(Clone, Debug)]
+pub(crate) struct Translation {
+    addresses: Addresses,
+    /// The longest path first, so that a mount below another is found.
+    mounts: Vec<(String, PathBuf)>,
+}
+
+const SUFFIX: &str = ".svc";
+const DOMAIN: &str = ".cluster.local";
+
+impl Translation {
+    pub(crate) fn new(addresses: &Addresses, mounts: impl IntoIterator<Item = (String, PathBuf)>) -> Self {
+        let mut mounts: Vec<_> = mounts.into_iter().map(|(at, to)| (trimmed(&at).to_owned(), to)).collect();
+        mounts.sort_by_key(|(at, _)| std::cmp::Reverse(at.len()));
+        Self { addresses: addresses.clone(), mounts }
+    }
+
+    /// The folder or file of this machine that a container's path means; none if it is below no mount.
+    pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
+        self.mounts.iter().find_map(|(at, to)| {
+            let rest = path.strip_prefix(at.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| below(to, rest))
+        })
+    }
+
+    /// A text with all paths and host names in it translated.
+    pub(crate) fn text(&self, text: &str) -> String {
+        self.hosts(&self.paths(text))
+    }
+
+    fn paths(&self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        let mut before = None;
+        'next: while let Some(first) = rest.chars().next() {
+            // A path begins where no longer path can: after a sign that no path goes on with.
+            if first == '/' && before.is_none_or(|c: char| !(c.is_alphanumeric() || "._-/~".contains(c))) {
+                for (at, to) in &self.mounts {
+                    let Some(after) = rest.strip_prefix(at.as_str()) else { continue };
+                    let ends = after
+                        .chars()
+                        .next()
+                        .is_none_or(|c| c == '/' || !(c.is_alphanumeric() || "._-".contains(c)));
+                    if ends {
+                        out.push_str(&to.to_string_lossy());
+                        before = at.chars().last();
+                        rest = after;
+                        continue 'next;
+                    }
+                }
+            }
+            out.push(first);
+            before = Some(first);
+            rest = &rest[first.len_utf8()..];
+        }
+        out
+    }
+
+    fn hosts(&self, text: &str) -> String {
+        let of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        let mut out = String::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let end = rest.find(|c| !of_name(c)).unwrap_or(rest.len());
+            let (name, after) = rest.split_at(end);
+            match self.host(name) {
+                Some(address) => out.push_str(&address.to_string()),
+                None => out.push_str(name),
+            }
+            let sign = after.chars().next().map_or(0, char::len_utf8);
+            out.push_str(&after[..sign]);
+            rest = &after[sign..];
+        }
+        out
+    }
+
+    fn host(&self, name: &str) -> Option<Ipv4Addr> {
+        let name = name.strip_suffix(DOMAIN).unwrap_or(name).strip_suffix(SUFFIX)?;
+        let labels: Vec<&str> = name.split('.').collect();
+        let &[pod, service, namespace] = labels.as_slice() else { return None };
+        let full = [pod, service, namespace].iter().all(|label| !label.is_empty());
+        full.then(|| self.addresses.of(namespace, pod))
+    }
+}
+
+fn trimmed(path: &str) -> &str {
+    if path.len() > 1 { path.trim_end_matches('/') } else { path }
+}
+
+fn below(folder: &Path, rest: &str) -> PathBuf {
+    let rest = rest.trim_start_matches('/');
+    if rest.is_empty() { folder.to_owned() } else { folder.join(rest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translation() -> Translation {
+        let mounts = [
+            ("/data".to_owned(), PathBuf::from("/x/claim")),
+            ("/data/wal/".to_owned(), PathBuf::from("/x/wal")),
+        ];
+        Translation::new(&Addresses::new("seed"), mounts)
+    }
+
+    #[test]
+    fn a_path_below_a_mount_is_the_volumes() {
+        let t = translation();
+        assert_eq!(t.text("--data-dir=/data/etcd"), "--data-dir=/x/claim/etcd");
+        assert_eq!(t.text("/data/wal/0 /data"), "/x/wal/0 /x/claim");
+        assert_eq!(t.text("cp /data/a:/data/b"), "cp /x/claim/a:/x/claim/b");
+        assert_eq!(t.path("/data/a"), Some(PathBuf::from("/x/claim/a")));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_mount_stays() {
+        let t = translation();
+        for text in ["/database", "/var/data/x", "/x/data", "data/", "/data-1", "https://h/data2"] {
+            assert_eq!(t.text(text), text);
+        }
+        assert_eq!(t.path("/database"), None);
+    }
+
+    #[test]
+    fn a_pods_full_host_name_is_its_address_before_the_pod_exists() {
+        let t = translation();
+        let address = Addresses::new("seed").of("ns", "db-0").to_string();
+        for host in ["db-0.db.ns.svc", "db-0.db.ns.svc.cluster.local"] {
+            assert_eq!(t.text(&format!("http://{host}:2380,x")), format!("http://{address}:2380,x"));
+        }
+        for text in ["db-0.db", "db-0.db.ns", "db.ns.svc", "a.b.c.d.svc", "..a.svc", "db-0.db.ns.svc.example"]
+        {
+            assert_eq!(t.text(text), text);
+        }
+    }
+
+    #[test]
+    fn an_address_is_of_loopback_and_of_one_name_in_one_cluster() {
+        let here = Addresses::new("a");
+        let of = |n: usize| here.of("ns", &format!("db-{n}"));
+        let all: std::collections::BTreeSet<_> = (0..50).map(of).collect();
+        assert_eq!(all.len(), 50);
+        assert!(all.iter().all(|ip| ip.is_loopback() && ip.octets()[1] >= 128));
+        assert_eq!(here.of("ns", "db-1"), of(1));
+        assert_ne!(Addresses::new("b").of("ns", "db-1"), of(1));
+    }
+}
