@@ -134,9 +134,10 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     let moved = match scope {
         Scope::Target(target) => target != goal,
         // What drifted is put right first only as long as nothing else is wanted.
-        Scope::Own => {
-            facts.rejected.is_none() && goal != facts.last_completed && !facts.last_completed.is_empty()
-        }
+        Scope::Own if facts.rejected.is_some() => false,
+        // Where nothing completed yet, what else is wanted shows on the nodes alone.
+        Scope::Own if facts.last_completed.is_empty() => others(facts, goal).next().is_some(),
+        Scope::Own => goal != facts.last_completed,
     };
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
@@ -204,7 +205,6 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
         return drift(facts);
     }
     let goal = facts.goal();
-    let others = || facts.wanted().filter(|c| facts.is_known(&c.held) && c.held != goal);
     // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
     // complete when that is observed.
     let filling = facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.way(goal).makes_set());
@@ -212,18 +212,26 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
         let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(to(facts, goal, cause));
     }
-    if others().next().is_some() {
+    if others(facts, goal).next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
         let edited =
             |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
-        let cause =
-            if facts.unrecorded || others().all(edited) { Cause::ChildDrift } else { Cause::TemplateChanged };
+        let cause = if facts.unrecorded || others(facts, goal).all(edited) {
+            Cause::ChildDrift
+        } else {
+            Cause::TemplateChanged
+        };
         return FleetDecision::Start(to(facts, goal, cause));
     }
     if facts.restart_request.is_some() {
         return FleetDecision::Start(to(facts, goal, Cause::RestartRequested));
     }
     drift(facts)
+}
+
+/// The nodes that hold another revision than this one, and one that is known.
+fn others<'a>(facts: &'a FleetFacts, goal: &'a str) -> impl Iterator<Item = &'a ChildFacts> {
+    facts.wanted().filter(move |c| facts.is_known(&c.held) && c.held != goal)
 }
 
 fn drift(facts: &FleetFacts) -> FleetDecision {

@@ -237,8 +237,18 @@ fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
             FleetDecision::Keep,
         ),
         (
-            "nothing ever completed",
+            "nothing ever completed, and the nodes hold what is wanted",
+            other_operator(fleet(2)).never_completed(),
+            FleetDecision::Keep,
+        ),
+        (
+            "nothing ever completed, and something else is wanted",
             other_operator(fleet(2)).never_completed().wanting("v2"),
+            supersedes("v2", Cause::Superseded),
+        ),
+        (
+            "nothing ever completed, and what else is wanted is rejected",
+            other_operator(fleet(2)).never_completed().wanting("v2").rejecting("Aborted"),
             FleetDecision::Keep,
         ),
     ];
