@@ -327,6 +327,8 @@ pub struct Memory {
     pub free: Remembered<(String, Kind), Instant>,
     /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
+    /// By a node's UID: since when it says that it is Ready, which is ahead of our clock, and when that was first seen.
+    pub ready_ahead: Remembered<String, (DateTime<Utc>, Instant)>,
     /// By a node's UID: that it has no pod, and why.
     pub no_pod: Remembered<String, NoPod>,
     /// By a node's UID: since when its status has something to say that is not yet written.

@@ -15,6 +15,7 @@ use crate::api::names::{
     FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
 };
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
+use crate::clock::monotonic;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
@@ -399,13 +400,32 @@ impl FleetScope {
         Some((hashes, image))
     }
 
+    /// Since when a node is Ready, by our clock. A time in the future is of a clock that is ahead of ours, or that ours was
+    /// set back from: such a node is Ready since we first saw it so.
+    pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
+        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True")?;
+        let since = ready.last_transition_time;
+        if since <= self.now {
+            return Some(since);
+        }
+        let seen = &self.memory.ready_ahead;
+        let known = seen.get(&node.meta.uid).filter(|(of, _)| *of == since);
+        let (_, at) = known.unwrap_or_else(|| {
+            let first = (since, monotonic());
+            seen.put(node.meta.uid.clone(), first);
+            first
+        });
+        let passed = TimeDelta::from_std(monotonic().duration_since(at)).unwrap_or_default();
+        Some(self.now - passed)
+    }
+
     fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
         let status = &node.status;
         let spec = node.spec.as_ref();
         let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
-        let ready_since = ready.map(|c| c.last_transition_time);
+        let ready_since = self.ready_since(node);
         // No wait is no wait, whatever our clock says of the time at which the node became Ready.
         let least = TimeDelta::seconds(self.spec.min_ready_seconds);
         let long_enough = least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now);

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use super::FleetScope;
 use super::switch_traffic::is_switched;
-use crate::api::conditions::{self, READY, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
 use crate::api::{NodeDeploymentStatus, Rollout, Stage, StrategyType};
 use crate::cluster::Key;
@@ -266,8 +266,7 @@ impl FleetScope {
     /// is Ready now tells of.
     fn was_available(&self, node: &ObservedNode) -> bool {
         let least = TimeDelta::seconds(self.spec.min_ready_seconds);
-        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True");
-        let since = ready.map(|c| c.last_transition_time);
+        let since = self.ready_since(node);
         node.status.first_ready_at.is_some()
             && (least.is_zero() || since.is_some_and(|since| since + least <= self.now))
     }

@@ -868,6 +868,25 @@ async fn a_fleet_is_looked_at_again_when_something_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_ready_by_a_clock_ahead_of_ours_is_available_after_its_wait() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["minReadySeconds"] = json!(60);
+    let stage = Stage::new();
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
+    stage.look_at_fleet().await.unwrap();
+    stage.pass(2).await;
+    stage.nodes_follow();
+    *stage.clock.0.lock().unwrap() -= TimeDelta::hours(1);
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(60), "counted from when it is seen");
+    stage.pass(20).await;
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(40));
+    assert_eq!(stage.fleet()["status"]["availableReplicas"], 0);
+    stage.pass(40).await;
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), None);
+    assert_eq!(stage.fleet()["status"]["availableReplicas"], 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_back_where_that_is_wanted() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60},
