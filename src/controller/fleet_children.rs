@@ -227,16 +227,22 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
     } = wanted;
     let mut ops = Vec::new();
     if live.ports != *ports {
-        ops.push(PatchOp::set("/spec/ports", json!(ports)));
+        ops.push(set_or_remove("/spec/ports", ports.is_empty(), || json!(ports)));
     }
     if live.service_annotations != *service_annotations {
-        ops.push(PatchOp::set("/spec/serviceAnnotations", json!(service_annotations)));
+        let value = || json!(service_annotations);
+        ops.push(set_or_remove("/spec/serviceAnnotations", service_annotations.is_empty(), value));
     }
     if live.progress_deadline_seconds != *progress_deadline_seconds {
         ops.push(PatchOp::set("/spec/progressDeadlineSeconds", json!(progress_deadline_seconds)));
     }
     ops.extend(sidecar_ops(live.sidecar.as_ref(), sidecar.as_ref()));
     ops
+}
+
+/// What a node made of the spec would not have, it does not have: a field that differs from nothing is there.
+fn set_or_remove(path: &str, is_nothing: bool, value: impl FnOnce() -> serde_json::Value) -> PatchOp {
+    if is_nothing { PatchOp::remove(path) } else { PatchOp::set(path, value()) }
 }
 
 /// How a sidecar is reached applies at once, and all of one that is no container of the pod.
