@@ -236,6 +236,10 @@ pub struct ObservedSet {
     pub replicas: i64,
     /// `spec.updateStrategy.type`.
     pub update_strategy: String,
+    /// `spec.revisionHistoryLimit`.
+    pub revision_history_limit: Option<i64>,
+    /// `spec.persistentVolumeClaimRetentionPolicy`: whether it lets claims go with the StatefulSet, or with its replicas.
+    pub deletes_claims: bool,
     /// Container names and images of `spec.template`, in order.
     pub images: Shared<Vec<(String, String)>>,
     /// What its pods are made for, as the annotations of `spec.template` say.
@@ -430,13 +434,23 @@ impl Observed for ObservedSet {
             Parts::Only(&[
                 ("replicas", Parts::All),
                 ("updateStrategy", Parts::All),
+                ("revisionHistoryLimit", Parts::All),
+                ("persistentVolumeClaimRetentionPolicy", Parts::All),
                 ("template", Parts::All),
             ]),
         ),
         ("status", SET_STATUS),
     ]);
     const READ_AFTER: Parts = Parts::Only(&[
-        ("spec", Parts::Only(&[("replicas", Parts::All), ("updateStrategy", Parts::All)])),
+        (
+            "spec",
+            Parts::Only(&[
+                ("replicas", Parts::All),
+                ("updateStrategy", Parts::All),
+                ("revisionHistoryLimit", Parts::All),
+                ("persistentVolumeClaimRetentionPolicy", Parts::All),
+            ]),
+        ),
         ("status", SET_STATUS),
     ]);
     fn of(object: &Value, meta: Meta) -> Self {
@@ -469,6 +483,8 @@ impl Observed for ObservedSet {
             meta,
             replicas,
             update_strategy,
+            revision_history_limit,
+            deletes_claims,
             images,
             made_for,
             template_digest,
@@ -479,6 +495,8 @@ impl Observed for ObservedSet {
             && *update_revision == earlier.update_revision
             && *replicas == earlier.replicas
             && *update_strategy == earlier.update_strategy
+            && *revision_history_limit == earlier.revision_history_limit
+            && *deletes_claims == earlier.deletes_claims
             && *template_digest == earlier.template_digest
             && *images == earlier.images
             && *made_for == earlier.made_for
@@ -495,6 +513,10 @@ impl ObservedSet {
             meta,
             replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
             update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
+            revision_history_limit: object["spec"]["revisionHistoryLimit"].as_i64(),
+            deletes_claims: ["whenDeleted", "whenScaled"]
+                .iter()
+                .any(|when| object["spec"]["persistentVolumeClaimRetentionPolicy"][when] == "Delete"),
             observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
             update_revision: text(&object["status"]["updateRevision"]),
             ..Self::default()

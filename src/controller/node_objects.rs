@@ -20,7 +20,7 @@ use crate::engine::{Outcome, TaskError};
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 use crate::tasks::node_scope::{
-    Belongs, belongs, belongs_by_name, claim_names, metadata_change, metadata_ops, set_target,
+    Belongs, belongs, belongs_by_name, claim_names, metadata_change, metadata_ops, retention_ops, set_target,
 };
 use crate::tasks::{NodeScope, NotApplied};
 
@@ -329,6 +329,12 @@ async fn apply_to_set(
     }
     if set.update_strategy != "OnDelete" {
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
+    }
+    // What admission makes of our own write stays: only what was written since is put back.
+    let recorded = node.status.stateful_set.as_ref();
+    let is_ours = recorded.is_some_and(|r| r.uid == set.meta.uid && r.generation == set.meta.generation);
+    if !is_ours {
+        ops.extend(retention_ops(set));
     }
     if ops.is_empty() {
         return Ok(());

@@ -14,4 +14,6 @@ pub use pod_template::{RenderError, RenderOptions, SIDECAR_CONTAINER, pod_templa
 pub use service::{
     fleet_selector, fleet_service, headless_service, headless_service_metadata, service_ports,
 };
-pub use stateful_set::{made_for, stateful_set, stateful_set_template};
+pub use stateful_set::{
+    REVISION_HISTORY_LIMIT, claim_retention, made_for, stateful_set, stateful_set_template,
+};

@@ -11,7 +11,13 @@ use crate::api::{MadeFor, StatefulNodeSpec, TemplateMeta};
 use crate::revision::{main_container, main_image};
 
 /// How many of its own revisions a StatefulSet keeps: the running one, the wanted one, and one to spare.
-const REVISION_HISTORY_LIMIT: i32 = 3;
+pub const REVISION_HISTORY_LIMIT: i64 = 3;
+
+/// Claims outlive a StatefulSet, and its replicas. Whether they go with their node is for the executor to see to.
+#[must_use]
+pub fn claim_retention() -> Value {
+    json!({"whenDeleted": "Retain", "whenScaled": "Retain"})
+}
 
 /// A node's StatefulSet. `template` is the rendered [`pod_template`](fn@super::pod_template), `hash` its pod
 /// template hash.
@@ -59,7 +65,7 @@ pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: 
             "updateStrategy": {"type": "OnDelete"},
             "podManagementPolicy": "OrderedReady",
             "revisionHistoryLimit": REVISION_HISTORY_LIMIT,
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            "persistentVolumeClaimRetentionPolicy": claim_retention(),
             "template": stateful_set_template(identity, template, Some(&made_for(spec, hash))),
         },
     });

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::node_scope::{Belongs, NodeScope, metadata_ops, set_target, spec_of};
+use super::node_scope::{Belongs, NodeScope, metadata_ops, retention_ops, set_target, spec_of};
 use super::written;
 use crate::api::TemplateMeta;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
@@ -79,6 +79,7 @@ impl Task for ApplyStatefulSet {
         let template = render::stateful_set_template(&identity, &rendered.template, Some(&made_for));
         ops.push(PatchOp::set("/spec/template", template));
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
+        ops.extend(retention_ops(&set));
         let answer = match written(scope.cluster.patch(set_target(&set), Part::Main, ops).await) {
             Ok(answer) => answer,
             Err(outcome) => return outcome,

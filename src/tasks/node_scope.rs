@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::names::{
     ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name,
@@ -479,6 +479,19 @@ fn ports(list: &Value) -> Vec<BTreeMap<&'static str, Value>> {
 #[must_use]
 pub fn set_target(set: &ObservedSet) -> Target {
     Target::of(Kind::StatefulSet, &set.meta)
+}
+
+/// What brings a StatefulSet's revisions, and what becomes of its claims, to what Windlass makes one with.
+#[must_use]
+pub fn retention_ops(set: &ObservedSet) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    if set.revision_history_limit.is_some_and(|limit| limit != render::REVISION_HISTORY_LIMIT) {
+        ops.push(PatchOp::set("/spec/revisionHistoryLimit", json!(render::REVISION_HISTORY_LIMIT)));
+    }
+    if set.deletes_claims {
+        ops.push(PatchOp::set("/spec/persistentVolumeClaimRetentionPolicy", render::claim_retention()));
+    }
+    ops
 }
 
 /// A node's spec, or a terminal error for a task.

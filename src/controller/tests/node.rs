@@ -353,7 +353,8 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
 #[tokio::test(start_paused = true)]
 async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
     let stage = Stage::running(&template("v1")).await;
-    let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}, "replicas": 3},
+    let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}, "replicas": 3, "revisionHistoryLimit": 1,
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}},
         "metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}});
     stage.change(Kind::StatefulSet, "db-0", &edit);
     stage.play();
@@ -364,6 +365,9 @@ async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
         (&set["spec"]["updateStrategy"]["type"], &set["spec"]["replicas"]),
         (&json!("OnDelete"), &json!(1))
     );
+    assert_eq!(set["spec"]["revisionHistoryLimit"], 3);
+    let retention = &set["spec"]["persistentVolumeClaimRetentionPolicy"];
+    assert_eq!(*retention, json!({"whenDeleted": "Retain", "whenScaled": "Retain"}));
     assert_eq!(set["metadata"]["labels"]["app.kubernetes.io/managed-by"], "windlass");
     let service = stage.get(Kind::Service, "db-0");
     assert_eq!(
