@@ -3,6 +3,7 @@
 
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
+use windlass::api::names::ANNOTATION_OWNER_UID;
 use windlass::sim::Random;
 
 use crate::hand::{Answer, FLEET, Hand, name};
@@ -75,7 +76,7 @@ pub async fn damage(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> 
         "Service" => target.service(random, debts).await,
         "PersistentVolumeClaim" => target.claim(random, debts).await,
         "ControllerRevision" => target.delete(&DeleteParams::background(), "deletes").await,
-        _ => target.fleet(random).await,
+        _ => target.fleet(random, debts).await,
     }
 }
 
@@ -105,7 +106,7 @@ impl Target<'_> {
     }
 
     /// One label, annotation or other entry of the metadata that there is.
-    async fn strip(&self, of: &str, random: &mut Random) -> Done {
+    async fn strip(&self, of: &str, random: &mut Random, debts: &mut Vec<Debt>) -> Done {
         let keys: Vec<String> = self.object["metadata"][of]
             .as_object()
             .map(|map| map.keys().cloned().collect())
@@ -114,24 +115,36 @@ impl Target<'_> {
             return Done::nothing(format!("no {of} of {} {}", self.kind, self.name));
         }
         let key = one(&keys, random);
+        if key == ANNOTATION_OWNER_UID {
+            return self.disown_by_word(key, debts).await;
+        }
         self.patch("strips", json!({"metadata": {of: {key: null}}})).await
     }
 
     /// What has no owner is not Windlass's to touch, and it says so: only who took it off can put it back.
     async fn disown(&self, debts: &mut Vec<Debt>) -> Done {
-        self.owes(
-            json!({"metadata": {"ownerReferences": self.object["metadata"]["ownerReferences"]}}),
-            debts,
-        );
+        let owners = &self.object["metadata"]["ownerReferences"];
+        // Who took it off before owes it.
+        if owners.as_array().is_some_and(|list| !list.is_empty()) {
+            self.owes(json!({"metadata": {"ownerReferences": owners}}), debts);
+        }
         self.patch("strips", json!({"metadata": {"ownerReferences": null}})).await
+    }
+
+    /// Under `deletionPolicy: Retain` this annotation is all that says whose an object is.
+    async fn disown_by_word(&self, key: &str, debts: &mut Vec<Debt>) -> Done {
+        let owner = &self.object["metadata"]["annotations"][key];
+        self.owes(json!({"metadata": {"annotations": {key: owner}}}), debts);
+        self.patch("strips", json!({"metadata": {"annotations": {key: null}}})).await
     }
 
     /// Holds an object up by a finalizer, for a while.
     async fn hold(&self, debts: &mut Vec<Debt>) -> Done {
         let list = self.object["metadata"]["finalizers"].clone();
         let mut held = list.as_array().cloned().unwrap_or_default();
+        held.retain(|finalizer| finalizer != HELD);
+        self.owes(json!({"metadata": {"finalizers": held}}), debts);
         held.push(HELD.into());
-        self.owes(json!({"metadata": {"finalizers": list}}), debts);
         let done = self.patch("holds", json!({"metadata": {"finalizers": held}})).await;
         if done.refused.is_some() {
             return done;
@@ -155,8 +168,8 @@ impl Target<'_> {
         match random.between(0, 13) {
             0 | 1 => self.delete(&DeleteParams::background(), "deletes").await,
             2 => self.delete(&DeleteParams::foreground(), "deletes (foreground)").await,
-            3 | 4 => self.strip("labels", random).await,
-            5 => self.strip("annotations", random).await,
+            3 | 4 => self.strip("labels", random, debts).await,
+            5 => self.strip("annotations", random, debts).await,
             6 => self.disown(debts).await,
             7 => self.hold(debts).await,
             8 => self.patch("edits", json!({"spec": {"image": "db:edited"}})).await,
@@ -185,8 +198,8 @@ impl Target<'_> {
         match random.between(0, 11) {
             0 | 1 => self.delete(&DeleteParams::background(), "deletes").await,
             2 => self.delete(&orphan, "deletes (orphan)").await,
-            3 => self.strip("labels", random).await,
-            4 => self.strip("annotations", random).await,
+            3 => self.strip("labels", random, debts).await,
+            4 => self.strip("annotations", random, debts).await,
             5 => self.disown(debts).await,
             6 => self.hold(debts).await,
             7 => {
@@ -215,14 +228,14 @@ impl Target<'_> {
                 // Nobody gives a pod its labels twice.
                 self.owes(json!({"metadata": {"labels": self.object["metadata"]["labels"]}}), debts);
                 debts.push(Debt::OrphanPod(self.name.clone()));
-                self.strip("labels", random).await
+                self.strip("labels", random, debts).await
             }
             5 => {
                 self.owes(
                     json!({"metadata": {"annotations": self.object["metadata"]["annotations"]}}),
                     debts,
                 );
-                self.strip("annotations", random).await
+                self.strip("annotations", random, debts).await
             }
             6 => {
                 debts.push(Debt::OrphanPod(self.name.clone()));
@@ -236,8 +249,8 @@ impl Target<'_> {
     async fn service(&self, random: &mut Random, debts: &mut Vec<Debt>) -> Done {
         match random.between(0, 5) {
             0 => self.delete(&DeleteParams::background(), "deletes").await,
-            1 => self.strip("labels", random).await,
-            2 => self.strip("annotations", random).await,
+            1 => self.strip("labels", random, debts).await,
+            2 => self.strip("annotations", random, debts).await,
             3 => self.disown(debts).await,
             4 => self.patch("edits", json!({"spec": {"selector": {"windlass.dev/set": "none"}}})).await,
             _ => self.patch("edits", json!({"spec": {"ports": [{"port": 4321}]}})).await,
@@ -250,17 +263,17 @@ impl Target<'_> {
             1 => {
                 let label = &self.object["metadata"]["labels"]["windlass.dev/node"];
                 self.owes(json!({"metadata": {"labels": {"windlass.dev/node": label}}}), debts);
-                self.strip("labels", random).await
+                self.strip("labels", random, debts).await
             }
-            2 => self.strip("annotations", random).await,
+            2 => self.strip("annotations", random, debts).await,
             3 => self.disown(debts).await,
             _ => self.patch("edits", json!({"metadata": {"labels": {"by": "hand"}}})).await,
         }
     }
 
-    async fn fleet(&self, random: &mut Random) -> Done {
+    async fn fleet(&self, random: &mut Random, debts: &mut Vec<Debt>) -> Done {
         match random.between(0, 3) {
-            0 => self.strip("annotations", random).await,
+            0 => self.strip("annotations", random, debts).await,
             1 => self.patch("edits", json!({"metadata": {"labels": {"by": "hand"}}})).await,
             _ => self.lose(random).await,
         }

@@ -25,6 +25,14 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
         if kind == "StatefulNode" {
             image_in_its_place(&mut value["spec"]);
         }
+        if let Some(set) = value["spec"].as_object_mut().filter(|_| kind == "StatefulSet") {
+            // Windlass asks for none, and leaves what somebody adds.
+            set.remove("minReadySeconds");
+        }
+        if let Some(labels) = value["labels"].as_object_mut().filter(|_| kind == "Pod") {
+            // What a hand adds to a pod is gone with the pod.
+            labels.remove("by");
+        }
         if kind == "PersistentVolumeClaim" {
             // A claim outlives what made it, and nobody gives it its other labels twice.
             value["labels"] = json!({"windlass.dev/node": value["labels"]["windlass.dev/node"]});

@@ -106,9 +106,16 @@ fn fit(spec: &mut Value, fleet: &Value, nodes: &[Value], type_: &str) {
 pub struct Person {
     retries: u32,
     promoted: Option<Value>,
+    /// Whether a status was changed or lost by others, or two operators wrote: then the fleet may ask what a set is for.
+    decides: bool,
 }
 
 impl Person {
+    /// Who may be asked what a set of nodes is for.
+    pub fn who_decides(decides: bool) -> Self {
+        Self { decides, ..Self::default() }
+    }
+
     /// Does what the fleet says that it waits for. Answers with what was done.
     pub async fn look(&mut self, hand: &Hand) -> Option<String> {
         let fleet = hand.fleet().await?;
@@ -126,6 +133,11 @@ impl Person {
             }
             return Some("promotes".to_owned());
         }
+        if self.decides
+            && let Some(done) = remove_set(hand, &fleet).await
+        {
+            return Some(done);
+        }
         if let Some(done) = mend_promoted(hand, &fleet).await {
             return Some(done);
         }
@@ -141,14 +153,34 @@ impl Person {
     }
 }
 
-/// What is promoted cannot be taken back: where it does not run, it is made to run.
+/// Where nothing says any more what a set is for, the fleet names the nodes that are to be deleted if nobody wants them.
+async fn remove_set(hand: &Hand, fleet: &Value) -> Option<String> {
+    let (_, reason, message) = condition(fleet, "UpToDate");
+    let (_, rest) = message.split_once("delete the StatefulNodes with the label windlass.dev/set=")?;
+    let set = rest.split(' ').next().filter(|_| reason == "InvalidSpec")?;
+    for node in hand.list("StatefulNode").await {
+        if node["metadata"]["labels"]["windlass.dev/set"] == set {
+            drop(hand.delete("StatefulNode", &name(&node)).await);
+        }
+    }
+    Some(format!("deletes the nodes of set {set}"))
+}
+
+/// What is promoted cannot be taken back: where it does not run, it is made to run. A hard fork asks only for a height, so
+/// its nodes may serve and never have been Ready; what is rolled over them then waits for them.
 async fn mend_promoted(hand: &Hand, fleet: &Value) -> Option<String> {
     let rollout = &fleet["status"]["rollout"];
-    if rollout["stage"] != "Promoting" {
-        return None;
-    }
-    let set = rollout["entrantSet"].as_str()?;
     let nodes = hand.list("StatefulNode").await;
+    let active = fleet["status"]["activeSet"].as_str().unwrap_or_default();
+    let waits = rollout["message"].as_str().is_some_and(|text| text.starts_with("waiting for the wave: "));
+    let never_ready = || of_set(&nodes, active).iter().all(|node| node["status"]["firstReadyAt"].is_null());
+    let set = if rollout["stage"] == "Promoting" {
+        rollout["entrantSet"].as_str()?
+    } else if rollout["stage"] == "Updating" && active != "first" && waits && never_ready() {
+        active
+    } else {
+        return None;
+    };
     let steered = hand.get("ConfigMap", "mended").await.map(|map| map["data"].clone()).unwrap_or(json!({}));
     let mut data = steered.clone();
     for node in of_set(&nodes, set) {

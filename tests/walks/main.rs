@@ -2,10 +2,13 @@
 //! failure is replayed. The world, the faults and the oracles of single changes are the catalogue's own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../controlplane/mod.rs"]
+mod controlplane;
 mod damage;
 mod ends;
 mod hand;
 mod last;
+mod real;
 mod schema;
 mod shrink;
 mod steps;
@@ -145,6 +148,16 @@ fn nightly() {
     let (walked, failed) = walks(first..u64::MAX, within);
     println!("{walked} walks from seed {first}, {} failed", failed.len());
     assert_none(walked, &failed);
+}
+
+/// Walks on the real control plane.
+#[tokio::test(flavor = "multi_thread")]
+async fn real() {
+    let most = number("WINDLASS_REAL_WALKS", 1);
+    let first = number("WINDLASS_WALK_SEED", 1);
+    let watched = Duration::from_secs(number("WINDLASS_REAL_WATCHED", if most == 1 { 10 } else { 60 }));
+    let failed = real::walks(first..first + most, watched).await;
+    assert!(failed.is_empty(), "{} of {most} walks failed\n{}", failed.len(), failed.join("\n\n"));
 }
 
 #[test]

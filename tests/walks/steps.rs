@@ -132,7 +132,9 @@ fn runs(spec: &Value) -> bool {
         let is_main = main.map_or(index == 0, |main| container["name"] == main);
         if is_main && overridden { known(&node["image"]) } else { known(&container["image"]) }
     });
-    fine && pod["nodeSelector"].is_null()
+    let sidecar = node["sidecar"]["image"].as_str().unwrap_or_default();
+    fine && (sidecar.is_empty() || sidecar.starts_with("windlass:"))
+        && pod["nodeSelector"].is_null()
         && pod["serviceAccountName"].is_null()
         && node["sidecar"]["tokenSecret"].as_str().unwrap_or_default().is_empty()
 }

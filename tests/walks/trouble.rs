@@ -217,9 +217,21 @@ impl Trouble {
         self.wait(world, Duration::from_secs(1)).await;
     }
 
+    /// Whether no operator of before is left that may still write, and the clock goes.
+    pub fn is_over(&self) -> bool {
+        self.old.is_empty() && self.still_until.is_none()
+    }
+
     /// Whether the clock was set back by an hour: what was timed by it is due only then.
     pub fn set_back(&self) -> bool {
         self.drawn.iter().any(|fault| fault == "F9-back")
+    }
+
+    /// Whether a status was written by another version or lost a field, or an old leader may have made a node of a set that
+    /// was given up since.
+    pub fn may_leave_doubt(&self) -> bool {
+        let leaves = ["F8-", "F12-", "F16-lost"];
+        self.drawn.iter().any(|fault| leaves.iter().any(|family| fault.starts_with(family)))
     }
 
     /// Stops the operators.

@@ -220,3 +220,27 @@ pub fn good_spec(type_: &str, random: &mut Random) -> Value {
     }
     spec
 }
+
+/// Cuts what is asked of a fleet to what a real cluster does in seconds. Sidecars, and with them hard forks, are left out:
+/// played pods have no address at which one could be asked.
+pub fn quicken(fleet: &mut Value) {
+    let most = [
+        ("/spec/minReadySeconds", 2),
+        ("/spec/updateStrategy/progressDeadlineSeconds", 15),
+        ("/spec/updateStrategy/blueGreen/retireDelaySeconds", 2),
+        ("/spec/template/spec/progressDeadlineSeconds", 15),
+    ];
+    for (path, most) in most {
+        if let Some(value) = fleet.pointer_mut(path).filter(|value| value.as_i64().is_some_and(|v| v > most))
+        {
+            *value = most.into();
+        }
+    }
+    if let Some(type_) = fleet.pointer_mut("/spec/updateStrategy/type").filter(|type_| **type_ == "HardFork")
+    {
+        *type_ = "BlueGreen".into();
+    }
+    if let Some(node) = fleet.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
+        node.remove("sidecar");
+    }
+}

@@ -143,6 +143,7 @@ fn hand(world: &World) -> Hand {
         client: world.cluster.client("person", NAMESPACE),
         namespace: NAMESPACE.to_owned(),
         clock: world.cluster.clock(),
+        quick: false,
     }
 }
 
@@ -173,6 +174,8 @@ struct Way<'a> {
     hand: Hand,
     trouble: Trouble,
     debts: Vec<Debt>,
+    /// Whether a hand lost a field of a status.
+    lost: bool,
     report: Report,
 }
 
@@ -181,7 +184,7 @@ impl<'a> Way<'a> {
         let mut world = World::new(scenario(), walk.seed);
         let trouble = Trouble::new(&mut world);
         let hand = hand(&world);
-        Self { walk, world, hand, trouble, debts: Vec::new(), report: Report::default() }
+        Self { walk, world, hand, trouble, debts: Vec::new(), lost: false, report: Report::default() }
     }
 
     fn fail(&mut self, what: impl Into<String>) {
@@ -208,6 +211,7 @@ impl<'a> Way<'a> {
             let done = self.step(&mut random).await;
             self.report.steps += 1;
             self.report.refused += u32::from(done.refused.is_some());
+            self.lost |= done.words.starts_with("loses ");
             let refused = done.refused.map(|why| format!(" (refused: {why})")).unwrap_or_default();
             self.tell(&format!("{step}: {}{refused}", done.words));
             self.pause(&mut random).await;
@@ -222,8 +226,22 @@ impl<'a> Way<'a> {
         self.arrive().await;
         if trace {
             self.report.trace = oracles::trace(&self.world.cluster.audit());
+            self.report.trace.extend(self.statuses());
         }
         std::mem::take(&mut self.report)
+    }
+
+    /// What changed in the fleet's status, and at which version.
+    fn statuses(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.world.cluster.replay(100, |step| {
+            let (Some(before), Some(after)) = (step.before, step.after) else { return };
+            let (before, now) = (&before["status"], &after["status"]);
+            if after["kind"] == "NodeDeployment" && before != now {
+                lines.push(format!("@{} {}", step.version, json!(json_patch::diff(before, now))));
+            }
+        });
+        lines
     }
 
     async fn step(&mut self, random: &mut Random) -> Done {
@@ -284,7 +302,7 @@ impl<'a> Way<'a> {
     async fn until_well(&mut self) -> bool {
         let until = monotonic() + PATIENCE;
         let (mut version, mut still) = (self.world.version(), 0);
-        let mut person = Person::default();
+        let mut person = Person::who_decides(self.lost || self.trouble.may_leave_doubt());
         while monotonic() < until {
             self.trouble.wait(&mut self.world, Duration::from_secs(1)).await;
             let now = self.world.version();
@@ -293,7 +311,7 @@ impl<'a> Way<'a> {
             if still < STILL || !still.is_multiple_of(STILL) {
                 continue;
             }
-            if oracles::is_well(&self.world) && self.are_available() {
+            if oracles::is_well(&self.world) && self.are_available() && self.trouble.is_over() {
                 return true;
             }
             if let Some(did) = person.look(&self.hand).await {

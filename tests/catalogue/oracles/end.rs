@@ -49,22 +49,38 @@ pub fn is_well(world: &World) -> bool {
     let replicas = object["spec"]["replicas"].as_i64().unwrap_or_default();
     let reason = condition(&object, "UpToDate").1;
     let taken_back = reason == "RolledBack" && world.scenario.ending() == reason;
-    let settled = is_observed(&object)
-        && object["status"]["replicas"].as_i64().unwrap_or_default() == replicas
-        && (taken_back || condition(&object, "Stalled").0 == "False")
-        && condition(&object, "Reconciling").0 == "False"
-        && object["status"]["rollout"].is_null()
-        && object["status"]["plan"]["state"] != "Active";
-    let obeyed = replicas == 0 || is_restarted(&object);
-    if !settled || !obeyed || (replicas > 0 && !taken_back && reason != "Applied") {
+    if !is_settled(&object, taken_back) || (replicas > 0 && !taken_back && reason != "Applied") {
         return false;
     }
     let objects = world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]);
+    are_nodes_well(of_kind(&objects, "StatefulNode"), replicas)
+}
+
+fn is_settled(fleet: &Value, taken_back: bool) -> bool {
+    let replicas = fleet["spec"]["replicas"].as_i64().unwrap_or_default();
+    is_observed(fleet)
+        && fleet["status"]["replicas"].as_i64().unwrap_or_default() == replicas
+        && (taken_back || condition(fleet, "Stalled").0 == "False")
+        && condition(fleet, "Reconciling").0 == "False"
+        && fleet["status"]["rollout"].is_null()
+        && fleet["status"]["plan"]["state"] != "Active"
+        && (replicas == 0 || is_restarted(fleet))
+}
+
+fn are_nodes_well<'a>(nodes: impl Iterator<Item = &'a Value>, replicas: i64) -> bool {
     let mut count = 0;
-    of_kind(&objects, "StatefulNode").all(|node| {
+    let mut nodes = nodes;
+    nodes.all(|node| {
         count += 1;
         is_node_well(node)
     }) && count == replicas
+}
+
+/// Whether a fleet says that what it asks for is done, and these nodes, all that there are, agree.
+pub fn is_fleet_well(fleet: &Value, nodes: &[Value]) -> bool {
+    let replicas = fleet["spec"]["replicas"].as_i64().unwrap_or_default();
+    let applied = replicas == 0 || condition(fleet, "UpToDate").1 == "Applied";
+    is_settled(fleet, false) && applied && are_nodes_well(nodes.iter(), replicas)
 }
 
 /// Whether the restart that was asked for last was obeyed.
@@ -88,9 +104,14 @@ pub fn is_gone(world: &World, deed: Deed) -> bool {
 
 /// What is stored now, without times, UIDs and other things that no two runs have in common.
 pub fn end_of(world: &World) -> End {
-    let mut end = End::new();
     let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service", "PersistentVolumeClaim"];
-    for object in world.cluster.snapshot_of(NAMESPACE, &kinds) {
+    end_of_these(world.cluster.snapshot_of(NAMESPACE, &kinds))
+}
+
+/// What these objects come to.
+pub fn end_of_these(objects: Vec<Value>) -> End {
+    let mut end = End::new();
+    for object in objects {
         let kind = object["kind"].as_str().unwrap_or_default();
         let status = &object["status"];
         let kept = match kind {

@@ -55,6 +55,8 @@ struct Watcher {
     alone: bool,
     /// The wave, as the fleet last had it.
     allowed: i64,
+    /// How many nodes were wanted when an operator last wrote that it had read the spec.
+    read_replicas: Option<i64>,
     /// What last completed, as long as anybody remembers.
     last_completed: String,
     /// Whether statuses are changed by others, or nodes are ill: then less can be said.
@@ -154,14 +156,20 @@ impl Watcher {
         match (kind, step.after) {
             ("NodeDeployment", after) => {
                 stored.fleet = after.map(state::fleet);
+                if let Some(fleet) = stored.fleet.as_ref().filter(|fleet| fleet.observed) {
+                    self.read_replicas = Some(fleet.replicas);
+                }
                 let completed = stored.fleet.as_ref().map(|fleet| fleet.completed.clone());
                 if let Some(completed) = completed.filter(|completed| !completed.is_empty()) {
                     self.last_completed = completed;
                 }
                 let allowed = stored.fleet.as_ref().map_or(self.allowed, |fleet| fleet.max_unavailable);
-                // Grants that were given under a larger wave are finished.
-                let under_way =
-                    !self.taken.is_empty() || stored.nodes.values().any(state::NodeState::is_in_flight);
+                // Grants that were given under a larger wave are finished. Until an operator has written, guarded, that it
+                // has read a smaller one, its requests may be of before.
+                let unread = stored.fleet.as_ref().is_some_and(|fleet| !fleet.observed);
+                let under_way = unread
+                    || !self.taken.is_empty()
+                    || stored.nodes.values().any(state::NodeState::is_in_flight);
                 self.allowed = if under_way { allowed.max(self.allowed) } else { allowed };
             }
             ("StatefulNode", Some(after)) => drop(stored.nodes.insert(name, state::node(after))),
@@ -199,6 +207,7 @@ impl Watcher {
         let disturbed = &self.disturbed;
         let around = Around {
             stored: &self.stored,
+            read_replicas: self.read_replicas,
             disturbed: &|node| disturbed.contains_key(node),
             by_operator: matches!(actor, Actor::Operator | Actor::OldOperator),
             by_person: actor == Actor::Person,
@@ -307,6 +316,10 @@ impl Watcher {
         let before = self.stored.nodes.get(name).cloned();
         if actor == Actor::Person {
             self.disturb(name);
+            // What a person made nobody's is no node of the fleet, and in no wave of it.
+            if step.after.is_some_and(is_nobodys) {
+                self.taken.remove(name);
+            }
         }
         if is_leaving(step) && actor == Actor::Operator {
             self.check_removal(name);
@@ -453,11 +466,20 @@ impl Watcher {
         }
         self.taken.insert(name.to_owned());
         let allowed = self.allowed;
-        if self.taken.len() as i64 > allowed {
-            let taken: Vec<&String> = self.taken.iter().collect();
+        // Each set has a wave of its own: one that served before leaves together.
+        let is_of_set = |taken: &&String| sets::set_of(taken) == sets::set_of(name);
+        let taken: Vec<String> = self.taken.iter().filter(is_of_set).cloned().collect();
+        if taken.len() as i64 > allowed {
             self.fail(format!("oracle 4: Windlass took down {taken:?} at once, and may take {allowed}"));
         }
     }
+}
+
+/// Whether nothing on an object says whose it is.
+fn is_nobodys(object: &Value) -> bool {
+    let meta = &object["metadata"];
+    meta["ownerReferences"].as_array().is_none_or(Vec::is_empty)
+        && meta["annotations"][windlass::api::names::ANNOTATION_OWNER_UID].is_null()
 }
 
 fn place(step: Step<'_>) -> Option<(&str, String)> {

@@ -17,11 +17,15 @@ pub struct Sets {
     /// Whether a person has turned the fleet's Service, or removed it, and nobody has put that right.
     turned: bool,
     namespace_goes: bool,
+    /// What last completed, as long as anybody remembers.
+    completed: String,
 }
 
 /// What a change is judged by, beside itself.
 pub struct Around<'a> {
     pub stored: &'a Stored,
+    /// How many nodes were wanted when an operator last wrote that it had read the spec; none: it never did.
+    pub read_replicas: Option<i64>,
     /// Whether a node was touched by a person, or is new, and did not serve since.
     pub disturbed: &'a dyn Fn(&str) -> bool,
     pub by_operator: bool,
@@ -38,7 +42,11 @@ pub fn set_of(node: &str) -> &str {
 }
 
 fn is_wanted(node: &str, fleet: &FleetState) -> bool {
-    place_of("db", node).is_some_and(|(_, ordinal)| i64::from(ordinal) < fleet.replicas)
+    is_below(node, fleet.replicas)
+}
+
+fn is_below(node: &str, replicas: i64) -> bool {
+    place_of("db", node).is_some_and(|(_, ordinal)| i64::from(ordinal) < replicas)
 }
 
 fn is_before_promotion(rollout: &RolloutState) -> bool {
@@ -74,6 +82,9 @@ impl Sets {
     /// Takes in a change that is not judged.
     pub fn take_in(&mut self, stored: &Stored) {
         self.served.extend(stored.fleet.iter().map(|fleet| fleet.active_set.clone()));
+        if let Some(fleet) = stored.fleet.as_ref().filter(|fleet| !fleet.completed.is_empty()) {
+            self.completed.clone_from(&fleet.completed);
+        }
     }
 
     /// Judges a change of the fleet.
@@ -92,7 +103,9 @@ impl Sets {
         if moved && !switches {
             return Some(format!("oracle 4: the active set changes without a promotion: {before:?} {now:?}"));
         }
-        if entering.is_some() && before.completed != now.completed && !moved {
+        // What was lost and is found again did not complete now.
+        let found_again = before.completed.is_empty() && now.completed == self.completed;
+        if entering.is_some() && before.completed != now.completed && !moved && !found_again {
             return Some(format!("oracle 4: a rollout completes without its switch: {before:?} {now:?}"));
         }
         self.one_set(&now, around.stored.selected.as_deref())
@@ -134,7 +147,7 @@ impl Sets {
         let set = set_of(name);
         let rollout = fleet.rollout.as_ref();
         let promoting = rollout.filter(|r| r.stage == "Promoting");
-        if leaves && is_wanted(name, fleet) {
+        if leaves && is_wanted(name, fleet) && around.read_replicas.is_none_or(|read| is_below(name, read)) {
             let goes_first =
                 fleet.plan.recipe == "BlueGreenImmediate" && promoting.is_some_and(|r| r.incumbent == set);
             if set == fleet.active_set && !goes_first {
@@ -163,7 +176,9 @@ impl Sets {
     pub fn effect(name: &str, around: &Around<'_>) -> Option<String> {
         let fleet = around.stored.fleet.as_ref().filter(|_| around.by_operator)?;
         let was_ready = around.stored.pods.get(&format!("{name}-0")).is_some_and(|pod| pod.ready);
-        (was_ready && is_not_to_be_touched(name, fleet, around))
+        // A grant that was given before goes on; whether it may be given is judged where it is.
+        let granted = around.stored.nodes.get(name).is_some_and(|node| node.grant_id != node.spent_id);
+        (was_ready && !granted && is_not_to_be_touched(name, fleet, around))
             .then(|| format!("oracle 4: {name} is taken down before any promotion: {fleet:?}"))
     }
 

@@ -39,6 +39,8 @@ pub struct FleetState {
     pub rollout: Option<RolloutState>,
     pub claims_go: bool,
     pub leaving: bool,
+    /// Whether its status was written by an operator that had read this spec.
+    pub observed: bool,
 }
 
 /// A rollout that makes a set, as the status holds it.
@@ -133,6 +135,7 @@ pub fn fleet(object: &Value) -> FleetState {
         rollout: rollout(&status["rollout"]),
         claims_go: spec["template"]["spec"]["volumeClaimRetention"] == "Delete",
         leaving: object["metadata"]["deletionTimestamp"].is_string(),
+        observed: status["observedGeneration"] == object["metadata"]["generation"],
     }
 }
 

@@ -1,0 +1,220 @@
+//! Walks on the real control plane: the same steps and the same last specs, by the real clock, without the trouble that only
+//! a simulation can make. Many of them at the same time, each in a namespace of its own, by one operator.
+
+#![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use serde_json::Value;
+use tokio::time::sleep;
+use windlass::clock::SystemClock;
+
+use crate::controlplane::ControlPlane;
+use crate::damage::{self, Debt};
+use crate::hand::{Hand, KINDS, name};
+use crate::last::{self, Person};
+use crate::oracles::{self, End};
+use crate::schema::one;
+use crate::steps::{self, Done, Kind};
+use crate::walk::{FIRST, LAST, Walk, fleet};
+use crate::{ends, values};
+
+/// Walks at the same time.
+const AT_ONCE: usize = 8;
+/// How long the last spec, and a fresh fleet of it, may take.
+const PATIENCE: Duration = Duration::from_mins(4);
+/// How long nothing changes before all is looked at.
+const STILL: u32 = 4;
+
+/// Walks these seeds. Answers with what failed, a sentence with the way for each.
+pub async fn walks(seeds: std::ops::Range<u64>, watched: Duration) -> Vec<String> {
+    let cp = ControlPlane::shared().await;
+    let mut operator = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["operator", "--no-leader-elect", "--bind", "127.0.0.1:0"])
+        .env("KUBECONFIG", cp.kubeconfig())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the operator starts");
+    let all = futures::stream::iter(seeds).map(|seed| walk(cp, seed, watched));
+    let failed: Vec<Option<String>> = all.buffer_unordered(AT_ONCE).collect().await;
+    assert!(operator.try_wait().expect("it can be asked").is_none(), "the operator ended");
+    failed.into_iter().flatten().collect()
+}
+
+async fn hand(cp: &ControlPlane, namespace: &str) -> Hand {
+    Hand {
+        client: cp.client().await,
+        namespace: namespace.to_owned(),
+        clock: std::sync::Arc::new(SystemClock),
+        quick: true,
+    }
+}
+
+async fn walk(cp: &ControlPlane, seed: u64, watched: Duration) -> Option<String> {
+    let (namespace, other) = (cp.namespace("walk").await, cp.namespace("fresh").await);
+    let mut way = Way { walk: Walk::whole(seed), hand: hand(cp, &namespace).await, told: Vec::new() };
+    let mut failures = Vec::new();
+    match way.arrive().await {
+        Err(why) => failures.push(why),
+        Ok(spec) => {
+            let found = way.end().await;
+            let mark = cp.audit_mark().await;
+            let fresh = hand(cp, &other).await;
+            let (wanted, ()) = tokio::join!(fresh_end(&fresh, &spec), sleep(watched));
+            let ours = cp.audit_since(mark).await.agent("windlass/").namespace(&namespace).write_attempts();
+            for write in ours.entries().iter().take(5) {
+                failures.push(format!("a write at rest: {} {:?}", write.verb, write.object_ref));
+            }
+            let status = way.hand.fleet().await.map(|fleet| fleet["status"].clone()).unwrap_or_default();
+            let active = status["activeSet"].as_str().unwrap_or("first").to_owned();
+            match wanted {
+                Err(why) => failures.push(why),
+                Ok((wanted, serving)) => {
+                    let wanted = comparable(ends::by_role(&wanted, &serving, &spec));
+                    let found = comparable(ends::by_role(&found, &active, &spec));
+                    let lines = oracles::end::difference(&wanted, &found);
+                    failures.extend(lines.into_iter().map(|line| format!("not as a fresh fleet: {line}")));
+                }
+            }
+        }
+    }
+    println!("seed {seed}: {} steps, {} failures", way.walk.length(), failures.len());
+    (!failures.is_empty()).then(|| {
+        let command = format!(
+            "WINDLASS_REAL_WALKS=1 WINDLASS_WALK_SEED={seed} cargo test --release --test walks real -- --nocapture"
+        );
+        format!("{command}\n{}\n{}", way.told.join("\n"), failures.join("\n"))
+    })
+}
+
+struct Way {
+    walk: Walk,
+    hand: Hand,
+    told: Vec<String>,
+}
+
+impl Way {
+    /// Takes the steps and asks for the last spec, until that is carried out.
+    async fn arrive(&mut self) -> Result<Value, String> {
+        let mut random = self.walk.random(FIRST);
+        let type_ = *one(&["InPlace", "InPlace", "BlueGreen"], &mut random);
+        let first = values::good_spec(type_, &mut random);
+        self.hand.create(&fleet(&first)).await.map_err(|why| format!("a good spec is refused: {why}"))?;
+        self.told.push(format!("creates {first}"));
+        let mut debts = Vec::new();
+        let mut lost = false;
+        for step in self.walk.steps() {
+            let mut random = self.walk.random(step);
+            let done = self.step(&mut random, &mut debts).await;
+            lost |= done.words.starts_with("loses ");
+            let refused = done.refused.map(|_| " (refused)").unwrap_or_default();
+            self.told.push(format!("{step}: {}{refused}", done.words));
+            let pause = *one(&[0, 0, 20, 100, 500, 2_000], &mut random);
+            sleep(Duration::from_millis(pause)).await;
+        }
+        for debt in debts {
+            debt.settle(&self.hand).await;
+        }
+        let spec = last::ask(&self.hand, &mut self.walk.random(LAST)).await?;
+        self.told.push(format!("last: {spec}"));
+        until_well(&self.hand, &mut Person::who_decides(lost)).await?;
+        Ok(spec)
+    }
+
+    async fn step(&self, random: &mut windlass::sim::Random, debts: &mut Vec<Debt>) -> Done {
+        let hand = &self.hand;
+        match steps::kind(random) {
+            Kind::Field => steps::field(hand, random).await,
+            Kind::Image => steps::image(hand, random).await,
+            Kind::Strategy => steps::strategy(hand, random).await,
+            Kind::Verb => steps::verb(hand, random).await,
+            Kind::Damage => damage::damage(hand, random, debts).await,
+            Kind::Trouble => Done::nothing("trouble that only a simulation can make"),
+        }
+    }
+
+    async fn end(&self) -> End {
+        end_of(&self.hand).await
+    }
+}
+
+/// What a fresh fleet of a spec comes to, and which set of it serves.
+async fn fresh_end(hand: &Hand, spec: &Value) -> Result<(End, String), String> {
+    hand.create(&fleet(spec)).await.map_err(|why| format!("the last spec is refused anew: {why}"))?;
+    until_well(hand, &mut Person::default()).await.map_err(|why| format!("no fresh fleet: {why}"))?;
+    Ok((end_of(hand).await, "first".to_owned()))
+}
+
+async fn until_well(hand: &Hand, person: &mut Person) -> Result<(), String> {
+    let began = Instant::now();
+    let (mut seen, mut still) = (Vec::new(), 0);
+    while began.elapsed() < PATIENCE {
+        sleep(Duration::from_secs(1)).await;
+        let objects = objects(hand).await;
+        let versions: Vec<Value> = objects.iter().map(|o| o["metadata"]["resourceVersion"].clone()).collect();
+        still = if versions == seen { still + 1 } else { 0 };
+        seen = versions;
+        if still < STILL || !still.is_multiple_of(STILL) {
+            continue;
+        }
+        let fleet = hand.fleet().await.unwrap_or_default();
+        let nodes: Vec<Value> = objects.into_iter().filter(|o| o["kind"] == "StatefulNode").collect();
+        if oracles::end::is_fleet_well(&fleet, &nodes)
+            && fleet["status"]["availableReplicas"] == fleet["spec"]["replicas"]
+        {
+            return Ok(());
+        }
+        if person.look(hand).await.is_some() {
+            still = 0;
+        }
+    }
+    let fleet = hand.fleet().await.unwrap_or_default();
+    Err(format!("not well in time: {:#}", fleet["status"]))
+}
+
+async fn objects(hand: &Hand) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (_, kind) in KINDS {
+        all.extend(hand.list(kind).await);
+    }
+    all.sort_by_key(|object| (object["kind"].to_string(), name(object)));
+    all
+}
+
+async fn end_of(hand: &Hand) -> End {
+    oracles::end::end_of_these(objects(hand).await)
+}
+
+/// Without what two fleets of a real cluster do not have in common: names of volumes that admission drew, and that one was
+/// restarted by its own time.
+fn comparable(end: End) -> End {
+    end.into_iter().map(|(key, value)| (key, without_what_is_drawn(value))).collect()
+}
+
+fn without_what_is_drawn(value: Value) -> Value {
+    const OWN: [&str; 7] = [
+        "windlass.dev/restartedAt",
+        "windlass.dev/pod-template-hash",
+        "grantedHash",
+        "runs",
+        "clusterIP",
+        "clusterIPs",
+        "healthCheckNodePort",
+    ];
+    match value {
+        Value::Object(map) => {
+            let kept =
+                map.into_iter().filter(|(key, _)| !OWN.contains(&key.as_str()) && !key.ends_with("-hash"));
+            kept.map(|(key, value)| (key, without_what_is_drawn(value))).collect()
+        }
+        Value::Array(list) => {
+            let is_token =
+                |item: &Value| item["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"));
+            list.into_iter().filter(|item| !is_token(item)).map(without_what_is_drawn).collect()
+        }
+        other => other,
+    }
+}
