@@ -466,10 +466,11 @@ impl FleetScope {
         })
     }
 
-    /// When the last plan of the fleet ended.
+    /// When a plan of the fleet last ended: the latest of the times that have come, since a clock that was set back makes later
+    /// plans end earlier.
     fn last_ended_at(&self) -> DateTime<Utc> {
-        let ended = self.fleet.status.history.last().and_then(|entry| entry.finished_at);
-        ended.unwrap_or_default()
+        let ended = self.fleet.status.history.iter().filter_map(|entry| entry.finished_at);
+        ended.filter(|at| *at <= self.now).max().unwrap_or_default()
     }
 
     /// What is said by a node's plan. Reading a plan costs more than all else that is read of a node, so it is done once for

@@ -27,12 +27,14 @@ use crate::world::World;
 const STEPS: (u64, u64) = (5, 30);
 /// How long the last spec may take, in simulated time.
 const PATIENCE: Duration = Duration::from_mins(80);
-/// How long the end is watched for writes; longer where a clock was set back by an hour.
-const WATCHED: Duration = Duration::from_mins(30);
-const WATCHED_SET_BACK: Duration = Duration::from_mins(90);
+/// How long the end is watched for writes: longer than any deadline that is asked for, and an hour more where a clock was set
+/// back by one. Every tenth walk is watched for longer.
+const WATCHED: Duration = Duration::from_mins(11);
+const WATCHED_LONGER: Duration = Duration::from_mins(30);
+const SET_BACK: Duration = Duration::from_hours(1);
 /// How long nothing changes before all is looked at: more than any request takes that is refused for a while.
 const STILL: u32 = 12;
-/// How often each object may be looked at while the end is watched.
+/// How often each object may be looked at in half an hour in which nothing happens.
 const LOOKS_AT_REST: u64 = 10;
 
 /// Which walk: its seed, and which of its steps are taken; none: all.
@@ -282,7 +284,8 @@ impl<'a> Way<'a> {
         self.tell("well");
         let found = oracles::end_of(&self.world);
         let active = oracles::active_set(&self.world);
-        let watched = if self.trouble.set_back() { WATCHED_SET_BACK } else { WATCHED };
+        let watched = if self.walk.seed.is_multiple_of(10) { WATCHED_LONGER } else { WATCHED };
+        let watched = if self.trouble.set_back() { watched + SET_BACK } else { watched };
         self.rest(watched).await;
         let status = self.world.object().map(|fleet| fleet["status"].clone()).unwrap_or_default();
         self.leftovers(&status);
@@ -339,7 +342,7 @@ impl<'a> Way<'a> {
         }
         let looks = oracles::reconciles(&self.trouble.operator.health) - before;
         let nodes = self.world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]).len() as u64;
-        if looks > LOOKS_AT_REST * (2 + nodes) * watched.as_secs() / WATCHED.as_secs() {
+        if looks > LOOKS_AT_REST * (2 + nodes) * watched.as_secs() / WATCHED_LONGER.as_secs() {
             self.fail(format!("{looks} reconciles in {} s at rest", watched.as_secs()));
         }
         if self.trouble.operator.task.is_finished() {

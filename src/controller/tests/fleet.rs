@@ -887,6 +887,29 @@ async fn a_node_that_is_ready_by_a_clock_ahead_of_ours_is_available_after_its_wa
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_edit_that_was_answered_before_the_clock_was_set_back_is_not_answered_again() {
+    let stage = Stage::serving(fleet_spec(2, "v1")).await;
+    let before = |seconds: i64| stage.clock.now() - TimeDelta::seconds(seconds);
+    stage.change(
+        Kind::StatefulNode,
+        "db-0",
+        &json!({"status": {"editFoundAt": before(100), "observedGeneration": 1}}),
+    );
+    let ended = |at: DateTime<Utc>| {
+        json!({"planID": "0123456789", "recipe": "InPlace", "outcome": "Complete", "targetHash": "v1:0",
+            "startedAt": at, "finishedAt": at})
+    };
+    let history = |last: i64| json!({"status": {"history": [ended(before(last)), ended(before(3000))]}});
+    stage.change(Kind::NodeDeployment, "db", &history(99));
+    stage.look_at_fleet().await.unwrap();
+    assert_ne!(stage.fleet()["status"]["plan"]["state"], "Active", "a plan ended since");
+    stage.change(Kind::NodeDeployment, "db", &history(101));
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.fleet()["status"]["plan"]["state"], "Active", "none ended since");
+    assert_eq!(condition(&stage.fleet(), "RolloutInProgress").1, "ChildDrift");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_back_where_that_is_wanted() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60},

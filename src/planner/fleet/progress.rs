@@ -52,9 +52,13 @@ impl Named<'_> {
         self.add_since(rank, name, reason, message, since(self.before, name, reason, self.now));
     }
 
-    /// A node whose own status says since when it does not serve.
+    /// A node whose own status says since when it does not serve. A time in the future was written by a clock that has since
+    /// been set back: it is named since it was first, or each look would say another time.
     fn add_problem(&mut self, rank: u8, name: &str, problem: &Problem) {
-        self.add_since(rank, name, &problem.reason, &problem.message, problem.since.min(self.now));
+        if problem.since > self.now {
+            return self.add(rank, name, &problem.reason, &problem.message);
+        }
+        self.add_since(rank, name, &problem.reason, &problem.message, problem.since);
     }
 
     fn add_since(&mut self, rank: u8, name: &str, reason: &str, message: &str, since: DateTime<Utc>) {

@@ -125,6 +125,11 @@ fn an_unconverged_node_keeps_its_time_whatever_its_reason_becomes() {
     for node in &rollout(&set_back).unconverged {
         assert_eq!(node.since, later(-3600), "{}: no later than the clock that was set back", node.name);
     }
+    // So does one whose own status has a time of before.
+    let failed = five().but(0, ChildFacts::failed);
+    let begun = look(rolling_out(&failed, &to_v2()), &failed, -3600);
+    let again = look(begun.clone(), &failed, -3590);
+    assert_eq!(rollout(&begun).unconverged, rollout(&again).unconverged, "or each look would be a write");
 }
 
 #[test]
