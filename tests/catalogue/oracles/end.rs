@@ -77,6 +77,7 @@ fn are_nodes_well<'a>(nodes: impl Iterator<Item = &'a Value>, replicas: i64) -> 
 }
 
 /// Whether a fleet says that what it asks for is done, and these nodes, all that there are, agree.
+#[allow(dead_code, reason = "of walks on the real control plane")]
 pub fn is_fleet_well(fleet: &Value, nodes: &[Value]) -> bool {
     let replicas = fleet["spec"]["replicas"].as_i64().unwrap_or_default();
     let applied = replicas == 0 || condition(fleet, "UpToDate").1 == "Applied";
