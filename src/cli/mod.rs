@@ -72,7 +72,9 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => return ended(demo::run(arguments)),
         command => command,
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // The operator waits for the API server more than it works. Threads that hand work to each other would cost it a tenth more
+    // CPU, and each thread memory.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
     };

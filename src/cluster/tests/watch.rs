@@ -162,3 +162,42 @@ async fn the_waits_are_short_again_once_something_went_well_or_nothing_failed_fo
     assert_eq!(attempts.failed(), first);
     assert_eq!(Attempts::of("x".to_owned()).slower(4).failed(), first * 4);
 }
+
+/// A server that lists one StatefulSet and then shows a later version of it that differs in nothing that is read.
+fn only_the_version_moves() -> Client {
+    let set = |version: &str| {
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db-0", "namespace": "shop", "uid": "u",
+            "resourceVersion": version}, "spec": {}, "status": {"readyReplicas": version}})
+    };
+    let server = service_fn(move |request: Request<Body>| async move {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let said = if is_watch {
+            format!("{}\n", json!({"type": "MODIFIED", "object": set("6")}))
+        } else {
+            json!({"kind": "StatefulSetList", "apiVersion": "apps/v1", "metadata": {"resourceVersion": "5"}, "items": [set("5")]})
+                .to_string()
+        };
+        let said = futures::stream::once(std::future::ready(said));
+        // A watch does not end after what it showed.
+        let said = if is_watch { said.chain(futures::stream::pending()).boxed() } else { said.boxed() };
+        Ok::<_, BoxError>(Response::new(Silence(Some(said))))
+    });
+    Client::new(server, "shop")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt_and_nowhere_else() {
+    for in_doubt in [false, true] {
+        let view = View::shared();
+        let api = Scope::All.api(&only_the_version_moves(), &view, Kind::StatefulSet);
+        let mut changes = watch(api, None, Kind::StatefulSet, view.clone(), |view| &view.sets);
+        assert_eq!(changes.next().await.unwrap().resource_version, "5", "the list");
+        if in_doubt {
+            view.doubt(Kind::StatefulSet, super::super::Key::new("shop", "db-0"), "5");
+        }
+        let told = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
+        assert_eq!(told.is_ok(), in_doubt, "{told:?}");
+        let known = view.sets.list("shop", |_| true).remove(0);
+        assert_eq!(known.meta.resource_version, "6");
+    }
+}
