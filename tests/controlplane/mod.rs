@@ -38,6 +38,7 @@ use windlass::{clock::SystemClock, sim::kubelet::Kubelet};
 
 pub use access::Said;
 pub use audit::{Audit, Entry, ObjectRef};
+pub use binary::GoProgram;
 pub use furniture::STORAGE_CLASS;
 pub use namespace::Namespace;
 
