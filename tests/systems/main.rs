@@ -1,0 +1,13 @@
+//! Real servers, as processes under a real control plane: what they go through when their pods do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cluster;
+#[path = "../controlplane/mod.rs"]
+mod controlplane;
+mod etcd;
+mod etcd_alone;
+mod etcd_rolled;
+mod nats;
+mod nats_alone;
+mod programs;
+mod writer;

@@ -1,0 +1,146 @@
+//! A client of NATS of what a writer and its judge need: requests, and JetStream by requests.
+#![allow(dead_code, reason = "each test and example uses its own part of this")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
+
+use crate::writer::Store;
+
+/// A stream's name; what is written goes to the subject of the same name.
+const STREAM: &str = "writes";
+
+/// A client of one server, and of another one after a failure.
+pub struct Nats {
+    servers: Vec<String>,
+    at: usize,
+    /// None after a request that was given up: its answer may still come.
+    connection: Option<Connection>,
+}
+
+struct Connection {
+    stream: BufReader<TcpStream>,
+    requests: u64,
+}
+
+impl Nats {
+    /// Of servers at these addresses.
+    pub fn new(addresses: impl IntoIterator<Item = String>) -> Self {
+        Self { servers: addresses.into_iter().collect(), at: 0, connection: None }
+    }
+
+    /// Sends a request to whoever answers it.
+    pub async fn request(&mut self, subject: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
+        let server = self.at;
+        // If this is not heard to its end, the next one asked is another.
+        self.at = (self.at + 1) % self.servers.len();
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(&self.servers[server]).await.map_err(|error| error.to_string())?,
+        };
+        let answer = connection.request(subject, payload).await.map_err(|error| error.to_string())?;
+        (self.connection, self.at) = (Some(connection), server);
+        answer.ok_or_else(|| format!("nobody answers {subject}"))
+    }
+
+    /// A request of JetStream's.
+    pub async fn stream(&mut self, what: &str, body: &Value) -> Result<Value, String> {
+        let answer =
+            self.request(&format!("$JS.API.STREAM.{what}.{STREAM}"), body.to_string().as_bytes()).await?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+        if answer["error"].is_null() { Ok(answer) } else { Err(answer["error"].to_string()) }
+    }
+
+    /// Makes a stream of three replicas in files.
+    pub async fn make_stream(&mut self) -> Result<(), String> {
+        let stream = json!({"name": STREAM, "subjects": [STREAM], "num_replicas": 3, "storage": "file"});
+        self.stream("CREATE", &stream).await.map(drop)
+    }
+
+    /// Which of these numbers are not there.
+    pub async fn lost(&mut self, acknowledged: &BTreeMap<u64, String>) -> Result<BTreeSet<u64>, String> {
+        let mut lost = BTreeSet::new();
+        for (number, place) in acknowledged {
+            let place: u64 = place.parse().map_err(|_| format!("{place} is no place"))?;
+            let found = self.stream("MSG.GET", &json!({"seq": place})).await;
+            let data = found.ok().and_then(|found| {
+                serde_json::from_value::<ByteString>(found["message"]["data"].clone()).ok()
+            });
+            if data.is_none_or(|data| data.0 != number.to_string().into_bytes()) {
+                lost.insert(*number);
+            }
+        }
+        Ok(lost)
+    }
+}
+
+impl Store for Nats {
+    async fn write(&mut self, number: u64) -> Result<String, String> {
+        let answer = self.request(STREAM, number.to_string().as_bytes()).await?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+        match answer["seq"].as_u64() {
+            Some(place) if answer["error"].is_null() => Ok(place.to_string()),
+            _ => Err(answer.to_string()),
+        }
+    }
+}
+
+impl Connection {
+    async fn open(address: &str) -> std::io::Result<Self> {
+        let stream = BufReader::new(TcpStream::connect((address, 4222)).await?);
+        let mut connection = Self { stream, requests: 0 };
+        let mut info = String::new();
+        connection.stream.read_line(&mut info).await?;
+        // Without headers nobody could say that nobody answers.
+        let hello =
+            "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB _INBOX.w.* 1\r\n";
+        connection.stream.write_all(hello.as_bytes()).await?;
+        Ok(connection)
+    }
+
+    /// The answer; None if there is nobody to give one.
+    async fn request(&mut self, subject: &str, payload: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
+        self.requests += 1;
+        let inbox = format!("_INBOX.w.{}", self.requests);
+        let head = format!("PUB {subject} {inbox} {}\r\n", payload.len());
+        self.stream.write_all(&[head.as_bytes(), payload, b"\r\n"].concat()).await?;
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |word: &str| word.parse::<usize>().map_err(std::io::Error::other);
+            match words.as_slice() {
+                ["PING"] => self.stream.write_all(b"PONG\r\n").await?,
+                ["MSG", to, .., size] => {
+                    let answer = self.payload(number(size)?).await?;
+                    if *to == inbox {
+                        return Ok(Some(answer));
+                    }
+                }
+                ["HMSG", to, .., head, size] => {
+                    let (head, answer) = (number(head)?, self.payload(number(size)?).await?);
+                    if *to == inbox {
+                        let none = answer[..head].starts_with(b"NATS/1.0 503");
+                        return Ok((!none).then(|| answer[head..].to_vec()));
+                    }
+                }
+                ["-ERR", ..] => return Err(std::io::Error::other(line)),
+                _ => {}
+            }
+        }
+    }
+
+    async fn payload(&mut self, size: usize) -> std::io::Result<Vec<u8>> {
+        let mut bytes = vec![0; size + 2];
+        self.stream.read_exact(&mut bytes).await?;
+        bytes.truncate(size);
+        Ok(bytes)
+    }
+}

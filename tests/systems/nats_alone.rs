@@ -1,0 +1,93 @@
+//! NATS JetStream as a plain StatefulSet: what its servers go through when their pods are deleted.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, Place},
+    controlplane::Error,
+    nats::Nats,
+    programs::add_nats,
+    writer::Writer,
+};
+
+/// Elections of a stream and of JetStream itself take seconds.
+const BEARABLE: Duration = Duration::from_secs(30);
+
+async fn three(name: &str) -> Result<(Place<'static>, Vec<String>), Error> {
+    let cluster = Cluster::shared().await;
+    let images = cluster.images.clone();
+    tokio::task::spawn_blocking(move || add_nats(&images)).await??;
+    let place = cluster.namespace(name).await;
+    place.apply("nats/statefulset.yaml").await?;
+    for pod in ["nats-0", "nats-1", "nats-2"] {
+        place.until_ready(pod, &Value::Null).await?;
+    }
+    let servers = (0..3).map(|n| cluster.address(&place.ns, &format!("nats-{n}"))).collect();
+    Ok((place, servers))
+}
+
+/// Asks until it is answered: JetStream elects its own leader after the servers are up.
+async fn made(nats: &mut Nats) -> Result<(), Error> {
+    let mut last = Ok(());
+    for _ in 0..150 {
+        last = nats.make_stream().await;
+        if last.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(last?)
+}
+
+/// Waits until a stream has a leader and all its replicas are current.
+async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
+    let mut last = Value::Null;
+    for _ in 0..300 {
+        last = nats.stream("INFO", &json!({})).await.unwrap_or_default()["cluster"].clone();
+        let replicas = last["replicas"].as_array().cloned().unwrap_or_default();
+        if last["leader"].is_string() && replicas.len() == 2 && replicas.iter().all(|r| r["current"] == true)
+        {
+            return Ok(last);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(format!("the stream is not in sync: {last}").into())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> {
+    let _alone = crate::etcd_rolled::ALONE.lock().await;
+    let (place, servers) = three("nats-set").await?;
+    let mut nats = Nats::new(servers.clone());
+    made(&mut nats).await?;
+    in_sync(&mut nats).await?;
+    let writer = Writer::start(Nats::new(servers));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    writer.forget_gaps();
+    for pod in ["nats-0", "nats-1", "nats-2"] {
+        let before = place.get("v1", "Pod", pod).await?;
+        place.kubectl(&["delete", "pod", pod, "--wait=false"]).await?;
+        place.until_ready(pod, &before["metadata"]["uid"]).await?;
+        in_sync(&mut nats).await?;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut tally = writer.stop().await;
+    let lost = nats.lost(&tally.acknowledged).await?;
+    eprintln!(
+        "NATS, each pod deleted: {} acknowledged, {} failed, {} lost, longest gap {} ms",
+        tally.acknowledged.len(),
+        tally.failed,
+        lost.len(),
+        tally.longest_gap.as_millis()
+    );
+    assert_eq!(lost, BTreeSet::new());
+    assert!(tally.acknowledged.len() > 100, "{}", tally.last_failure);
+    assert!(tally.longest_gap < BEARABLE, "{:?}: {}", tally.longest_gap, tally.last_failure);
+    // What was never written is missed, and so is what is there with another value.
+    let first = tally.acknowledged.values().next().cloned().unwrap_or_default();
+    tally.acknowledged = [(u64::MAX, first), (u64::MAX - 1, u64::MAX.to_string())].into();
+    assert_eq!(nats.lost(&tally.acknowledged).await?.len(), 2);
+    Ok(())
+}

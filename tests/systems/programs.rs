@@ -1,0 +1,43 @@
+//! The servers that run in pods, built from pinned Go modules and kept as the control plane's binary is.
+
+use windlass_process_kubelet::{Image, Images};
+
+use crate::controlplane::{Error, GoProgram};
+
+/// The image of etcd that a rollout begins at, and the one that it goes to.
+pub const ETCD: [&str; 2] = ["registry.example/etcd:3.6.15", "registry.example/etcd:3.6.16"];
+
+const BEFORE: GoProgram = GoProgram {
+    name: "etcd-3.6.15",
+    told: "etcd 3.6.15",
+    module: "tests/systems/go/etcd",
+    modfile: Some("before.mod"),
+    package: ".",
+};
+const AFTER: GoProgram = GoProgram { name: "etcd-3.6.16", told: "etcd 3.6.16", modfile: None, ..BEFORE };
+
+/// Adds etcd in both versions, each with etcdctl.
+pub fn add_etcd(images: &Images) -> Result<(), Error> {
+    for (name, program) in ETCD.into_iter().zip([BEFORE, AFTER]) {
+        let path = program.path()?;
+        images.add(name, Image::of("etcd", &path).program("etcdctl", &path));
+    }
+    Ok(())
+}
+
+/// The image of the NATS server.
+pub const NATS: &str = "registry.example/nats:2.15.2";
+
+const SERVER: GoProgram = GoProgram {
+    name: "nats-server",
+    told: "nats-server 2.15.2",
+    module: "tests/systems/go/nats",
+    modfile: None,
+    package: "github.com/nats-io/nats-server/v2",
+};
+
+/// Adds the NATS server.
+pub fn add_nats(images: &Images) -> Result<(), Error> {
+    images.add(NATS, Image::of("nats-server", SERVER.path()?));
+    Ok(())
+}

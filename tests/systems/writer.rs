@@ -1,0 +1,106 @@
+//! A writer that never stops: it writes one thing after another, and knows which of them were acknowledged and how long
+//! none was.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{task::JoinHandle, time::Instant};
+use windlass::clock::monotonic;
+
+/// A write that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two writes, so that the writer does not measure how much this machine can do.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What can be written to.
+pub trait Store: Send + 'static {
+    /// Writes one thing; what is answered says where it can be found again. Called again with another number after a
+    /// failure, so it has to turn to somebody else by then.
+    fn write(&mut self, number: u64) -> impl Future<Output = Result<String, String>> + Send;
+}
+
+/// What a writer has seen so far.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Where each number that was acknowledged is to be found. One that was not may be there all the same.
+    pub acknowledged: BTreeMap<u64, String>,
+    pub failed: u64,
+    /// The longest time in which nothing was acknowledged.
+    pub longest_gap: Duration,
+    pub last_failure: String,
+    last: Instant,
+}
+
+impl Tally {
+    fn note(&mut self, number: u64, written: Result<String, String>) {
+        match written {
+            Ok(place) => {
+                self.longest_gap = self.gap();
+                self.last = monotonic();
+                self.acknowledged.insert(number, place);
+            }
+            Err(why) => {
+                self.failed += 1;
+                self.last_failure = why;
+            }
+        }
+    }
+
+    fn gap(&self) -> Duration {
+        self.longest_gap.max(self.last.elapsed())
+    }
+}
+
+pub struct Writer {
+    tally: Arc<Mutex<Tally>>,
+    task: JoinHandle<()>,
+}
+
+impl Writer {
+    /// Begins, and goes on until it is stopped.
+    pub fn start(mut store: impl Store) -> Self {
+        let tally = Tally {
+            acknowledged: BTreeMap::new(),
+            failed: 0,
+            longest_gap: Duration::ZERO,
+            last_failure: String::new(),
+            last: monotonic(),
+        };
+        let tally = Arc::new(Mutex::new(tally));
+        let seen = Arc::clone(&tally);
+        let task = tokio::spawn(async move {
+            for number in 0_u64.. {
+                let written = tokio::time::timeout(PATIENCE, store.write(number)).await;
+                let written = written.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+                seen.lock().unwrap_or_else(PoisonError::into_inner).note(number, written);
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        Self { tally, task }
+    }
+
+    /// What it has seen so far, a gap that still lasts included.
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        tally.longest_gap = tally.gap();
+        tally
+    }
+
+    /// Forgets the gaps so far: what is measured begins now.
+    pub fn forget_gaps(&self) {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.longest_gap = Duration::ZERO;
+        tally.last = monotonic();
+    }
+
+    /// Stops it. A write that is under way is neither acknowledged nor failed.
+    pub async fn stop(self) -> Tally {
+        let tally = self.tally();
+        self.task.abort();
+        let _ = self.task.await;
+        tally
+    }
+}
