@@ -1,5 +1,6 @@
 //! BlueGreen and HardFork on the simulated cluster, by the unmodified operator.
 
+mod alternating;
 mod applications;
 mod blue_green;
 mod build_ids;
