@@ -155,7 +155,10 @@ pub fn table() -> Vec<Entry> {
 pub const NOT_WALKED: [(&str, &str); 0] = [];
 
 /// Single points that fail and are not walked, and why. Each is replayed where it is asked for by name.
-pub const FAILING: [(&str, &str); 0] = [];
+pub const FAILING: [(&str, &str); 1] = [(
+    "hard-fork-verbs/stall/2 F16-silent 75 seed=1",
+    "the fleet is written once more while its end is watched, after a watch fell silent; nobody has looked into it yet",
+)];
 
 /// Whether a point is walked without being asked for.
 pub fn is_walked_point(line: &str) -> bool {
