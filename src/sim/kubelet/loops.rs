@@ -20,6 +20,8 @@ const ENDED: Duration = Duration::from_secs(2);
 pub(super) struct Turn {
     /// How often it was tried again.
     pub again: i32,
+    /// When this try began.
+    pub began: Instant,
     /// How long it backs off after this try.
     pub delay: Duration,
     /// What there is to see of it: which of the parts of a try, from 0.
@@ -42,10 +44,11 @@ fn turn(since: Instant, now: Instant, parts: &[Duration]) -> Turn {
     let (mut at, mut delay) = (since, BACKOFF_FIRST);
     let mut again = 0;
     loop {
+        let began = at;
         for (part, long) in parts.iter().chain([&delay]).enumerate() {
             at += *long;
             if at > now {
-                return Turn { again, delay, part, until: at };
+                return Turn { again, began, delay, part, until: at };
             }
         }
         again += 1;

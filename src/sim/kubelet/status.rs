@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -297,7 +297,9 @@ impl View<'_> {
         let run = life.enter(&container.name, State::Restarts, self.now);
         let turn = loops::crash(run.since.unwrap_or(self.now.instant), self.now.instant);
         self.look_again(turn.until);
-        let at = &run.since_wall;
+        // Of this try: how long it has run tells one that crashes from one that is slow.
+        let ago = TimeDelta::from_std(self.now.instant - turn.began).unwrap_or_default();
+        let at = &text(self.now.wall - ago);
         let end =
             json!({"terminated": {"exitCode": 1, "reason": "Error", "startedAt": at, "finishedAt": at}});
         let state = match turn.part {

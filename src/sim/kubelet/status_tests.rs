@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Pod;
@@ -88,16 +88,19 @@ fn reasons_alternate_as_real_kubelets_do_and_end_with_what_they_were_about() {
     );
 
     let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:crash-loop"}]}));
-    let mut seen = Vec::new();
+    let (mut seen, mut began) = (Vec::new(), BTreeSet::new());
     for at in [0, 3, 5, 15, 18] {
         let (status, _) = watched.after(at, &json!({}));
         assert!(status["phase"] == "Running" && !truth(&status, "Ready"), "{status:#}");
         let container = &status["containerStatuses"][0];
+        let times = [&container["state"]["running"], &container["state"]["terminated"]];
+        began.extend(times.iter().filter_map(|state| state["startedAt"].as_str()).map(str::to_owned));
         let state = container["state"].as_object().unwrap().keys().next().unwrap().clone();
         seen.push((state, container["restartCount"].as_i64().unwrap()));
     }
     let seen: Vec<(&str, i64)> = seen.iter().map(|(state, count)| (state.as_str(), *count)).collect();
     assert_eq!(seen, [("running", 0), ("terminated", 0), ("waiting", 0), ("running", 1), ("terminated", 1)]);
+    assert_eq!(began.len(), 2, "each try has a time of its own: {began:?}");
     let (status, _) = watched.after(20, &json!({"db-0": "ready"}));
     assert!(truth(&status, "Ready") && status["containerStatuses"][0]["restartCount"] == 1);
 }

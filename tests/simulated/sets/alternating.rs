@@ -54,7 +54,7 @@ fn a_node_in_a_rollout_whose_kubelet_alternates_fails_once_and_for_one_reason() 
             w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
             w.rest(30).await;
             w.cluster.clear_audit();
-            let (reasons, since, phases) = said_of(&w, &node, 400).await;
+            let (reasons, since, phases) = said_of(&w, &node, 900).await;
             assert_eq!(reasons, [reason.to_owned()].into(), "{word}");
             assert_eq!(since.len(), 1, "{word}: {since:?}");
             assert_eq!(phases, ["Failed".to_owned()].into(), "{word}");
@@ -80,7 +80,7 @@ fn a_first_creation_whose_kubelets_alternate_stalls_once_and_stays_so() {
             w.rest(30).await;
             w.cluster.clear_audit();
             let mut stalled = BTreeSet::new();
-            for _ in 0..400 {
+            for _ in 0..900 {
                 w.rest(1).await;
                 stalled.insert(condition(&w.status(), "Stalled"));
             }
