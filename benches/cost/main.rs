@@ -11,7 +11,7 @@
 //! cargo bench --bench cost -- ten-thousand   for 10,000, on the real control plane: an hour and more
 //! ```
 //!
-//! docs/cost.md holds what it printed, and on which machine.
+//! docs/dev/cost.md holds what it printed, and on which machine.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

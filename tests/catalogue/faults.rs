@@ -82,7 +82,7 @@ impl Entry {
         Self { name, fault, over }
     }
 
-    /// Its number in `docs/catalogue.md`: F1, F2 and so on.
+    /// Its number in `docs/dev/catalogue.md`: F1, F2 and so on.
     pub fn family(&self) -> &'static str {
         self.name.split_once('-').map_or(self.name, |(family, _)| family)
     }

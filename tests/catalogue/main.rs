@@ -1,5 +1,5 @@
-//! The fault catalogue: every interruption that `docs/catalogue.md` lists, enumerated over every scenario, on the simulated
-//! cluster. See `docs/catalogue.md` for what was run and how to replay a failure.
+//! The fault catalogue: every interruption that `docs/dev/catalogue.md` lists, enumerated over every scenario, on the simulated
+//! cluster. See `docs/dev/catalogue.md` for what was run and how to replay a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod deeds;

@@ -1,4 +1,4 @@
-//! Random walks over the whole surface of a fleet, on the simulated cluster: see `docs/walks.md` for what is walked and how a
+//! Random walks over the whole surface of a fleet, on the simulated cluster: see `docs/dev/walks.md` for what is walked and how a
 //! failure is replayed. The world, the faults and the oracles of single changes are the catalogue's own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
