@@ -1,5 +1,6 @@
 //! The verbs on the command line, as a user types them.
 
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -14,8 +15,12 @@ struct Ran {
 }
 
 async fn windlass(world: &World, words: &[&str]) -> Ran {
+    windlass_as(world, world.cp.kubeconfig(), words).await
+}
+
+async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", world.cp.kubeconfig());
+    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
     let Output { status, stdout, stderr } = command.output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
@@ -106,4 +111,56 @@ async fn what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_written() {
     let after: Value = world.db().await;
     assert_eq!(after["metadata"]["resourceVersion"], db["metadata"]["resourceVersion"]);
     assert_eq!(after["metadata"]["annotations"], json!(null));
+}
+
+/// An account that may do just this in the world's namespace.
+async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    world.create(rbac, "Role", json!({"metadata": {"name": name}, "rules": rules})).await;
+    let binding = json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": &*world.ns}],
+    });
+    world.create(rbac, "RoleBinding", binding).await;
+    world.cp.service_account_kubeconfig(&world.ns, name).await.expect("a kubeconfig")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_verb_asks_for_the_rights_that_are_documented_and_no_more() {
+    let world = World::new("rights").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let on = |verbs: &[&str]| json!({"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": verbs});
+    let events = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]});
+    let revisions = json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]});
+    let db = "nd/db";
+
+    let oncall = account(&world, "oncall", json!([on(&["get", "patch"]), events])).await;
+    for (verb, said) in [("pause", "paused"), ("resume", "resumed"), ("restart", "restarted")] {
+        let ran = windlass_as(&world, &oncall, &[verb, db]).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{verb}: {}", ran.out);
+        assert!(ran.out.contains(said), "{verb}: {}", ran.out);
+    }
+    world.until_applied_again().await;
+    world.set_image("db:2-nope").await;
+    world.until_db("a node is held", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
+    let ran = windlass_as(&world, &oncall, &["abort", db]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
+    let ran = windlass_as(&world, &oncall, &["rollback", db]).await;
+    assert!(ran.code == 1 && ran.err.contains("its revisions cannot be listed"), "{}{}", ran.out, ran.err);
+
+    let silent = account(&world, "silent", json!([on(&["get", "patch"])])).await;
+    let ran = windlass_as(&world, &silent, &["retry", db]).await;
+    assert!(ran.code == 0 && ran.err.contains("no event could be written"), "{}{}", ran.out, ran.err);
+
+    let reader = account(&world, "reader", json!([on(&["get"]), revisions])).await;
+    let ran = windlass_as(&world, &reader, &["history", db]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let ran = windlass_as(&world, &reader, &["pause", db]).await;
+    assert!(ran.code == 1 && ran.err.contains("cannot patch"), "{}{}", ran.out, ran.err);
+
+    let lead = account(&world, "lead", json!([on(&["get", "patch"]), events, revisions])).await;
+    let ran = windlass_as(&world, &lead, &["rollback", db]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
 }

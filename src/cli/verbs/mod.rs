@@ -82,28 +82,31 @@ pub struct HistoryArgs {
 
 /// Carries a verb without words of its own out.
 pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
-    carry_out(&arguments, |_, object| change(&verb, arguments.target.kind, object, super::now())).await
+    carry_out(&arguments, Needs::Object, |_, object| {
+        change(&verb, arguments.target.kind, object, super::now())
+    })
+    .await
 }
 
 /// Carries `windlass skip` out.
 pub async fn skip(arguments: SkipArgs) -> Result<(), String> {
     let verb = Verb::Skip { task: arguments.task };
     let kind = arguments.verb.target.kind;
-    carry_out(&arguments.verb, |_, object| change(&verb, kind, object, super::now())).await
+    carry_out(&arguments.verb, Needs::Object, |_, object| change(&verb, kind, object, super::now())).await
 }
 
 /// Carries `windlass promote` out.
 pub async fn promote(arguments: PromoteArgs) -> Result<(), String> {
     let verb = Verb::Promote { hash: arguments.hash };
     let kind = arguments.verb.target.kind;
-    carry_out(&arguments.verb, |_, object| change(&verb, kind, object, super::now())).await
+    carry_out(&arguments.verb, Needs::Object, |_, object| change(&verb, kind, object, super::now())).await
 }
 
 /// Carries `windlass rollback` out.
 pub async fn rollback(arguments: RollbackArgs) -> Result<(), String> {
     arguments.verb.target.require(Kind::Fleet, "rollback")?;
     let to = arguments.to.as_deref();
-    carry_out(&arguments.verb, |kept, object| revisions::rollback(object, kept, to)).await
+    carry_out(&arguments.verb, Needs::Revisions, |kept, object| revisions::rollback(object, kept, to)).await
 }
 
 /// Prints what `windlass history` shows.
@@ -116,8 +119,19 @@ pub async fn history(arguments: HistoryArgs) -> Result<(), String> {
     super::print(&revisions::table(&object, &kept, super::now()))
 }
 
+/// What a verb is decided over, and no more: a person may have no right to the rest.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Needs {
+    /// The object alone.
+    Object,
+    /// A fleet and its ControllerRevisions.
+    Revisions,
+}
+
+/// Decides a verb over the object as it is, writes it guarded, and decides anew where it changed meanwhile.
 async fn carry_out(
     arguments: &VerbArgs,
+    needs: Needs,
     decide: impl Fn(&[revisions::Kept], &Value) -> Result<Change, String>,
 ) -> Result<(), String> {
     let (client, home) = super::cluster_client(super::AGENT).await?;
@@ -125,9 +139,9 @@ async fn carry_out(
     let target = &arguments.target;
     for _ in 0..ATTEMPTS {
         let object = target.get(&client, namespace).await?;
-        let kept = match target.kind {
-            Kind::Fleet => revisions::kept(&client, namespace, &object).await?,
-            Kind::Node => Vec::new(),
+        let kept = match needs {
+            Needs::Revisions => revisions::kept(&client, namespace, &object).await?,
+            Needs::Object => Vec::new(),
         };
         let change = decide(&kept, &object)?;
         let suffix = if arguments.dry_run { " (dry run)" } else { "" };
