@@ -2,7 +2,12 @@
 
 use std::net::SocketAddr;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    routing::get,
+};
 use clap::{Args, ValueEnum};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
@@ -11,6 +16,9 @@ use tracing::info;
 use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 use crate::revision::hash::hex;
+
+/// The format of /metrics. A scraper that is told another one takes the counters for untyped ones, or refuses them.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What `windlass operator` is told.
 #[derive(Debug, Args)]
@@ -105,7 +113,8 @@ fn lease_name(namespaces: &[String]) -> String {
 fn pages(health: Health) -> Router {
     let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
     let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
-    let metrics = |State(health): State<Health>| async move { health.text() };
+    let metrics =
+        |State(health): State<Health>| async move { ([(CONTENT_TYPE, OPEN_METRICS)], health.text()) };
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -146,5 +155,14 @@ mod tests {
         for name in ["", " ", "Shop", "shop,lab", "-shop", "shop-", "kube.system", &"a".repeat(64)] {
             assert!(namespace(name).is_err(), "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_scraper_is_told_the_format_that_it_gets() {
+        let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
+        let answer = tower::ServiceExt::oneshot(pages(Health::default()), request).await.unwrap();
+        assert_eq!(answer.headers()[CONTENT_TYPE], OPEN_METRICS);
+        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        assert!(text.ends_with(b"# EOF\n"), "OpenMetrics ends so: {text:?}");
     }
 }
