@@ -193,6 +193,11 @@ pub fn container(pod: &Value, name: &str) -> Value {
     let lists =
         ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].as_array().cloned());
     let all: Vec<Value> = lists.into_iter().flatten().flatten().collect();
+    let lists = ["containers", "initContainers"].map(|list| pod["spec"][list].as_array().cloned());
+    let named: Vec<Value> =
+        lists.into_iter().flatten().flatten().map(|container| container["name"].clone()).collect();
+    let told: Vec<Value> = all.iter().map(|status| status["name"].clone()).collect();
+    assert!(told.is_empty() || told == named, "a status each and no more: {told:?} {named:?}");
     let found = all.into_iter().find(|status| status["name"] == name).unwrap_or_default();
     let typed: Result<ContainerStatus, _> = serde_json::from_value(found.clone());
     assert!(found.is_null() || typed.is_ok());

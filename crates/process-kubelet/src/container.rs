@@ -192,7 +192,7 @@ impl Runner {
                 let _ = std::os::unix::fs::symlink(to, link);
             }
         }
-        let translation = Translation::new(&shared.addresses, mounts);
+        let translation = Translation::new(&shared.addresses, *ip, mounts);
         let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.as_deref()).unwrap_or(name);
         Setting::new(&self.container, image.clone(), env, translation, &root, hostname, *ip)
             .map_err(|error| error.to_string())

@@ -25,9 +25,10 @@
 //! # What is otherwise, and how it is made up for
 //!
 //! - **Addresses.** Each pod has an address of 127.128.0.0/9, `status.podIP`, which belongs to its namespace and name:
-//!   a pod that is made again under its name gets it again. A program has to bind to it (`$(POD_IP)` from
-//!   `status.podIP`) and not to all addresses, or two pods want one port.
-//! - **Names.** There is no DNS. In commands, arguments, environment, probes and hooks the full name of a pod,
+//!   a pod that is made again under its name gets it again. A program has to bind to it, or two pods want one port:
+//!   `$(POD_IP)` from `status.podIP` is it, and so are `0.0.0.0`, `127.0.0.1` and `localhost` in the texts below. A program
+//!   that binds to all addresses of its own accord cannot have a port twice.
+//! - **Names.** There is no DNS. In commands, arguments, environment and hosts of probes and hooks the full name of a pod,
 //!   `<pod>.<service>.<namespace>.svc` with or without `.cluster.local`, is replaced by that pod's address, whether the
 //!   pod exists yet or not. Services have no addresses.
 //! - **Mounts.** There are no mounts. In the same places a path below a `mountPath` is replaced by the folder that the
@@ -37,7 +38,9 @@
 //!   this machine's PATH.
 //! - **A new start** of the kubelet adopts nothing: what an earlier one left is killed, and its pods' containers start
 //!   again, one restart more. A terminated pod's are left as they are.
-//! - Resources, security contexts, gRPC and HTTPS probes, `kubectl exec`, Services' addresses: not there.
+//! - Not there: resources and what is told of them, security contexts, gRPC and HTTPS probes, `kubectl exec`, addresses of
+//!   Services, `activeDeadlineSeconds` of pods, signals other than SIGTERM to stop by. What is mounted from ConfigMaps and
+//!   Secrets is as it was when the pod began.
 
 mod action;
 mod backoff;

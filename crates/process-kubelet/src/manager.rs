@@ -76,7 +76,10 @@ impl Manager {
                     self.gone(&key, None);
                 }
             }
-            Event::Delete(pod) => self.gone(&key_of(&pod), Some(&pod)),
+            Event::Delete(pod) => {
+                self.gone(&key_of(&pod), Some(&pod));
+                self.forget();
+            }
         }
     }
 
@@ -102,6 +105,18 @@ impl Manager {
         while self.lives.try_join_next().is_some() {}
         self.lives.spawn(pod::live(Arc::clone(&self.shared), seen, before, tell));
         self.pods.insert(key, Tracked { uid, view, ended: Some(ended) });
+    }
+
+    /// Forgets the pods whose lives are over.
+    fn forget(&mut self) {
+        let mut known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pods.retain(|key, tracked| {
+            let lives = !tracked.view.is_closed();
+            if !lives && known.get(key) == Some(&tracked.uid) {
+                known.remove(key);
+            }
+            lives
+        });
     }
 
     fn gone(&mut self, key: &Key, pod: Option<&Pod>) {

@@ -31,17 +31,16 @@ pub(crate) fn patch(pod: &Pod, sandbox: &Sandbox, records: &[Record], ip: &str, 
     }
     let conditions = conditions(pod, sandbox, phase, &inits, &mains, now);
     status.insert("conditions".to_owned(), json!(conditions));
-    status.insert("containerStatuses".to_owned(), replaced(&mains));
+    status.insert("containerStatuses".to_owned(), list(&mains));
     if !inits.is_empty() {
-        status.insert("initContainerStatuses".to_owned(), replaced(&inits));
+        status.insert("initContainerStatuses".to_owned(), list(&inits));
     }
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
 }
 
-fn replaced(records: &[&Record]) -> Value {
-    let mut list = vec![json!({"$patch": "replace"})];
-    list.extend(records.iter().map(|record| container(record)));
-    Value::Array(list)
+/// Lists of container statuses have no keys to merge by: a patch replaces them.
+fn list(records: &[&Record]) -> Value {
+    records.iter().map(|record| container(record)).collect()
 }
 
 fn container(record: &Record) -> Value {

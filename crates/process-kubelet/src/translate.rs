@@ -3,7 +3,8 @@
 //!
 //! Only the fully qualified form of a host name is one (`db-0.db.ns.svc`, with or without `.cluster.local`), as any
 //! shorter one could be something else. The address is the pod's for ever (see [`Addresses`]), so it is known before
-//! the pod exists.
+//! the pod exists. What a pod calls all of its addresses, or itself, is that one address, too: `0.0.0.0`, `127.0.0.1` and
+//! `localhost`.
 
 use std::{
     net::Ipv4Addr,
@@ -35,6 +36,7 @@ impl Addresses {
 #[derive(Clone, Debug)]
 pub(crate) struct Translation {
     addresses: Addresses,
+    own: Ipv4Addr,
     /// The longest path first, so that a mount below another is found.
     mounts: Vec<(String, PathBuf)>,
 }
@@ -43,10 +45,15 @@ const SUFFIX: &str = ".svc";
 const DOMAIN: &str = ".cluster.local";
 
 impl Translation {
-    pub(crate) fn new(addresses: &Addresses, mounts: impl IntoIterator<Item = (String, PathBuf)>) -> Self {
+    /// The texts of a container in the pod with this address.
+    pub(crate) fn new(
+        addresses: &Addresses,
+        own: Ipv4Addr,
+        mounts: impl IntoIterator<Item = (String, PathBuf)>,
+    ) -> Self {
         let mut mounts: Vec<_> = mounts.into_iter().map(|(at, to)| (trimmed(&at).to_owned(), to)).collect();
         mounts.sort_by_key(|(at, _)| std::cmp::Reverse(at.len()));
-        Self { addresses: addresses.clone(), mounts }
+        Self { addresses: addresses.clone(), own, mounts }
     }
 
     /// The folder or file of this machine that a container's path means; none if it is below no mount.
@@ -109,6 +116,9 @@ impl Translation {
     }
 
     fn host(&self, name: &str) -> Option<Ipv4Addr> {
+        if matches!(name, "0.0.0.0" | "127.0.0.1" | "localhost") {
+            return Some(self.own);
+        }
         let name = name.strip_suffix(DOMAIN).unwrap_or(name).strip_suffix(SUFFIX)?;
         let labels: Vec<&str> = name.split('.').collect();
         let &[pod, service, namespace] = labels.as_slice() else { return None };
@@ -135,7 +145,7 @@ mod tests {
             ("/data".to_owned(), PathBuf::from("/x/claim")),
             ("/data/wal/".to_owned(), PathBuf::from("/x/wal")),
         ];
-        Translation::new(&Addresses::new("seed"), mounts)
+        Translation::new(&Addresses::new("seed"), Ipv4Addr::new(127, 200, 0, 1), mounts)
     }
 
     #[test]
@@ -166,6 +176,23 @@ mod tests {
         for text in ["db-0.db", "db-0.db.ns", "db.ns.svc", "a.b.c.d.svc", "..a.svc", "db-0.db.ns.svc.example"]
         {
             assert_eq!(t.text(text), text);
+        }
+    }
+
+    #[test]
+    fn what_a_pod_calls_itself_is_its_own_address() {
+        let t = translation();
+        let texts = [
+            ("--bind=0.0.0.0:7777", "--bind=127.200.0.1:7777"),
+            ("http://localhost:80/", "http://127.200.0.1:80/"),
+            ("127.0.0.1", "127.200.0.1"),
+            (
+                "127.0.0.11 10.0.0.0 localhost.crt my-localhost",
+                "127.0.0.11 10.0.0.0 localhost.crt my-localhost",
+            ),
+        ];
+        for (text, translated) in texts {
+            assert_eq!(t.text(text), translated);
         }
     }
 
