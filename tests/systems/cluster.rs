@@ -1,5 +1,6 @@
 //! A real control plane whose only nodes run real processes.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -81,6 +82,13 @@ impl Drop for Cluster {
             background.shutdown_background();
         }
     }
+}
+
+/// Whether a fleet has completed what its spec now wants.
+pub fn applied(fleet: &Value) -> bool {
+    let conditions = fleet["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let current = fleet["status"]["observedGeneration"] == fleet["metadata"]["generation"];
+    current && conditions.iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True")
 }
 
 /// A namespace of a cluster.

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::{
-    cluster::{Cluster, Place},
+    cluster::{Cluster, Place, applied},
     controlplane::Error,
     etcd::Etcd,
     programs::{ETCD, add_etcd},
@@ -52,12 +52,6 @@ async fn three(name: &str) -> Result<(Place<'static>, Etcd, tokio::process::Chil
 }
 
 const FLEET: (&str, &str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment", "etcd");
-
-fn applied(fleet: &Value) -> bool {
-    let conditions = fleet["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let current = fleet["status"]["observedGeneration"] == fleet["metadata"]["generation"];
-    current && conditions.iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True")
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn windlass_rolls_etcd_and_loses_nothing() -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::{
     controlplane::Error,
     nats::Nats,
     programs::add_nats,
-    writer::Writer,
+    writer::{Tally, Writer},
 };
 
 /// Elections of a stream and of JetStream itself take seconds.
@@ -29,7 +29,7 @@ async fn three(name: &str) -> Result<(Place<'static>, Vec<String>), Error> {
 }
 
 /// Asks until it is answered: JetStream elects its own leader after the servers are up.
-async fn made(nats: &mut Nats) -> Result<(), Error> {
+pub async fn made(nats: &mut Nats) -> Result<(), Error> {
     let mut last = Ok(());
     for _ in 0..150 {
         last = nats.make_stream().await;
@@ -42,7 +42,7 @@ async fn made(nats: &mut Nats) -> Result<(), Error> {
 }
 
 /// Waits until a stream has a leader and all its replicas are current.
-async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
+pub async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
     let mut last = Value::Null;
     for _ in 0..300 {
         last = nats.stream("INFO", &json!({})).await.unwrap_or_default()["cluster"].clone();
@@ -73,10 +73,14 @@ async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> 
         in_sync(&mut nats).await?;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let mut tally = writer.stop().await;
+    judge("NATS, each pod deleted", writer.stop().await, &mut nats).await
+}
+
+/// Fails unless all that was acknowledged is there and nobody had to wait long.
+pub async fn judge(what: &str, mut tally: Tally, nats: &mut Nats) -> Result<(), Error> {
     let lost = nats.lost(&tally.acknowledged).await?;
     eprintln!(
-        "NATS, each pod deleted: {} acknowledged, {} failed, {} lost, longest gap {} ms",
+        "{what}: {} acknowledged, {} failed, {} lost, longest gap {} ms",
         tally.acknowledged.len(),
         tally.failed,
         lost.len(),

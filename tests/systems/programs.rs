@@ -1,4 +1,5 @@
 //! The servers that run in pods, built from pinned Go modules and kept as the control plane's binary is.
+#![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use windlass_process_kubelet::{Image, Images};
 
