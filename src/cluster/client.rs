@@ -26,6 +26,7 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, ServiceBuilder, service_fn};
 
+use super::proxy::Way;
 use crate::clock::monotonic;
 
 /// How long a request may take before it counts as lost, and how long the body of an answer may stand still.
@@ -46,12 +47,8 @@ const KEEPALIVE_TIMES: u32 = 3;
 const BUFFER: usize = 32 << 10;
 
 /// A client for a cluster, whose connections are closed when their other side is gone, and which sends no request twice.
-pub fn connect(mut config: Config) -> kube::Result<Client> {
-    if config.proxy_url.is_some() {
-        // kube-rs says what it would need for that.
-        config.default_retry = false;
-        return Client::try_from(config);
-    }
+/// It goes through the proxy that the kubeconfig or the environment names.
+pub fn connect(config: Config) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -62,7 +59,8 @@ pub fn connect(mut config: Config) -> kube::Result<Client> {
     // up here, and after another replica has taken over.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(REQUEST_TIMEOUT));
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    let way = Way::of(&config, tcp)?;
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(way)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector.set_read_timeout(Some(SILENCE));
     connector.set_write_timeout(Some(REQUEST_TIMEOUT));

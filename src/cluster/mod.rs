@@ -12,6 +12,7 @@ pub mod live_pods;
 pub mod memory;
 pub mod observed;
 pub mod port;
+mod proxy;
 pub mod raw;
 pub mod refusals;
 pub mod view;

@@ -1,10 +1,15 @@
 //! The verbs on the command line, as a user types them.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Output;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use tokio::task::JoinHandle;
 
 use crate::kit::{World, condition, fleet};
 
@@ -163,4 +168,50 @@ async fn each_verb_asks_for_the_rights_that_are_documented_and_no_more() {
     let lead = account(&world, "lead", json!([on(&["get", "patch"]), events, revisions])).await;
     let ran = windlass_as(&world, &lead, &["rollback", db]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+}
+
+/// A proxy for CONNECT, on loopback: which hosts it was asked for.
+async fn connect_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+    let log = asked.clone();
+    let serve = async move |mut client: TcpStream, log: Arc<Mutex<Vec<String>>>| {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(client.read_u8().await?);
+        }
+        let request = String::from_utf8_lossy(&request).into_owned();
+        let host = request.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
+        let host = host.expect("a CONNECT").to_owned();
+        let mut server = TcpStream::connect(&host).await?;
+        log.lock().unwrap().push(host);
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+        tokio::io::copy_bidirectional(&mut client, &mut server).await
+    };
+    let task = tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(serve(client, log.clone()));
+        }
+    });
+    (address, asked, task)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_s_proxy_is_gone_through() {
+    let world = World::new("proxied").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let (proxy, asked, task) = connect_proxy().await;
+    let direct = std::fs::read_to_string(world.cp.kubeconfig()).unwrap();
+    let mut config: Value = serde_saphyr::from_str(&direct).unwrap();
+    config["clusters"][0]["cluster"]["proxy-url"] = format!("http://{proxy}").into();
+    let path = world.cp.kubeconfig().with_file_name(format!("{}-proxied.kubeconfig", &*world.ns));
+    std::fs::write(&path, config.to_string()).unwrap();
+    let ran = windlass_as(&world, &path, &["pause", "nd/db"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert_eq!(world.db().await["spec"]["paused"], true);
+    let asked = asked.lock().unwrap().clone();
+    assert!(!asked.is_empty() && asked.iter().all(|host| world.cp.server().ends_with(host)), "{asked:?}");
+    task.abort();
+    let ran = windlass_as(&world, &path, &["resume", "nd/db"]).await;
+    assert!(ran.code == 1 && ran.err.contains("cannot be reached"), "{}{}", ran.out, ran.err);
 }

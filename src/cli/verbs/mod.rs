@@ -124,7 +124,7 @@ pub async fn history(arguments: HistoryArgs) -> Result<(), String> {
 enum Needs {
     /// The object alone.
     Object,
-    /// A fleet and its ControllerRevisions.
+    /// A fleet and the revisions that it keeps.
     Revisions,
 }
 
