@@ -288,6 +288,29 @@ impl Memory {
         self.revisions.put(set_uid.to_owned(), known);
     }
 
+    /// For how long the revision of this pod, which is asked about, has not been known.
+    #[must_use]
+    pub fn revision_unknown_for(&self, pod_uid: &str) -> Duration {
+        let (now, pod_uid) = (monotonic(), pod_uid.to_owned());
+        let since = self.unknown_revisions.get(&pod_uid).unwrap_or_else(|| {
+            self.unknown_revisions.put(pod_uid, now);
+            now
+        });
+        now.duration_since(since)
+    }
+
+    /// For how long a node has been seen to say that it is Ready since this time, which is ahead of our clock.
+    #[must_use]
+    pub fn ready_ahead_for(&self, node_uid: &str, since: DateTime<Utc>) -> Duration {
+        let (now, node_uid) = (monotonic(), node_uid.to_owned());
+        let known = self.ready_ahead.get(&node_uid).filter(|(of, _)| *of == since);
+        let (_, seen_at) = known.unwrap_or_else(|| {
+            self.ready_ahead.put(node_uid, (since, now));
+            (since, now)
+        });
+        now.duration_since(seen_at)
+    }
+
     /// Whether the last look at an object failed.
     #[must_use]
     pub fn has_failed(&self, kind: Kind, key: &Key) -> bool {

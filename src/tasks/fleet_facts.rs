@@ -15,7 +15,6 @@ use crate::api::names::{
     FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
 };
 use crate::api::{Promotion, RawPlan, Stage, StrategyType};
-use crate::clock::monotonic;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
@@ -408,14 +407,8 @@ impl FleetScope {
         if since <= self.now {
             return Some(since);
         }
-        let seen = &self.memory.ready_ahead;
-        let known = seen.get(&node.meta.uid).filter(|(of, _)| *of == since);
-        let (_, at) = known.unwrap_or_else(|| {
-            let first = (since, monotonic());
-            seen.put(node.meta.uid.clone(), first);
-            first
-        });
-        let passed = TimeDelta::from_std(monotonic().duration_since(at)).unwrap_or_default();
+        let passed = self.memory.ready_ahead_for(&node.meta.uid, since);
+        let passed = TimeDelta::from_std(passed).unwrap_or_default();
         Some(self.now - passed)
     }
 

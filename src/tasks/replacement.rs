@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CHILD_CHANGED, NodeScope};
-use crate::clock::monotonic;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
@@ -28,12 +27,7 @@ const UNKNOWN_REVISION: Duration = Duration::from_secs(10);
 impl NodeScope {
     /// How much longer it is waited for what the revision of this pod is.
     fn doubts_revision_for(&self, pod_uid: &str) -> Duration {
-        let (now, pod_uid) = (monotonic(), pod_uid.to_owned());
-        let since = self.memory.unknown_revisions.get(&pod_uid).unwrap_or_else(|| {
-            self.memory.unknown_revisions.put(pod_uid, now);
-            now
-        });
-        UNKNOWN_REVISION.saturating_sub(now.duration_since(since))
+        UNKNOWN_REVISION.saturating_sub(self.memory.revision_unknown_for(pod_uid))
     }
 
     /// Where nobody knows the revision of the pod, asks for the StatefulSet itself: its watch may be late. Answers whether it
