@@ -155,11 +155,7 @@ pub fn table() -> Vec<Entry> {
 pub const NOT_WALKED: [(&str, &str); 0] = [];
 
 /// Single points that fail and are not walked, and why. Each is replayed where it is asked for by name.
-pub const FAILING: [(&str, &str); 1] = [(
-    "hard-fork-verbs/stall/2 F16-silent 75 seed=1",
-    "the end is watched while status.retiring still names a set whose last pod a silent watch does not show to be gone: the \
-     status that says so is no write at rest, and is_settled has to wait for it",
-)];
+pub const FAILING: [(&str, &str); 0] = [];
 
 /// Whether a point is walked without being asked for.
 pub fn is_walked_point(line: &str) -> bool {

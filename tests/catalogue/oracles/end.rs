@@ -63,6 +63,8 @@ fn is_settled(fleet: &Value, taken_back: bool) -> bool {
         && (taken_back || condition(fleet, "Stalled").0 == "False")
         && condition(fleet, "Reconciling").0 == "False"
         && fleet["status"]["rollout"].is_null()
+        // A set whose time has come goes on going, and the status that says that it went is no write at rest.
+        && fleet["status"]["retiring"].as_array().is_none_or(Vec::is_empty)
         && fleet["status"]["plan"]["state"] != "Active"
         && (replicas == 0 || is_restarted(fleet))
 }
