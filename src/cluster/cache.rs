@@ -209,7 +209,7 @@ impl<T: Observed> Cache<T> {
 
     /// Takes in an object, from a watch or from the answer to a write, unless what is known is newer.
     /// Answers whether anything changed on which a decision may rest.
-    pub fn observe(&self, object: T) -> bool {
+    pub fn observe(&self, mut object: T) -> bool {
         let mut inner = self.write();
         if !inner.admits(object.meta()) {
             return false;

@@ -36,10 +36,10 @@ pub trait Observed: Send + Sync + Sized + 'static {
     }
     /// Its metadata.
     fn meta(&self) -> &Meta;
-    /// Whether this is an earlier state of the same object in which all that is read was as it is now: no decision comes out
-    /// differently.
+    /// Whether all that is read of it is as it was in an earlier state of it, but for the resourceVersion: no decision comes
+    /// out differently.
     #[must_use]
-    fn says_the_same(&self, _earlier: &Self) -> bool {
+    fn says_the_same(&mut self, _earlier: &Self) -> bool {
         false
     }
     /// What it belongs to, by which it is found with others of its kind; at most a handful.
@@ -122,36 +122,6 @@ impl Meta {
             terminating: meta["deletionTimestamp"].is_string(),
             created_at: time(&meta["creationTimestamp"]),
         }
-    }
-
-    /// Whether these are the same but for the resourceVersion.
-    #[must_use]
-    pub fn says_the_same(&self, earlier: &Self) -> bool {
-        let Self {
-            namespace,
-            name,
-            uid,
-            resource_version: _,
-            generation,
-            labels,
-            annotations,
-            has_labels,
-            has_annotations,
-            owners,
-            terminating,
-            created_at,
-        } = self;
-        *generation == earlier.generation
-            && *terminating == earlier.terminating
-            && *has_labels == earlier.has_labels
-            && *has_annotations == earlier.has_annotations
-            && *created_at == earlier.created_at
-            && *uid == earlier.uid
-            && *name == earlier.name
-            && *namespace == earlier.namespace
-            && *owners == earlier.owners
-            && *labels == earlier.labels
-            && *annotations == earlier.annotations
     }
 
     /// Namespace and name.
@@ -357,13 +327,24 @@ pub struct ObservedRevision {
     pub data: JsonText,
 }
 
+/// Compares all that is read, by the type's own equality: for the comparison both are of one version.
+macro_rules! says_the_same {
+    () => {
+        fn says_the_same(&mut self, earlier: &Self) -> bool {
+            let version = self.meta.resource_version.clone();
+            self.meta.resource_version.clone_from(&earlier.meta.resource_version);
+            let is_same = self == earlier;
+            self.meta.resource_version = version;
+            is_same
+        }
+    };
+}
+
 macro_rules! observed {
-    ($($type:ty, $groups:path, $same:path, $parts:expr => $read:expr),* $(,)?) => {$(
+    ($($type:ty, $groups:path, $parts:expr => $read:expr),* $(,)?) => {$(
         impl Observed for $type {
             const READ: Parts = $parts;
-            fn says_the_same(&self, earlier: &Self) -> bool {
-                $same(self, earlier)
-            }
+            says_the_same!();
             fn of(object: &Value, meta: Meta) -> Self {
                 let read: fn(&Value, Meta) -> Self = $read;
                 read(object, meta)
@@ -477,31 +458,8 @@ impl Observed for ObservedSet {
     fn meta(&self) -> &Meta {
         &self.meta
     }
-    /// Of the four times that a StatefulSet's status is written while its pod is replaced, three change nothing here.
-    fn says_the_same(&self, earlier: &Self) -> bool {
-        let Self {
-            meta,
-            replicas,
-            update_strategy,
-            revision_history_limit,
-            deletes_claims,
-            images,
-            made_for,
-            template_digest,
-            observed_generation,
-            update_revision,
-        } = self;
-        *observed_generation == earlier.observed_generation
-            && *update_revision == earlier.update_revision
-            && *replicas == earlier.replicas
-            && *update_strategy == earlier.update_strategy
-            && *revision_history_limit == earlier.revision_history_limit
-            && *deletes_claims == earlier.deletes_claims
-            && *template_digest == earlier.template_digest
-            && *images == earlier.images
-            && *made_for == earlier.made_for
-            && meta.says_the_same(&earlier.meta)
-    }
+    // Of the four times that a StatefulSet's status is written while its pod is replaced, three change nothing here.
+    says_the_same!();
     fn groups(&self) -> Vec<&str> {
         by_fleet(&self.meta)
     }
@@ -525,53 +483,20 @@ impl ObservedSet {
 }
 
 observed! {
-    ObservedPod, by_fleet, Self::is_as, POD => read_pod,
-    ObservedService, by_owner, Self::is_as, Parts::Only(&[("spec", Parts::All)]) => |object, meta| Self {
+    ObservedPod, by_fleet, POD => read_pod,
+    ObservedService, by_owner, Parts::Only(&[("spec", Parts::All)]) => |object, meta| Self {
         meta,
         spec: JsonText::from(&object["spec"]),
     },
-    ObservedClaim, by_owners, Self::is_as, Parts::Nothing => |_, meta| Self { meta },
-    ObservedRevision, by_owner, Self::is_as, Parts::Only(&[("revision", Parts::All), ("data", Parts::All)]) => |object, meta| Self {
+    ObservedClaim, by_owners, Parts::Nothing => |_, meta| Self { meta },
+    ObservedRevision, by_owner, Parts::Only(&[("revision", Parts::All), ("data", Parts::All)]) => |object, meta| Self {
         meta,
         revision: object["revision"].as_i64().unwrap_or_default(),
         data: JsonText::from(&object["data"]),
     },
 }
 
-impl ObservedService {
-    fn is_as(&self, earlier: &Self) -> bool {
-        let Self { meta, spec } = self;
-        *spec == earlier.spec && meta.says_the_same(&earlier.meta)
-    }
-}
-
-impl ObservedClaim {
-    fn is_as(&self, earlier: &Self) -> bool {
-        let Self { meta } = self;
-        meta.says_the_same(&earlier.meta)
-    }
-}
-
-impl ObservedRevision {
-    fn is_as(&self, earlier: &Self) -> bool {
-        let Self { meta, revision, data } = self;
-        *revision == earlier.revision && *data == earlier.data && meta.says_the_same(&earlier.meta)
-    }
-}
-
 impl ObservedPod {
-    fn is_as(&self, earlier: &Self) -> bool {
-        let Self { meta, revision, images, phase, ip, containers, ready, scheduled } = self;
-        *phase == earlier.phase
-            && *ready == earlier.ready
-            && *scheduled == earlier.scheduled
-            && *containers == earlier.containers
-            && *ip == earlier.ip
-            && *revision == earlier.revision
-            && *images == earlier.images
-            && meta.says_the_same(&earlier.meta)
-    }
-
     /// What it was made for, as its annotations say.
     #[must_use]
     pub fn made_for(&self) -> Option<MadeFor> {

@@ -47,7 +47,8 @@ impl Scope {
 
 /// Watches a kind and keeps its cache. Yields the metadata of each object that changed, was found again by a
 /// relist, or went; the cache has already taken the change in. What was known before, from the answer to a write
-/// of ours, is not yielded again, nor what changes nothing that is read of the object. Of an object that a relist did not find any more only the name is known.
+/// of ours, is not yielded again, nor what changes nothing that is read of the object. Of an object that a relist did
+/// not find any more only the name is known.
 pub fn watch<T: Observed>(
     api: Api<RawObject>,
     selector: Option<&str>,

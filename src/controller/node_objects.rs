@@ -129,13 +129,18 @@ fn in_short(note: &str) -> &str {
     note.split_once(" failed error: ").map_or(note, |(_, said)| said)
 }
 
+/// The metadata of what is known under the names of the node's child objects and is wanted.
+fn known_children(scope: &NodeScope, is_wanted: impl Fn(&Meta) -> bool) -> [(Kind, Option<Meta>); 2] {
+    let chosen = |meta: &Meta| is_wanted(meta).then(|| meta.clone());
+    [
+        (Kind::StatefulSet, scope.set().and_then(|set| chosen(&set.meta))),
+        (Kind::Service, scope.service().and_then(|service| chosen(&service.meta))),
+    ]
+}
+
 /// Whether the names of the node's child objects belong to something else; a sentence if so.
 pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
-    let known = [
-        (Kind::StatefulSet, scope.set().map(|s| s.meta.clone())),
-        (Kind::Service, scope.service().map(|s| s.meta.clone())),
-    ];
-    for (kind, meta) in known {
+    for (kind, meta) in known_children(scope, |_| true) {
         let whose = match meta {
             Some(meta) => Some(belongs(&meta, &node.meta, kind.name())),
             None if is_free(scope, node, kind) => None,
@@ -160,15 +165,13 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
 /// The StatefulSet and the Service of an earlier node of this name which are known here although no watch shows them: one
 /// whose mark a hand took off was asked for by name, and nothing will tell that it went.
 fn unmarked(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
-    let known = [
-        (Kind::StatefulSet, scope.set().map(|s| s.meta.clone())),
-        (Kind::Service, scope.service().map(|s| s.meta.clone())),
-    ];
-    let known = known.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)));
+    // Each look asks, and next to none has any.
+    let unmarked = known_children(scope, |meta| meta.label(LABEL_MANAGED_BY).is_none());
     let goes = |kind: Kind, meta: &Meta| {
         meta.terminating || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
     };
-    known.filter(|(kind, meta)| meta.label(LABEL_MANAGED_BY).is_none() && goes(*kind, meta)).collect()
+    let unmarked = unmarked.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)));
+    unmarked.filter(|(kind, meta)| goes(*kind, meta)).collect()
 }
 
 /// Looks again for these.

@@ -412,16 +412,19 @@ impl FleetScope {
         Some(self.now - passed)
     }
 
+    /// Whether a node that is Ready since then has been so for minReadySeconds. No wait is no wait, whatever our clock says of the
+    /// time at which it became Ready.
+    pub(super) fn is_long_enough(&self, ready_since: Option<DateTime<Utc>>) -> bool {
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
+    }
+
     fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
         let status = &node.status;
         let spec = node.spec.as_ref();
-        let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
         let ready_since = self.ready_since(node);
-        // No wait is no wait, whatever our clock says of the time at which the node became Ready.
-        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
-        let long_enough = least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now);
         let own_restart = effective_restart(node);
         let unreachable =
             conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
@@ -447,9 +450,9 @@ impl FleetScope {
             rolling: read.rolling,
             // What a rollout has ended since it has put right, and said.
             was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
-            ready: ready.is_some(),
+            ready: ready_since.is_some(),
             ready_since,
-            available: ready.is_some() && long_enough,
+            available: ready_since.is_some() && self.is_long_enough(ready_since),
             ever_ready: status.first_ready_at.is_some(),
             failed: status.phase == "Failed",
             pod_runs: status.pod_runs,

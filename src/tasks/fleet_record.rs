@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono::TimeDelta;
-
 use super::FleetScope;
 use super::switch_traffic::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
@@ -265,10 +263,7 @@ impl FleetScope {
     /// Whether a node has been available, which completes a first creation: Ready for `minReadySeconds`, which only one that
     /// is Ready now tells of.
     fn was_available(&self, node: &ObservedNode) -> bool {
-        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
-        let since = self.ready_since(node);
-        node.status.first_ready_at.is_some()
-            && (least.is_zero() || since.is_some_and(|since| since + least <= self.now))
+        node.status.first_ready_at.is_some() && self.is_long_enough(self.ready_since(node))
     }
 
     /// The build ID under which a set was made: one that its name, or a kept revision of what its nodes hold, bears out.

@@ -1,6 +1,6 @@
 //! etcd rolled from one patch version to the next by Windlass, under a writer that never stops.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::{
     controlplane::Error,
     etcd::Etcd,
     programs::{ETCD, add_etcd},
-    writer::{Tally, Writer},
+    writer::{Tally, Writer, judge_tally},
 };
 
 /// What is measured is measured alone.
@@ -25,16 +25,7 @@ pub async fn judge(what: &str, tally: Tally, etcd: &Etcd) -> Result<(), Error> {
     assert_eq!(members.len(), 3);
     assert!(members.iter().all(|member| member.version == "3.6.16"), "{members:?}");
     let lost = etcd.lost(&tally.acknowledged).await?;
-    eprintln!(
-        "{what}: {} acknowledged, {} failed, {} lost, longest gap {} ms",
-        tally.acknowledged.len(),
-        tally.failed,
-        lost.len(),
-        tally.longest_gap.as_millis()
-    );
-    assert_eq!(lost, BTreeSet::new());
-    assert!(tally.acknowledged.len() > 100, "{}", tally.last_failure);
-    assert!(tally.longest_gap < BEARABLE, "{:?}: {}", tally.longest_gap, tally.last_failure);
+    judge_tally(what, &tally, &lost, BEARABLE);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! none was.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -52,6 +52,21 @@ impl Tally {
     fn gap(&self) -> Duration {
         self.longest_gap.max(self.last.elapsed())
     }
+}
+
+/// Says what a writer has seen, and fails unless all that was acknowledged is there and nobody had to wait long.
+#[allow(dead_code, reason = "of the tests; examples only show it")]
+pub fn judge_tally(what: &str, tally: &Tally, lost: &BTreeSet<u64>, bearable: Duration) {
+    eprintln!(
+        "{what}: {} acknowledged, {} failed, {} lost, longest gap {} ms",
+        tally.acknowledged.len(),
+        tally.failed,
+        lost.len(),
+        tally.longest_gap.as_millis()
+    );
+    assert_eq!(*lost, BTreeSet::new());
+    assert!(tally.acknowledged.len() > 100, "{}", tally.last_failure);
+    assert!(tally.longest_gap < bearable, "{:?}: {}", tally.longest_gap, tally.last_failure);
 }
 
 pub struct Writer {

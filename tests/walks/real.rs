@@ -11,12 +11,11 @@ use tokio::time::sleep;
 use windlass::clock::SystemClock;
 
 use crate::controlplane::ControlPlane;
-use crate::damage::{self, Debt};
 use crate::hand::{Hand, KINDS, name};
 use crate::last::{self, Person};
 use crate::oracles::{self, End};
 use crate::schema::one;
-use crate::steps::{self, Done, Kind};
+use crate::steps::{self, Done};
 use crate::walk::{FIRST, LAST, Walk, fleet};
 use crate::{ends, values};
 
@@ -60,7 +59,7 @@ async fn walk(cp: &ControlPlane, seed: u64, watched: Duration) -> Option<String>
     match way.arrive().await {
         Err(why) => failures.push(why),
         Ok(spec) => {
-            let found = way.end().await;
+            let found = end_of(&way.hand).await;
             let mark = cp.audit_mark().await;
             let fresh = hand(cp, &other).await;
             let (wanted, ()) = tokio::join!(fresh_end(&fresh, &spec), sleep(watched));
@@ -72,8 +71,8 @@ async fn walk(cp: &ControlPlane, seed: u64, watched: Duration) -> Option<String>
             let active = status["activeSet"].as_str().unwrap_or("first").to_owned();
             match wanted {
                 Err(why) => failures.push(why),
-                Ok((wanted, serving)) => {
-                    let wanted = comparable(ends::by_role(&wanted, &serving, &spec));
+                Ok(wanted) => {
+                    let wanted = comparable(ends::by_role(&wanted, "first", &spec));
                     let found = comparable(ends::by_role(&found, &active, &spec));
                     let lines = oracles::end::difference(&wanted, &found);
                     failures.extend(lines.into_iter().map(|line| format!("not as a fresh fleet: {line}")));
@@ -108,7 +107,8 @@ impl Way {
         let mut lost = false;
         for step in self.walk.steps() {
             let mut random = self.walk.random(step);
-            let done = self.step(&mut random, &mut debts).await;
+            let done = steps::take(&self.hand, &mut random, &mut debts).await;
+            let done = done.unwrap_or_else(|| Done::nothing("trouble that only a simulation can make"));
             lost |= done.words.starts_with("loses ");
             let refused = done.refused.map(|_| " (refused)").unwrap_or_default();
             self.told.push(format!("{step}: {}{refused}", done.words));
@@ -123,29 +123,13 @@ impl Way {
         until_well(&self.hand, &mut Person::who_decides(lost)).await?;
         Ok(spec)
     }
-
-    async fn step(&self, random: &mut windlass::sim::Random, debts: &mut Vec<Debt>) -> Done {
-        let hand = &self.hand;
-        match steps::kind(random) {
-            Kind::Field => steps::field(hand, random).await,
-            Kind::Image => steps::image(hand, random).await,
-            Kind::Strategy => steps::strategy(hand, random).await,
-            Kind::Verb => steps::verb(hand, random).await,
-            Kind::Damage => damage::damage(hand, random, debts).await,
-            Kind::Trouble => Done::nothing("trouble that only a simulation can make"),
-        }
-    }
-
-    async fn end(&self) -> End {
-        end_of(&self.hand).await
-    }
 }
 
-/// What a fresh fleet of a spec comes to, and which set of it serves.
-async fn fresh_end(hand: &Hand, spec: &Value) -> Result<(End, String), String> {
+/// What a fresh fleet of a spec comes to.
+async fn fresh_end(hand: &Hand, spec: &Value) -> Result<End, String> {
     hand.create(&fleet(spec)).await.map_err(|why| format!("the last spec is refused anew: {why}"))?;
     until_well(hand, &mut Person::default()).await.map_err(|why| format!("no fresh fleet: {why}"))?;
-    Ok((end_of(hand).await, "first".to_owned()))
+    Ok(end_of(hand).await)
 }
 
 async fn until_well(hand: &Hand, person: &mut Person) -> Result<(), String> {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use windlass::sim::Random;
 
+use crate::damage::{Debt, damage};
 use crate::hand::{Answer, Hand};
 use crate::schema::{self, FIELDS, Taste, one};
 use crate::values;
@@ -35,6 +36,18 @@ pub fn kind(random: &mut Random) -> Kind {
         64..82 => Kind::Damage,
         _ => Kind::Trouble,
     }
+}
+
+/// Takes the step that is drawn; none: it is trouble, which is for the world to make.
+pub async fn take(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> Option<Done> {
+    Some(match kind(random) {
+        Kind::Field => field(hand, random).await,
+        Kind::Image => image(hand, random).await,
+        Kind::Strategy => strategy(hand, random).await,
+        Kind::Verb => verb(hand, random).await,
+        Kind::Damage => damage(hand, random, debts).await,
+        Kind::Trouble => return None,
+    })
 }
 
 /// What a step did, in words, and whether the API server refused it.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use windlass::clock::monotonic;
 use windlass::sim::Random;
 
-use crate::damage::{self, Debt};
+use crate::damage::Debt;
 use crate::ends;
 use crate::hand::{FLEET, Hand};
 use crate::last::{self, Person};
@@ -18,7 +18,7 @@ use crate::oracles::{self, End, Evidence};
 use crate::point::{Point, Strike};
 use crate::scenario::{Change, Follow, NAMESPACE, Scenario};
 use crate::schema::one;
-use crate::steps::{self, Done, Kind};
+use crate::steps::{self, Done};
 use crate::trouble::Trouble;
 use crate::values;
 use crate::world::World;
@@ -247,14 +247,9 @@ impl<'a> Way<'a> {
     }
 
     async fn step(&mut self, random: &mut Random) -> Done {
-        let hand = &self.hand;
-        match steps::kind(random) {
-            Kind::Field => steps::field(hand, random).await,
-            Kind::Image => steps::image(hand, random).await,
-            Kind::Strategy => steps::strategy(hand, random).await,
-            Kind::Verb => steps::verb(hand, random).await,
-            Kind::Damage => damage::damage(hand, random, &mut self.debts).await,
-            Kind::Trouble => self.trouble.strike(&self.world, random).await,
+        match steps::take(&self.hand, random, &mut self.debts).await {
+            Some(done) => done,
+            None => self.trouble.strike(&self.world, random).await,
         }
     }
 

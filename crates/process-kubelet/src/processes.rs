@@ -275,8 +275,9 @@ mod tests {
     async fn what_a_kubelet_left_is_killed_at_the_next_start_and_nothing_else() {
         let folder = folder("leftovers");
         fs::create_dir_all(&folder).unwrap();
-        let mut left = shell("sleep 600").process_group(0).spawn().unwrap();
-        let mut stranger = shell("sleep 600").process_group(0).spawn().unwrap();
+        let mut left = shell("exec sleep 600").process_group(0).spawn().unwrap();
+        // The shell becomes what is killed below. A child of its would go on, with this test's output held open.
+        let mut stranger = shell("exec sleep 600").process_group(0).spawn().unwrap();
         let began = start_time(Pid::from_child(&left)).unwrap();
         fs::write(folder.join(left.id().to_string()), began).unwrap();
         // A number that another process has by now.

@@ -837,8 +837,8 @@ async fn a_delete_that_is_refused_is_said_as_what_it_is_and_asked_for_again() {
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_fleet_is_looked_at_again_when_something_is_due() {
+/// A fleet of two whose nodes have just become Ready, and are available a minute later.
+async fn with_new_nodes_that_wait_a_minute() -> Stage {
     let mut spec = fleet_spec(2, "v1");
     spec["minReadySeconds"] = json!(60);
     let stage = Stage::new();
@@ -846,6 +846,12 @@ async fn a_fleet_is_looked_at_again_when_something_is_due() {
     stage.look_at_fleet().await.unwrap();
     stage.pass(2).await;
     stage.nodes_follow();
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_is_looked_at_again_when_something_is_due() {
+    let stage = with_new_nodes_that_wait_a_minute().await;
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(60), "then they are available");
     stage.pass(20).await;
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(40));
@@ -869,13 +875,7 @@ async fn a_fleet_is_looked_at_again_when_something_is_due() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_ready_by_a_clock_ahead_of_ours_is_available_after_its_wait() {
-    let mut spec = fleet_spec(2, "v1");
-    spec["minReadySeconds"] = json!(60);
-    let stage = Stage::new();
-    stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
-    stage.look_at_fleet().await.unwrap();
-    stage.pass(2).await;
-    stage.nodes_follow();
+    let stage = with_new_nodes_that_wait_a_minute().await;
     *stage.clock.0.lock().unwrap() -= TimeDelta::hours(1);
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(60), "counted from when it is seen");
     stage.pass(20).await;

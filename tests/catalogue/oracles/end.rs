@@ -69,9 +69,8 @@ fn is_settled(fleet: &Value, taken_back: bool) -> bool {
         && (replicas == 0 || is_restarted(fleet))
 }
 
-fn are_nodes_well<'a>(nodes: impl Iterator<Item = &'a Value>, replicas: i64) -> bool {
+fn are_nodes_well<'a>(mut nodes: impl Iterator<Item = &'a Value>, replicas: i64) -> bool {
     let mut count = 0;
-    let mut nodes = nodes;
     nodes.all(|node| {
         count += 1;
         is_node_well(node)
