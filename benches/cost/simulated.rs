@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use windlass::clock::{SystemClock, monotonic};
-use windlass::sim::kubelet::{Claims, Kubelet};
-use windlass::sim::{Cluster, Options};
+use windlass_sim::kubelet::{Claims, Kubelet};
+use windlass_sim::{Cluster, Options};
 
 use crate::memory::{far, fleet};
 use crate::operated::{image, is_applied, load};

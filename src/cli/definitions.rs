@@ -99,7 +99,7 @@ fn first_missing(own: &Value, served: &Value, path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::{Cluster, Options};
+    use windlass_sim::{Cluster, Options};
 
     async fn said(change: impl Fn(&mut Value)) -> Option<String> {
         let cluster = Cluster::start(Options::seeded(1));

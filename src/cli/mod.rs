@@ -1,6 +1,7 @@
 //! What a person types.
 
 mod definitions;
+#[cfg(feature = "demo")]
 mod demo;
 mod operator;
 mod verbs;
@@ -31,6 +32,7 @@ enum Command {
     /// Run the controllers, with KUBECONFIG or the in-cluster account
     Operator(operator::OperatorArgs),
     /// A fleet rolled before your eyes, on an embedded cluster; nothing to install
+    #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
     /// Begin nothing more of a fleet's rollouts until it is resumed
     Pause(verbs::VerbArgs),
@@ -68,18 +70,19 @@ pub fn main() -> ExitCode {
         }
     };
     // The demo's runtime is of another kind.
-    let command = match arguments.command {
-        Command::Demo(arguments) => return ended(demo::run(arguments)),
-        command => command,
-    };
+    #[cfg(feature = "demo")]
+    if let Command::Demo(arguments) = arguments.command {
+        return ended(demo::run(arguments));
+    }
     // The operator waits for the API server more than it works. Threads that hand work to each other would cost it a tenth more
     // CPU, and each thread memory.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
     };
-    ended(match command {
+    ended(match arguments.command {
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
+        #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::run(arguments),
         Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
         Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),

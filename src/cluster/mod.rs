@@ -10,7 +10,6 @@ pub mod kind;
 pub mod kube_port;
 pub mod live_pods;
 pub mod memory;
-pub mod observed;
 pub mod port;
 mod proxy;
 pub mod raw;
@@ -21,10 +20,12 @@ pub mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use cache::{Cache, Key};
+pub use cache::Cache;
 pub use error::ClusterError;
 pub use kind::Kind;
 pub use kube_port::KubeCluster;
 pub use memory::Memory;
+pub use observed::Key;
 pub use port::{Cluster, LivePod, Part, PatchOp, Target};
 pub use view::View;
+pub use windlass_core::{observed, parts};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sim::{Cluster, Options};
+use windlass_sim::{Cluster, Options};
 
 struct Stage {
     cluster: Cluster,
@@ -145,17 +145,17 @@ struct Shed {
     tried: Arc<std::sync::atomic::AtomicUsize>,
 }
 
-impl crate::sim::FaultPlan for Shed {
-    fn before(&mut self, request: &crate::sim::RequestInfo) -> crate::sim::Before {
+impl windlass_sim::FaultPlan for Shed {
+    fn before(&mut self, request: &windlass_sim::RequestInfo) -> windlass_sim::Before {
         use std::sync::atomic::Ordering::SeqCst;
         if !self.on.load(SeqCst) || !request.resource.starts_with("leases") {
-            return crate::sim::Before::Pass;
+            return windlass_sim::Before::Pass;
         }
         self.tried.fetch_add(1, SeqCst);
         if self.swallow {
-            crate::sim::Before::Delay(Duration::from_mins(10))
+            windlass_sim::Before::Delay(Duration::from_mins(10))
         } else {
-            crate::sim::Before::Fail(crate::sim::Failure::Unavailable)
+            windlass_sim::Before::Fail(windlass_sim::Failure::Unavailable)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use windlass::sim::Pace;
+use windlass_sim::Pace;
 
 use crate::oracles::condition;
 use crate::scenario::{Change, Follow, NAMESPACE, Scenario};

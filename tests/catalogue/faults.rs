@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::sim::Failure;
+use windlass_sim::Failure;
 
 use crate::deeds::{Deed, Illness};
 use crate::platform::{Platform, When};

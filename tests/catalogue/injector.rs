@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use windlass::clock::monotonic;
-use windlass::sim::{After, Before, EventInfo, Failure, FaultPlan, RequestInfo, WatchFate};
+use windlass_sim::{After, Before, EventInfo, Failure, FaultPlan, RequestInfo, WatchFate};
 
 use crate::deeds::Deed;
 use crate::faults::{self, Entry, Fault, Over};

@@ -2,7 +2,7 @@
 //! their minds. Nobody is ill then, and nobody has asked for anything: a fleet comes to the end that it would have come to.
 
 use serde_json::{Value, json};
-use windlass::sim::{Mutation, Policy, Target, proxy};
+use windlass_sim::{Mutation, Policy, Target, proxy};
 
 use crate::scenario::{Change, Scenario};
 use crate::world::World;

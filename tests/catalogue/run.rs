@@ -182,7 +182,7 @@ impl Run {
         let other = world.elected.then(|| world.start_replica());
         let may_retry = faults.iter().any(|fault| match fault {
             Fault::Person(deed) => deed.may_need_retry(),
-            Fault::Answer(failure, _) => *failure == windlass::sim::Failure::TooLarge,
+            Fault::Answer(failure, _) => *failure == windlass_sim::Failure::TooLarge,
             _ => false,
         });
         Self {

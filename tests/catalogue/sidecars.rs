@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass::clock::monotonic;
 use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
-use windlass::sim::kubelet::Probe;
+use windlass_sim::kubelet::Probe;
 
 /// How sidecars behave.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

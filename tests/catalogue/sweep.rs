@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use windlass::clock::monotonic;
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::faults::{self, Entry, Fault, Over};
 use crate::pairs;

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass::operator::lease::Election;
 use windlass::operator::{Health, Operator, OperatorError};
-use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
-use windlass::sim::{ApiService, AuditEntry, Cluster, ClusterClock, Image, Options, SimBody};
+use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
+use windlass_sim::{ApiService, AuditEntry, Cluster, ClusterClock, Image, Options, SimBody};
 
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;

@@ -2,7 +2,7 @@
 //! namespace of the case, on the simulated one what stands for it there.
 
 use serde_json::{Value, json};
-use windlass::sim::{Mutation, Policy, Target};
+use windlass_sim::{Mutation, Policy, Target};
 
 use super::suite::Ctx;
 

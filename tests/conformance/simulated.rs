@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass::sim::kubelet::Kubelet;
-use windlass::sim::{Cluster, Options};
+use windlass_sim::kubelet::Kubelet;
+use windlass_sim::{Cluster, Options};
 
 use super::suite::{self, Case, Ctx};
 

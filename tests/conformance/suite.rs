@@ -10,7 +10,7 @@ use http::Request;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use windlass::sim::Cluster;
+use windlass_sim::Cluster;
 
 /// A case: its name is the behaviour that it shows.
 #[derive(Clone, Copy)]

@@ -34,7 +34,8 @@ use std::{
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace as NamespaceObject};
 use kube::{Api, Client, api::PostParams};
 use tokio::{runtime::Runtime, sync::OnceCell};
-use windlass::{clock::SystemClock, sim::kubelet::Kubelet};
+use windlass::clock::SystemClock;
+use windlass_sim::kubelet::Kubelet;
 
 pub use access::Said;
 pub use audit::{Audit, Entry, ObjectRef};
@@ -175,10 +176,10 @@ impl ControlPlane {
         Namespace { name, client: self.background_client.clone(), background }
     }
 
-    /// Says how a pod (or container, or claim: see `windlass::sim::kubelet`) is to fare, from now on.
+    /// Says how a pod (or container, or claim: see `windlass_sim::kubelet`) is to fare, from now on.
     pub async fn steer(&self, namespace: &str, key: &str, words: &str) {
         use kube::api::{Patch, PatchParams};
-        use windlass::sim::kubelet::STEER_LABEL;
+        use windlass_sim::kubelet::STEER_LABEL;
         let api: Api<ConfigMap> = Api::namespaced(self.client().await, namespace);
         let map = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",

@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    /// Steers the pod of a node of this namespace: see `windlass::sim::kubelet`.
+    /// Steers the pod of a node of this namespace: see `windlass_sim::kubelet`.
     pub async fn steer(&self, pod: &str, words: &str) {
         self.cp.steer(&self.ns, pod, words).await;
     }

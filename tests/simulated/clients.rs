@@ -11,7 +11,7 @@ use kube::runtime::controller::Action;
 use kube::runtime::{Controller, WatchStreamExt, reflector, watcher};
 use kube::{Discovery, ResourceExt};
 use serde_json::json;
-use windlass::sim::Options;
+use windlass_sim::Options;
 
 use super::stage::{furnished, map, paused};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
 use windlass::operator::Operator;
-use windlass::sim::Options;
+use windlass_sim::Options;
 
 use super::stage::{furnished, paused};
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
-use windlass::sim::Options;
+use windlass_sim::Options;
 
 use super::stage::{create_set, furnished, paused, until_available};
 

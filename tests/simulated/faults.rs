@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use serde_json::json;
-use windlass::sim::{After, Before, Cluster, EventInfo, Failure, FaultPlan, Options, RequestInfo, WatchFate};
+use windlass_sim::{After, Before, Cluster, EventInfo, Failure, FaultPlan, Options, RequestInfo, WatchFate};
 
 use super::stage::{furnished, map, paused};
 

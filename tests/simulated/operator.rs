@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use windlass::operator::Operator;
-use windlass::sim::{Cluster, Options};
+use windlass_sim::{Cluster, Options};
 
 use super::stage::{furnished, image, paused, pod};
 

@@ -10,7 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use windlass::clock::Clock;
-use windlass::sim::{ClusterClock, Options, Pace};
+use windlass_sim::{ClusterClock, Options, Pace};
 
 use super::stage::{create_set, furnished, image, label, paused, pod, until_available};
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
-use windlass::sim::{Cluster, Mutation, Options, Policy, Target, proxy};
+use windlass_sim::{Cluster, Mutation, Options, Policy, Target, proxy};
 
 use super::stage::{create_set, furnished, image, label, paused, pod, set, until_available};
 

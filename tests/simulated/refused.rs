@@ -1,7 +1,7 @@
 //! Pods that the API server refuses: why is known from one watch of events, whoever waits and however long.
 
 use serde_json::json;
-use windlass::sim::{AuditEntry, Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_sim::{AuditEntry, Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::sets::world::{NODE, World, fleet, is_up_to_date, play};
 

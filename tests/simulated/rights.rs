@@ -1,7 +1,7 @@
 //! What the API server does not allow is said, and holds up nothing that does not rest on it.
 
 use serde_json::{Value, json};
-use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::sets::world::{NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text};
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use windlass::clock::monotonic;
 use windlass::operator::Operator;
 use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
-use windlass::sim::Options;
+use windlass_sim::Options;
 
 use super::stage::{furnished, paused};
 

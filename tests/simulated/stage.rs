@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use windlass::sim::kubelet::Kubelet;
-use windlass::sim::{Cluster, Options};
+use windlass_sim::kubelet::Kubelet;
+use windlass_sim::{Cluster, Options};
 
 /// Runs a test on a runtime of its own whose time is paused.
 pub fn paused<T>(test: impl Future<Output = T>) -> T {

@@ -4,7 +4,7 @@
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
 use windlass::api::names::ANNOTATION_OWNER_UID;
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::hand::{Answer, FLEET, Hand, name};
 use crate::schema::one;

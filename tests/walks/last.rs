@@ -2,7 +2,7 @@
 //! ask of a person until it is.
 
 use serde_json::{Value, json};
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::hand::{FLEET, Hand, name};
 use crate::oracles::condition;
@@ -191,7 +191,7 @@ async fn mend_promoted(hand: &Hand, fleet: &Value) -> Option<String> {
     }
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "mended", "labels": {windlass::sim::kubelet::STEER_LABEL: "true"}}, "data": data,
+        "metadata": {"name": "mended", "labels": {windlass_sim::kubelet::STEER_LABEL: "true"}}, "data": data,
     });
     if hand.create(&map).await.is_err() {
         drop(hand.patch("ConfigMap", "mended", &json!({"data": data})).await);

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::values;
 

@@ -2,7 +2,7 @@
 //! cluster shows then, so that a walk stays the same walk when other steps are left out.
 
 use serde_json::{Value, json};
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::damage::{Debt, damage};
 use crate::hand::{Answer, Hand};

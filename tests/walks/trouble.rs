@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until};
 use windlass::clock::monotonic;
-use windlass::sim::{After, Before, EventInfo, Failure, FaultPlan, Random, RequestInfo, WatchFate};
+use windlass_sim::{After, Before, EventInfo, Failure, FaultPlan, Random, RequestInfo, WatchFate};
 
 use crate::deeds::{Deed, Illness};
 use crate::faults::{self, Entry, Fault, Over};

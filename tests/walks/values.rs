@@ -2,7 +2,7 @@
 //! the played kubelets understand.
 
 use serde_json::{Value, json};
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::schema::one;
 

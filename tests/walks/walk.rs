@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use windlass::clock::monotonic;
-use windlass::sim::Random;
+use windlass_sim::Random;
 
 use crate::damage::Debt;
 use crate::ends;

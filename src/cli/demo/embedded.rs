@@ -16,8 +16,8 @@ use super::stage::Stage;
 use crate::api::crd::crds;
 use crate::clock::{Clock, SharedClock, SystemClock};
 use crate::operator::Operator;
-use crate::sim::kubelet::Kubelet;
-use crate::sim::{Cluster, ClusterClock, Options};
+use windlass_sim::kubelet::Kubelet;
+use windlass_sim::{Cluster, ClusterClock, Options};
 
 const NAMESPACE: &str = "default";
 /// What the story takes of the cluster's time, a little more than was measured: the cluster begins so far in the past

@@ -1,5 +1,5 @@
 //! Bad objects, each with what the API server says of it and a good twin that differs in nothing else.
-//! The unit tests of `src/api/crd.rs` and `tests/bad_input.rs` walk the same table.
+//! The unit tests of `crates/core/src/api/crd.rs` and `tests/bad_input.rs` walk the same table.
 
 mod fleets;
 mod names;

@@ -15,7 +15,7 @@ pub use writes::trace;
 use std::collections::BTreeMap;
 
 use windlass::operator::Health;
-use windlass::sim::{AuditEntry, Failure};
+use windlass_sim::{AuditEntry, Failure};
 
 use crate::faults::{self, Fault};
 use crate::point::Point;

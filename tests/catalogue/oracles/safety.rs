@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use windlass::sim::{AuditEntry, Step};
+use windlass_sim::{AuditEntry, Step};
 
 use super::plans::Plans;
 use super::sets::{self, Around, Sets};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use windlass::api::names::place_of;
-use windlass::sim::Step;
+use windlass_sim::Step;
 
 use super::state::{self, FleetState, RolloutState, Stored};
 

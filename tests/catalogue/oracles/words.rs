@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use windlass::sim::Step;
+use windlass_sim::Step;
 
 use super::state::{self, NodeState, PodState, SetState};
 

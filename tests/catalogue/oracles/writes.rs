@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use windlass::sim::AuditEntry;
+use windlass_sim::AuditEntry;
 
 use super::Evidence;
 use crate::faults::Fault;

@@ -1,7 +1,7 @@
 //! What a platform does to what others write: policies, evictions, revisions that are written down anew.
 
 use serde_json::{Value, json};
-use windlass::sim::{Mutation, Target, proxy};
+use windlass_sim::{Mutation, Target, proxy};
 
 use super::cases;
 use super::sets::{image, made, observed, ready, ready_pod, revision, set};

@@ -37,7 +37,7 @@ async fn said_of(
 
 /// What the operator wrote but events.
 fn writes(w: &World) -> Vec<String> {
-    let of = |entry: &windlass::sim::AuditEntry| entry.is_write() && entry.user_agent == "windlass";
+    let of = |entry: &windlass_sim::AuditEntry| entry.is_write() && entry.user_agent == "windlass";
     let all =
         w.cluster.audit().into_iter().filter(|entry| of(entry) && !entry.resource.starts_with("events"));
     all.map(|e| format!("{} {} {} {}", e.at_micros / 1_000_000, e.verb, e.resource, e.name)).collect()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::FutureExt;
 use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
-use windlass::sim::kubelet::Probe;
+use windlass_sim::kubelet::Probe;
 
 #[derive(Debug, Default)]
 struct Played {

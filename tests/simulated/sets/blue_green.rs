@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
     CLAIM, NODE, blue_green, condition, fleet, is_up_to_date, play, set_of, stage_is, text, to_text,

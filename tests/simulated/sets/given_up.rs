@@ -2,7 +2,7 @@
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{CLAIM, NODE, World, blue_green, condition, play, stage_is, text};
 

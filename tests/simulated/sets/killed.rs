@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use windlass::sim::{After, Before, Failure, FaultPlan, RequestInfo};
+use windlass_sim::{After, Before, Failure, FaultPlan, RequestInfo};
 
 use super::world::{CLAIM, NODE, blue_green, fleet, is_up_to_date, play, text, with_sidecar};
 
@@ -69,7 +69,7 @@ fn rollout(fleet: &Value, from: u64, applied: bool) -> (Value, u64) {
             w.rest(1).await;
         }
         w.kill_operator();
-        w.cluster.set_faults(Box::new(windlass::sim::NoFaults));
+        w.cluster.set_faults(Box::new(windlass_sim::NoFaults));
         w.start_operator();
         w.until("it is over", |s| is_up_to_date(s) && text(s, "activeSet") != "first").await;
         w.is_at_rest().await;

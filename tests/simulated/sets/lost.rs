@@ -1,7 +1,7 @@
 //! A status that is lost while there are two sets of nodes: which one serves is found out, never guessed.
 
 use serde_json::{Value, json};
-use windlass::sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
     NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,

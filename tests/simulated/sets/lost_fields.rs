@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use windlass::sim::NoFaults;
+use windlass_sim::NoFaults;
 
 use super::lost_paths::{Halt, Lost, lose};
 use super::world::{

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
-use windlass::sim::{After, Before, FaultPlan, RequestInfo};
+use windlass_sim::{After, Before, FaultPlan, RequestInfo};
 
 use super::world::{NODE, World};
 

@@ -124,7 +124,7 @@ fn wrongly_removed(w: &World) -> Vec<String> {
         })
         .filter(|e| e.code < 300)
         .collect();
-    let of = |entry: &windlass::sim::AuditEntry| {
+    let of = |entry: &windlass_sim::AuditEntry| {
         let before = seen.iter().rfind(|(version, _)| *version <= entry.version);
         let (_, fleet) = before?;
         let set = text(&fleet["status"], "activeSet");

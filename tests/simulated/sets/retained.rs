@@ -50,7 +50,7 @@ async fn delete_and_hold(w: &World, nodes: usize) {
     assert_eq!((&after[1], &after[2]), (&before[1], &before[2]));
     w.cluster.clear_audit();
     w.rest(3600).await;
-    let written: Vec<_> = w.cluster.audit().into_iter().filter(windlass::sim::AuditEntry::is_write).collect();
+    let written: Vec<_> = w.cluster.audit().into_iter().filter(windlass_sim::AuditEntry::is_write).collect();
     assert!(written.is_empty(), "{written:?}");
 }
 

@@ -12,8 +12,8 @@ use kube::runtime::WatchStreamExt;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass::operator::Operator;
-use windlass::sim::kubelet::{Kubelet, STEER_LABEL};
-use windlass::sim::{Cluster, Options};
+use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
+use windlass_sim::{Cluster, Options};
 
 use super::super::stage::paused;
 use super::applications::Applications;
@@ -265,7 +265,7 @@ impl World {
         self.cluster.clear_audit();
         tokio::time::sleep(Duration::from_hours(1)).await;
         let written: Vec<_> =
-            self.cluster.audit().into_iter().filter(windlass::sim::AuditEntry::is_write).collect();
+            self.cluster.audit().into_iter().filter(windlass_sim::AuditEntry::is_write).collect();
         assert_eq!(self.cluster.version(), version, "an idle fleet writes nothing: {written:?}");
     }
 }

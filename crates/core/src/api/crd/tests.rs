@@ -1,0 +1,344 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use kube::core::cel::{
+    CompiledSchema, ErrorKind, ValidationError, Validator, apply_defaults, compile_schema,
+};
+
+use super::*;
+use crate::api::names::SIDECAR_CONTAINER;
+
+#[path = "../../../../../tests/bad_input/cases/mod.rs"]
+#[allow(dead_code, reason = "the field that an error is reported on is the API server's to say")]
+mod cases;
+
+use cases::{By, Case};
+
+/// The API server refuses the annotation of `kubectl apply` over 256 KiB; far below it, a CRD stays readable.
+const SIZE_LIMIT_BYTES: usize = 60_000;
+
+fn schema_of(crd: &CustomResourceDefinition) -> &JSONSchemaProps {
+    crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()
+}
+
+fn schema_json(kind: &str) -> &'static Value {
+    &SCHEMAS[kind].0
+}
+
+/// Each kind's schema, and its rules compiled.
+static SCHEMAS: LazyLock<BTreeMap<String, (Value, CompiledSchema)>> = LazyLock::new(|| {
+    let schema = |crd: &CustomResourceDefinition| serde_json::to_value(schema_of(crd)).unwrap();
+    let compiled = |schema: Value| (schema.clone(), compile_schema(&schema));
+    crds().iter().map(|crd| (crd.spec.names.kind.clone(), compiled(schema(crd)))).collect()
+});
+
+/// Every schema below this one, with its path.
+fn walk(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+    visit(path, schema);
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        walk(property, &format!("{path}.{name}"), visit);
+    }
+    for below in ["items", "additionalProperties"] {
+        if schema[below].is_object() {
+            walk(&schema[below], &format!("{path}[]"), visit);
+        }
+    }
+}
+
+fn every_schema(mut visit: impl FnMut(&str, &Value)) {
+    for kind in ["NodeDeployment", "StatefulNode"] {
+        walk(schema_json(kind), kind, &mut visit);
+    }
+}
+
+/// What the rules say of an object. kube-cel knows neither `type()` nor an optional `oldSelf`: such rules are left
+/// to `tests/bad_input.rs`.
+fn errors(object: &Value, old: Option<&Value>) -> Vec<ValidationError> {
+    let (schema, compiled) = &SCHEMAS[object["kind"].as_str().unwrap()];
+    let old = old.map(|old| apply_defaults(schema, old));
+    match Validator::new().validate_compiled(compiled, &apply_defaults(schema, object), old.as_ref()) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.into_iter().filter(|error| !is_beyond_kube_cel(&error.rule)).collect(),
+    }
+}
+
+fn complaints(object: &Value, old: Option<&Value>) -> Vec<String> {
+    errors(object, old).into_iter().map(|error| error.message).collect()
+}
+
+fn is_beyond_kube_cel(rule: &str) -> bool {
+    rule.contains("type(") || rule.contains("oldSelf.hasValue()")
+}
+
+#[test]
+fn each_bad_object_is_refused_with_its_sentence() {
+    let mut beyond = BTreeSet::new();
+    every_schema(|_, schema| {
+        let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+        let rules = rules.filter(|rule| is_beyond_kube_cel(rule["rule"].as_str().unwrap()));
+        beyond.extend(rules.map(|rule| rule["message"].as_str().unwrap().to_owned()));
+    });
+    for Case { name, old, bad, says, .. } in cases::all().iter().filter(|case| case.by == By::Rule) {
+        let complaints = complaints(bad, old.as_ref());
+        let refused = complaints.iter().chain(&beyond).any(|message| message.contains(says));
+        assert!(refused, "{name}: {complaints:?}");
+    }
+}
+
+#[test]
+fn each_good_twin_is_accepted() {
+    for Case { name, old, good, .. } in cases::all() {
+        assert_eq!(complaints(&good, old.as_ref()), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn each_rule_has_a_bad_object_that_only_it_explains() {
+    let said: BTreeSet<&str> = cases::all().iter().map(|case| case.says).collect();
+    every_schema(|path, schema| {
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            let sentence = rule["message"].as_str().unwrap();
+            assert!(
+                said.iter().any(|says| !says.is_empty() && sentence.contains(says)),
+                "{path}: {sentence}"
+            );
+        }
+    });
+}
+
+/// Every copy of a value that lacks one field, at any depth.
+fn less_one_field(value: &Value) -> Vec<Value> {
+    let mut copies = Vec::new();
+    let mut change_below = |step: &dyn Fn(&mut Value) -> &mut Value, below: &Value| {
+        copies.extend(less_one_field(below).into_iter().map(|changed| {
+            let mut copy = value.clone();
+            *step(&mut copy) = changed;
+            copy
+        }));
+    };
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| change_below(&|copy| &mut copy[index], item));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| change_below(&|copy| &mut copy[name], field));
+            for name in fields.keys() {
+                let mut fields = fields.clone();
+                fields.remove(name);
+                copies.push(Value::Object(fields));
+            }
+        }
+        _ => {}
+    }
+    copies
+}
+
+#[test]
+fn no_rule_errs_on_a_missing_field_since_an_error_would_hold_up_a_stored_object() {
+    let [of_fleet, of_node] = cases::rich();
+    let mut of_forking_fleet = of_fleet.clone();
+    of_forking_fleet["spec"]["updateStrategy"] =
+        serde_json::json!({"type": "HardFork", "hardFork": {"haltHeight": 7}});
+    of_forking_fleet["spec"]["unsafeCustomBuildID"] = "id".into();
+    for whole in [of_fleet, of_forking_fleet, of_node] {
+        for spec in less_one_field(&whole["spec"]) {
+            let mut lesser = whole.clone();
+            lesser["spec"] = spec;
+            for (object, old) in [(&lesser, &lesser), (&lesser, &whole), (&whole, &lesser)] {
+                let errors = errors(object, Some(old));
+                let failed = errors.iter().find(|error| error.kind != ErrorKind::ValidationFailure);
+                assert!(failed.is_none(), "{failed:?}: {object}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_attached() {
+    let lists =
+        [(rules::NODE_DEPLOYMENT.len(), "NodeDeployment"), (rules::STATEFUL_NODE.len(), "StatefulNode")];
+    for (own, kind) in lists {
+        let mut attached = 0;
+        walk(schema_json(kind), kind, &mut |_, schema| {
+            attached += schema["x-kubernetes-validations"].as_array().map_or(0, Vec::len);
+        });
+        assert_eq!(attached, own + rules::NODE_SPEC.len(), "{kind}");
+    }
+}
+
+#[test]
+fn claims_may_change_where_new_nodes_are_made_and_not_under_a_build_id_that_stays() {
+    let fleet = |type_: &str, build_id: &str, size: &str| {
+        cases::fleet(&[
+            ("spec.updateStrategy.type", type_.into()),
+            ("spec.unsafeCustomBuildID", build_id.into()),
+            ("spec.template.spec.volumeClaimTemplates", serde_json::json!([cases::claim("data", size)])),
+        ])
+    };
+    let refused = |old: &Value, new: &Value| {
+        complaints(new, Some(old)).iter().any(|message| message.starts_with("volumeClaimTemplates"))
+    };
+    assert!(refused(&fleet("InPlace", "", "1Gi"), &fleet("InPlace", "", "2Gi")));
+    assert!(refused(&fleet("BlueGreen", "", "1Gi"), &fleet("InPlace", "", "2Gi")));
+    assert!(refused(&fleet("BlueGreen", "a", "1Gi"), &fleet("BlueGreen", "a", "2Gi")));
+    assert!(!refused(&fleet("BlueGreen", "a", "1Gi"), &fleet("BlueGreen", "b", "2Gi")));
+    assert!(!refused(&fleet("BlueGreen", "", "1Gi"), &fleet("BlueGreen", "", "2Gi")));
+    assert!(!refused(&fleet("InPlace", "", "1Gi"), &fleet("HardFork", "", "2Gi")));
+}
+
+#[test]
+fn the_reserved_container_name_is_the_one_that_is_used() {
+    let rules = rules::NODE_SPEC.iter().filter(|rule| rule.check.contains(&format!("'{SIDECAR_CONTAINER}'")));
+    assert_eq!(rules.count(), 2);
+}
+
+#[test]
+fn every_field_is_explained() {
+    every_schema(|path, schema| {
+        let by_kubernetes = path.ends_with(".metadata") || path.ends_with(".metadata.name");
+        assert!(by_kubernetes || path.ends_with("[]") || schema["description"].is_string(), "{path}");
+    });
+}
+
+#[test]
+fn no_field_stores_null_or_has_a_format_that_kubernetes_does_not_know() {
+    let known = ["int32", "int64", "date-time"];
+    every_schema(|path, schema| {
+        assert_ne!(schema["nullable"], true, "{path}");
+        assert!(schema["enum"].as_array().is_none_or(|words| !words.contains(&Value::Null)), "{path}");
+        assert!(schema["format"].as_str().is_none_or(|format| known.contains(&format)), "{path}");
+    });
+}
+
+#[test]
+fn every_number_of_a_spec_is_bounded_by_what_its_type_holds() {
+    every_schema(|path, schema| {
+        if path.contains(".spec.") && schema["type"] == "integer" {
+            assert!(
+                schema["format"] == "int32" || schema["maximum"].is_number() || path.ends_with("Height"),
+                "{path}"
+            );
+        }
+    });
+}
+
+#[test]
+fn nothing_that_an_operator_of_another_version_writes_into_a_status_is_refused_or_dropped() {
+    every_schema(|path, schema| {
+        if path.contains(".status") {
+            assert_eq!(schema["required"], Value::Null, "{path}");
+            assert_eq!(schema["enum"], Value::Null, "{path}");
+            assert_eq!(schema["default"], Value::Null, "{path}");
+            let open = schema["x-kubernetes-preserve-unknown-fields"] == true;
+            assert!(open || schema["type"] != "object", "{path}");
+        }
+    });
+}
+
+#[test]
+fn the_server_fills_in_the_defaults_of_the_api_and_none_inside_lists_or_templates_of_pods() {
+    let mut defaults = Vec::new();
+    every_schema(|path, schema| {
+        if let Some(default) = schema.get("default") {
+            assert!(!path.contains("[]") && !path.contains("podTemplate"), "{path}");
+            defaults.push(format!("{path}={default}"));
+        }
+    });
+    let node = |at: &str| {
+        ["progressDeadlineSeconds=600", "sidecar.port=7777", "volumeClaimRetention=\"Retain\""]
+            .map(|field| format!("{at}.{field}"))
+    };
+    let own = [
+        "deletionPolicy=\"Delete\"",
+        "minReadySeconds=0",
+        "paused=false",
+        "replicas=1",
+        "revisionHistoryLimit=10",
+        "updateStrategy.blueGreen.promotion=\"WhenReady\"",
+        "updateStrategy.blueGreen.retireDelaySeconds=30",
+        "updateStrategy.inPlace.maxUnavailable=1",
+        "updateStrategy.inPlace.partition=0",
+        "updateStrategy.onStall=\"Hold\"",
+        "updateStrategy.progressDeadlineSeconds=600",
+    ];
+    let mut expected: Vec<String> = own.iter().map(|field| format!("NodeDeployment.spec.{field}")).collect();
+    expected.extend(node("NodeDeployment.spec.template.spec"));
+    expected.extend(node("StatefulNode.spec"));
+    expected.push("StatefulNode.spec.suspend=false".to_owned());
+    expected.sort();
+    defaults.sort();
+    assert_eq!(defaults, expected);
+}
+
+#[test]
+fn what_the_server_fills_in_reads_as_what_was_left_out() {
+    let fleet = cases::fleet(&[
+        ("spec.updateStrategy.inPlace", serde_json::json!({})),
+        ("spec.updateStrategy.blueGreen", serde_json::json!({})),
+        ("spec.template.spec.sidecar", serde_json::json!({"image": "s:1"})),
+    ]);
+    let mut read: NodeDeployment = serde_json::from_value(fleet.clone()).unwrap();
+    let filled: NodeDeployment =
+        serde_json::from_value(apply_defaults(schema_json("NodeDeployment"), &fleet)).unwrap();
+    // These two are options, whose readers know the default.
+    read.spec.update_strategy.in_place.as_mut().unwrap().max_unavailable =
+        filled.spec.update_strategy.in_place.as_ref().unwrap().max_unavailable.clone();
+    read.spec.update_strategy.blue_green.as_mut().unwrap().retire_delay_seconds = Some(30);
+    assert_eq!(filled, read);
+    let node = cases::node(&[]);
+    let filled: StatefulNode =
+        serde_json::from_value(apply_defaults(schema_json("StatefulNode"), &node)).unwrap();
+    assert_eq!(filled, serde_json::from_value(node).unwrap());
+}
+
+#[test]
+fn an_object_that_the_schema_accepts_can_be_read() {
+    for case in cases::all() {
+        for object in [Some(case.good), case.old].into_iter().flatten() {
+            let read = match object["kind"].as_str() {
+                Some("NodeDeployment") => serde_json::from_value::<NodeDeployment>(object).map(drop),
+                _ => serde_json::from_value::<StatefulNode>(object).map(drop),
+            };
+            read.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        }
+    }
+}
+
+fn deploy_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")
+}
+
+#[test]
+fn deploy_holds_one_file_for_each_crd_which_together_are_what_is_printed() {
+    let write = std::env::var_os("UPDATE_CRDS").is_some();
+    let mut together = String::new();
+    for crd in crds() {
+        let file = deploy_folder().join(format!("{}.yaml", crd.metadata.name.as_ref().unwrap()));
+        let text = yaml(&crd);
+        if write {
+            std::fs::write(&file, &text).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(&file).unwrap_or_default() == text,
+            "{} is not what the types say; run: UPDATE_CRDS=1 cargo test -p windlass-core --lib api::crd",
+            file.display()
+        );
+        together.push_str(&text);
+    }
+    assert_eq!(crds_yaml(), together);
+}
+
+#[test]
+fn what_is_printed_reads_back_as_what_was_meant() {
+    let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&crds_yaml()).unwrap();
+    assert_eq!(read, crds());
+}
+
+#[test]
+fn a_crd_is_small_and_the_same_each_time() {
+    assert_eq!(crds_yaml(), crds_yaml());
+    for crd in crds() {
+        assert!(yaml(&crd).len() < SIZE_LIMIT_BYTES, "{}: {}", crd.spec.names.kind, yaml(&crd).len());
+    }
+}

@@ -1,0 +1,669 @@
+//! What the caches hold: of each object only what a decision needs.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::api::{
+    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PackedTexts, Shared, StatefulNodeSpec,
+    StatefulNodeStatus,
+    names::{ANNOTATION_OWNER_UID, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_NODE},
+};
+use crate::parts::Parts;
+
+/// Namespace and name.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// A key from its parts.
+    #[must_use]
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Something that a watch cache can hold.
+pub trait Observed: Send + Sync + Sized + 'static {
+    /// All that [`Self::of`] looks at.
+    const READ: Parts;
+    /// All that [`Self::after`] looks at of an object whose generation is the one that is known.
+    const READ_AFTER: Parts = Self::READ;
+    /// Reads it from the API server's JSON, of which the metadata are read.
+    #[must_use]
+    fn of(object: &Value, meta: Meta) -> Self;
+    /// Reads it where an earlier state of the same object is known: what cannot have changed since is not read again.
+    #[must_use]
+    fn after(object: &Value, meta: Meta, _known: &Self) -> Self {
+        Self::of(object, meta)
+    }
+    /// Reads it from the API server's JSON.
+    #[must_use]
+    fn read(object: &Value) -> Self {
+        Self::of(object, Meta::read(object))
+    }
+    /// Its metadata.
+    fn meta(&self) -> &Meta;
+    /// Whether all that is read of it is as it was in an earlier state of it, but for the resourceVersion: no decision comes
+    /// out differently.
+    #[must_use]
+    fn says_the_same(&mut self, _earlier: &Self) -> bool {
+        false
+    }
+    /// What it belongs to, by which it is found with others of its kind; at most a handful.
+    #[must_use]
+    fn groups(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Owner {
+    /// The owner's kind.
+    pub kind: String,
+    /// The owner's name.
+    pub name: String,
+    /// The owner's UID.
+    pub uid: String,
+    /// Whether it is the controlling one.
+    pub controller: bool,
+}
+
+/// The metadata that decisions need.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Meta {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// The resourceVersion, as it has to be given back.
+    pub resource_version: String,
+    /// How often the spec changed.
+    pub generation: i64,
+    /// Labels.
+    pub labels: Shared<PackedTexts>,
+    /// Annotations, without `kubectl`'s copy of the whole object.
+    pub annotations: Shared<PackedTexts>,
+    /// Whether the object has a map of labels, so that a key of it can be patched.
+    pub has_labels: bool,
+    /// Whether the object has a map of annotations.
+    pub has_annotations: bool,
+    /// Owners.
+    pub owners: Vec<Owner>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// When it was created.
+    pub created_at: Option<DateTime<Utc>>,
+}
+
+/// Where `kubectl apply` keeps a copy of the whole object.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+impl Meta {
+    /// Reads an object's `metadata`.
+    #[must_use]
+    pub fn read(object: &Value) -> Self {
+        let meta = &object["metadata"];
+        let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Self {
+            namespace: text(&meta["namespace"]),
+            name: text(&meta["name"]),
+            uid: text(&meta["uid"]),
+            resource_version: text(&meta["resourceVersion"]),
+            generation: meta["generation"].as_i64().unwrap_or_default(),
+            labels: texts(&meta["labels"]),
+            annotations: texts(&meta["annotations"]),
+            has_labels: meta["labels"].is_object(),
+            has_annotations: meta["annotations"].is_object(),
+            owners: owners
+                .iter()
+                .map(|o| Owner {
+                    kind: text(&o["kind"]),
+                    name: text(&o["name"]),
+                    uid: text(&o["uid"]),
+                    controller: o["controller"].as_bool().unwrap_or_default(),
+                })
+                .collect(),
+            terminating: meta["deletionTimestamp"].is_string(),
+            created_at: time(&meta["creationTimestamp"]),
+        }
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key::new(&self.namespace, &self.name)
+    }
+
+    /// The resourceVersion as a number: API servers promise that a larger one is newer.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+
+    /// The controlling owner, if there is one.
+    #[must_use]
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owners.iter().find(|o| o.controller)
+    }
+
+    /// The UID of the fleet or node to which it belongs: its controller, or, where nothing controls it, whom its annotation
+    /// names.
+    #[must_use]
+    pub fn owner_uid(&self) -> Option<&str> {
+        match self.controller() {
+            Some(owner) => Some(&owner.uid),
+            None => self.annotation(ANNOTATION_OWNER_UID),
+        }
+    }
+
+    /// Whether the object with this UID controls it.
+    #[must_use]
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller().is_some_and(|o| o.uid == uid)
+    }
+
+    /// A label's value.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key)
+    }
+
+    /// An annotation's value.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)
+    }
+}
+
+/// A fleet.
+#[derive(Clone, Debug)]
+pub struct ObservedFleet {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its spec, or why it cannot be read.
+    pub spec: Result<Arc<NodeDeploymentSpec>, String>,
+    /// Its status.
+    pub status: Box<NodeDeploymentStatus>,
+    /// The parts of its status that could not be read.
+    pub unreadable: Vec<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct ObservedNode {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its spec, or why it cannot be read.
+    pub spec: Result<Arc<StatefulNodeSpec>, String>,
+    /// Its status.
+    pub status: Box<StatefulNodeStatus>,
+    /// The parts of its status that could not be read.
+    pub unreadable: Vec<String>,
+}
+
+/// A StatefulSet.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedSet {
+    /// Its metadata.
+    pub meta: Meta,
+    /// `spec.replicas`.
+    pub replicas: i64,
+    /// `spec.updateStrategy.type`.
+    pub update_strategy: String,
+    /// `spec.revisionHistoryLimit`.
+    pub revision_history_limit: Option<i64>,
+    /// `spec.persistentVolumeClaimRetentionPolicy`: whether it lets claims go with the StatefulSet, or with its replicas.
+    pub deletes_claims: bool,
+    /// Container names and images of `spec.template`, in order.
+    pub images: Shared<Vec<(String, String)>>,
+    /// What its pods are made for, as the annotations of `spec.template` say.
+    pub made_for: Option<Shared<MadeFor>>,
+    /// A digest of `spec.template`, as the API server has it.
+    pub template_digest: String,
+    /// `status.observedGeneration`.
+    pub observed_generation: i64,
+    /// `status.updateRevision`.
+    pub update_revision: String,
+}
+
+impl ObservedSet {
+    /// The pod template hash that it was last stamped with.
+    #[must_use]
+    pub fn stamp(&self) -> Option<&str> {
+        self.meta.annotation(ANNOTATION_TEMPLATE_HASH)
+    }
+
+    /// The pod template hash that its template was written for: the template itself says it, or, where an earlier version
+    /// of Windlass wrote it, the stamp.
+    #[must_use]
+    pub fn written_for(&self) -> Option<&str> {
+        self.made_for.as_ref().map(|made_for| made_for.hash.as_str()).or_else(|| self.stamp())
+    }
+
+    /// Whether its controller has seen its latest spec.
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.observed_generation == self.meta.generation
+    }
+}
+
+/// What a container is doing.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ContainerState {
+    /// Its name.
+    pub name: String,
+    /// Whether it is one of the init containers.
+    pub init: bool,
+    /// Whether the runtime has an ID of the image that it runs; it has none before it was pulled.
+    pub has_image: bool,
+    /// Whether it runs.
+    pub running: bool,
+    /// Since when it runs, if it does.
+    pub running_since: Option<DateTime<Utc>>,
+    /// Whether it has ended, well or badly, and waits for nothing yet.
+    pub ended: bool,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Why it waits: reason and message.
+    pub waiting: Option<(String, String)>,
+    /// How often it was restarted.
+    pub restarts: i64,
+}
+
+/// A pod's condition.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PodCondition {
+    /// Whether it is `True`.
+    pub holds: bool,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+    /// Since when.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedPod {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The label `controller-revision-hash`.
+    pub revision: String,
+    /// Container names and images of its spec, in order.
+    pub images: Shared<Vec<(String, String)>>,
+    /// `status.phase`.
+    pub phase: String,
+    /// Its address.
+    pub ip: String,
+    /// What its containers do, init containers first.
+    pub containers: Vec<ContainerState>,
+    /// The condition Ready.
+    pub ready: Option<PodCondition>,
+    /// The condition PodScheduled.
+    pub scheduled: Option<PodCondition>,
+}
+
+/// A Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedService {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its spec, as text: few look at it.
+    pub spec: JsonText,
+}
+
+/// A volume claim.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedClaim {
+    /// Its metadata.
+    pub meta: Meta,
+}
+
+/// A ControllerRevision of a fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedRevision {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its number.
+    pub revision: i64,
+    /// What it holds, as text: there are many, and few are ever read again.
+    pub data: JsonText,
+}
+
+/// Compares all that is read, by the type's own equality: for the comparison both are of one version.
+macro_rules! says_the_same {
+    () => {
+        fn says_the_same(&mut self, earlier: &Self) -> bool {
+            let version = self.meta.resource_version.clone();
+            self.meta.resource_version.clone_from(&earlier.meta.resource_version);
+            let is_same = self == earlier;
+            self.meta.resource_version = version;
+            is_same
+        }
+    };
+}
+
+macro_rules! observed {
+    ($($type:ty, $groups:path, $parts:expr => $read:expr),* $(,)?) => {$(
+        impl Observed for $type {
+            const READ: Parts = $parts;
+            says_the_same!();
+            fn of(object: &Value, meta: Meta) -> Self {
+                let read: fn(&Value, Meta) -> Self = $read;
+                read(object, meta)
+            }
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+            fn groups(&self) -> Vec<&str> {
+                $groups(&self.meta)
+            }
+        }
+    )*};
+}
+
+/// Windlass's own kinds: most of their changes are of the status, and the spec is most of what there is to read. The
+/// API server counts the changes of the spec.
+macro_rules! observed_with_spec {
+    ($($type:ty),*) => {$(
+        impl Observed for $type {
+            const READ: Parts = Parts::Only(&[("spec", Parts::All), ("status", Parts::All)]);
+            const READ_AFTER: Parts = Parts::Only(&[("status", Parts::All)]);
+            fn of(object: &Value, meta: Meta) -> Self {
+                let spec = strict(&object["spec"]);
+                let (status, unreadable) = lenient(&object["status"]);
+                Self { meta, spec, status: Box::new(status), unreadable }
+            }
+            fn after(object: &Value, meta: Meta, known: &Self) -> Self {
+                if known.meta.generation != meta.generation {
+                    return Self::of(object, meta);
+                }
+                let (status, unreadable) = lenient(&object["status"]);
+                Self { meta, spec: known.spec.clone(), status: Box::new(status), unreadable }
+            }
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+            fn groups(&self) -> Vec<&str> {
+                by_owner(&self.meta)
+            }
+        }
+    )*};
+}
+
+/// By the UID of what it belongs to.
+fn by_owner(meta: &Meta) -> Vec<&str> {
+    meta.owner_uid().into_iter().collect()
+}
+
+/// By the UIDs of all that it would go with.
+fn by_owners(meta: &Meta) -> Vec<&str> {
+    meta.owners.iter().map(|owner| owner.uid.as_str()).collect()
+}
+
+/// By the name of the fleet that its label says.
+fn by_fleet(meta: &Meta) -> Vec<&str> {
+    meta.label(LABEL_DEPLOYMENT).into_iter().collect()
+}
+
+observed_with_spec!(ObservedFleet, ObservedNode);
+
+/// The parts of a StatefulSet beside its template.
+const SET_STATUS: Parts = Parts::Only(&[("observedGeneration", Parts::All), ("updateRevision", Parts::All)]);
+
+impl Observed for ObservedSet {
+    const READ: Parts = Parts::Only(&[
+        (
+            "spec",
+            Parts::Only(&[
+                ("replicas", Parts::All),
+                ("updateStrategy", Parts::All),
+                ("revisionHistoryLimit", Parts::All),
+                ("persistentVolumeClaimRetentionPolicy", Parts::All),
+                ("template", Parts::All),
+            ]),
+        ),
+        ("status", SET_STATUS),
+    ]);
+    const READ_AFTER: Parts = Parts::Only(&[
+        (
+            "spec",
+            Parts::Only(&[
+                ("replicas", Parts::All),
+                ("updateStrategy", Parts::All),
+                ("revisionHistoryLimit", Parts::All),
+                ("persistentVolumeClaimRetentionPolicy", Parts::All),
+            ]),
+        ),
+        ("status", SET_STATUS),
+    ]);
+    fn of(object: &Value, meta: Meta) -> Self {
+        let template = &object["spec"]["template"];
+        let annotations = &template["metadata"]["annotations"];
+        Self {
+            images: images(&template["spec"]),
+            made_for: MadeFor::read(|key| annotations[key].as_str()).map(Shared::from),
+            template_digest: digest(template),
+            ..Self::without_template(object, meta)
+        }
+    }
+    fn after(object: &Value, meta: Meta, known: &Self) -> Self {
+        if known.meta.generation != meta.generation {
+            return Self::of(object, meta);
+        }
+        Self {
+            images: known.images.clone(),
+            made_for: known.made_for.clone(),
+            template_digest: known.template_digest.clone(),
+            ..Self::without_template(object, meta)
+        }
+    }
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+    // Of the four times that a StatefulSet's status is written while its pod is replaced, three change nothing here.
+    says_the_same!();
+    fn groups(&self) -> Vec<&str> {
+        by_fleet(&self.meta)
+    }
+}
+
+impl ObservedSet {
+    fn without_template(object: &Value, meta: Meta) -> Self {
+        Self {
+            meta,
+            replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
+            update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
+            revision_history_limit: object["spec"]["revisionHistoryLimit"].as_i64(),
+            deletes_claims: ["whenDeleted", "whenScaled"]
+                .iter()
+                .any(|when| object["spec"]["persistentVolumeClaimRetentionPolicy"][when] == "Delete"),
+            observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
+            update_revision: text(&object["status"]["updateRevision"]),
+            ..Self::default()
+        }
+    }
+}
+
+observed! {
+    ObservedPod, by_fleet, POD => read_pod,
+    ObservedService, by_owner, Parts::Only(&[("spec", Parts::All)]) => |object, meta| Self {
+        meta,
+        spec: JsonText::from(&object["spec"]),
+    },
+    ObservedClaim, by_owners, Parts::Nothing => |_, meta| Self { meta },
+    ObservedRevision, by_owner, Parts::Only(&[("revision", Parts::All), ("data", Parts::All)]) => |object, meta| Self {
+        meta,
+        revision: object["revision"].as_i64().unwrap_or_default(),
+        data: JsonText::from(&object["data"]),
+    },
+}
+
+impl ObservedPod {
+    /// What it was made for, as its annotations say.
+    #[must_use]
+    pub fn made_for(&self) -> Option<MadeFor> {
+        MadeFor::read(|key| self.meta.annotation(key))
+    }
+
+    /// The node that its label names.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.meta.label(LABEL_NODE)
+    }
+
+    /// The container with this name.
+    #[must_use]
+    pub fn container(&self, name: &str) -> Option<&ContainerState> {
+        self.containers.iter().find(|c| c.name == name)
+    }
+
+    /// Whether its condition Ready holds.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_some_and(|c| c.holds)
+    }
+}
+
+/// What is read of a pod: neither variables nor volumes, which are most of it.
+const POD: Parts = Parts::Only(&[
+    ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)]))])),
+    (
+        "status",
+        Parts::Only(&[
+            ("phase", Parts::All),
+            ("podIP", Parts::All),
+            ("conditions", Parts::All),
+            ("initContainerStatuses", CONTAINER),
+            ("containerStatuses", CONTAINER),
+        ]),
+    ),
+]);
+const CONTAINER: Parts = Parts::Only(&[
+    ("name", Parts::All),
+    ("imageID", Parts::All),
+    ("state", Parts::All),
+    ("ready", Parts::All),
+    ("restartCount", Parts::All),
+]);
+
+fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
+    let status = &object["status"];
+    let states = |field: &str, init: bool| {
+        let list = status[field].as_array().map(Vec::as_slice).unwrap_or_default();
+        list.iter().map(move |c| container_state(c, init)).collect::<Vec<_>>()
+    };
+    let mut containers = states("initContainerStatuses", true);
+    containers.extend(states("containerStatuses", false));
+    ObservedPod {
+        revision: meta.label("controller-revision-hash").unwrap_or_default().to_owned(),
+        images: images(&object["spec"]),
+        phase: text(&status["phase"]),
+        ip: text(&status["podIP"]),
+        containers,
+        ready: condition(status, "Ready"),
+        scheduled: condition(status, "PodScheduled"),
+        meta,
+    }
+}
+
+fn container_state(status: &Value, init: bool) -> ContainerState {
+    let waiting = &status["state"]["waiting"];
+    ContainerState {
+        name: text(&status["name"]),
+        init,
+        has_image: status["imageID"].as_str().is_some_and(|id| !id.is_empty()),
+        running: status["state"]["running"].is_object(),
+        running_since: time(&status["state"]["running"]["startedAt"]),
+        ended: status["state"]["terminated"].is_object(),
+        ready: status["ready"].as_bool().unwrap_or_default(),
+        waiting: waiting.is_object().then(|| (text(&waiting["reason"]), text(&waiting["message"]))),
+        restarts: status["restartCount"].as_i64().unwrap_or_default(),
+    }
+}
+
+fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
+    let list = status["conditions"].as_array()?;
+    let found = list.iter().find(|c| c["type"] == type_)?;
+    Some(PodCondition {
+        holds: found["status"] == "True",
+        reason: text(&found["reason"]),
+        message: text(&found["message"]),
+        since: time(&found["lastTransitionTime"]),
+    })
+}
+
+fn images(pod_spec: &Value) -> Shared<Vec<(String, String)>> {
+    let list = pod_spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect::<Vec<_>>().into()
+}
+
+/// 32 hex digits that tell a template from others. Not a hash that is compared across versions: only ever one answer of
+/// the API server with another.
+fn digest(template: &Value) -> String {
+    let digest = Sha256::digest(template.to_string());
+    let mut text = String::with_capacity(32);
+    for byte in &digest[..16] {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn strict<T: DeserializeOwned>(value: &Value) -> Result<Arc<T>, String> {
+    T::deserialize(value).map(Arc::new).map_err(|e| format!("spec cannot be read: {e}"))
+}
+
+/// Reads a status field by field where it cannot be read whole, so that one field written by another
+/// version never hides the others. Answers with the names of those left out.
+fn lenient<T: DeserializeOwned + Default>(value: &Value) -> (T, Vec<String>) {
+    let Some(fields) = value.as_object() else { return (T::default(), Vec::new()) };
+    if let Ok(whole) = T::deserialize(value) {
+        return (whole, Vec::new());
+    }
+    let mut readable = serde_json::Map::new();
+    let mut unreadable = Vec::new();
+    for (name, field) in fields {
+        let alone = Value::Object([(name.clone(), field.clone())].into_iter().collect());
+        if T::deserialize(&alone).is_ok() {
+            readable.insert(name.clone(), field.clone());
+        } else {
+            unreadable.push(name.clone());
+        }
+    }
+    (T::deserialize(&Value::Object(readable)).unwrap_or_default(), unreadable)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn time(value: &Value) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(value.as_str()?).ok().map(|t| t.with_timezone(&Utc))
+}
+
+fn texts(value: &Value) -> Shared<PackedTexts> {
+    let texts = value.as_object().into_iter().flatten();
+    let texts = texts.filter(|(key, _)| *key != LAST_APPLIED);
+    texts.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect::<PackedTexts>().into()
+}

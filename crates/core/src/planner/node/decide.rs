@@ -1,0 +1,267 @@
+//! Whether a node starts, keeps or replaces its plan.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::facts::{NodeFacts, SetFact};
+use crate::engine::{Plan, PlanState, TaskState};
+
+/// The recipes of nodes.
+pub mod recipes {
+    /// A new StatefulSet, or another main image.
+    pub const NODE_UPDATE: &str = "NodeUpdate";
+    /// Another pod template under the same image.
+    pub const RESTART_NODE: &str = "RestartNode";
+    /// Nothing but marking a running pod ready.
+    pub const MARK_READY: &str = "MarkReady";
+    /// The node leaves.
+    pub const REMOVE_NODE: &str = "RemoveNode";
+}
+
+/// The task in which a node waits until its fleet deletes it.
+pub const AWAIT_REMOVAL: &str = "await-removal";
+
+/// The longest wait before a failed plan is tried again, in seconds.
+pub const RETRY_SECONDS_MAX: i64 = 600;
+
+/// Whether a plan of this recipe may replace the pod.
+#[must_use]
+pub fn is_rolling(recipe: &str) -> bool {
+    recipe != recipes::MARK_READY && recipe != recipes::REMOVE_NODE
+}
+
+/// The wish that a plan was made for, where it is one by which a node leaves and is active.
+#[must_use]
+pub fn removal_of(plan: &Plan) -> Option<&str> {
+    let leaves = plan.is_active() && plan.recipe == recipes::REMOVE_NODE;
+    let task = plan.tasks.iter().rev().find(|task| task.type_ == AWAIT_REMOVAL).filter(|_| leaves)?;
+    task.params["removalID"].as_str()
+}
+
+/// The wish that a node may be deleted for: all that comes before is done, and nothing is left but to wait for that.
+#[must_use]
+pub fn awaited_removal(plan: &Plan) -> Option<&str> {
+    let waits = plan.current_task().is_some_and(|task| task.type_ == AWAIT_REMOVAL);
+    removal_of(plan).filter(|_| waits)
+}
+
+/// Makes a plan by which a node leaves one for this wish.
+pub fn for_removal(plan: &mut Plan, removal_id: &str) {
+    for task in plan.tasks.iter_mut().filter(|task| task.type_ == AWAIT_REMOVAL) {
+        task.params = serde_json::json!({"removalID": removal_id});
+    }
+}
+
+/// The plan of a node that waits for nothing but to be deleted, as a status holds it.
+#[cfg(any(test, feature = "test-fixtures"))]
+#[must_use]
+pub fn leaving(removal_id: &str) -> serde_json::Value {
+    serde_json::json!({
+        "id": "5ea5ed0000", "recipe": recipes::REMOVE_NODE, "targetHash": "", "state": "Active",
+        "startedAt": "2030-01-01T00:00:00Z",
+        "tasks": [{"id": "5ea5ed0000-0", "type": AWAIT_REMOVAL, "params": {"removalID": removal_id}, "state": "Pending"}],
+    })
+}
+
+/// What is to be done about a node's plan.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NodeDecision {
+    /// Go on with the plan that there is, if there is one.
+    Keep,
+    /// Start a plan.
+    Start {
+        /// Its recipe.
+        recipe: &'static str,
+        /// How many plans to this target failed before.
+        attempt: u32,
+    },
+    /// End the active plan as Superseded.
+    Supersede {
+        /// One word.
+        reason: &'static str,
+        /// The recipe of the plan that follows at once, if one does.
+        next: Option<&'static str>,
+    },
+}
+
+/// Decides. `plan` is the persisted plan, where it can be read.
+#[must_use]
+pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> NodeDecision {
+    if facts.terminating {
+        return NodeDecision::Keep;
+    }
+    if let Some(decision) = removal(facts, plan, now) {
+        return decision;
+    }
+    if let Some(plan) = plan.filter(|p| p.is_active()) {
+        return during(facts, plan);
+    }
+    let recipe = if facts.wants_roll() {
+        roll_recipe(facts)
+    } else if facts.needs_mark() && !was_skipped(facts, plan) {
+        recipes::MARK_READY
+    } else {
+        return NodeDecision::Keep;
+    };
+    start(failed_before(plan, recipe, target(facts)), recipe, now)
+}
+
+/// Starts a plan, unless one like it failed a moment ago.
+fn start(failed: Option<&Plan>, recipe: &'static str, now: DateTime<Utc>) -> NodeDecision {
+    match failed {
+        // A wait that is longer than any was written by a clock that has since been set back.
+        Some(failed)
+            if failed
+                .retry_at
+                .is_some_and(|at| now < at && at - now <= TimeDelta::seconds(RETRY_SECONDS_MAX)) =>
+        {
+            NodeDecision::Keep
+        }
+        Some(failed) => NodeDecision::Start { recipe, attempt: failed.attempt + 1 },
+        None => NodeDecision::Start { recipe, attempt: 0 },
+    }
+}
+
+/// What is decided about a node that is asked to leave, or was. It goes before everything else: whether its spec can be
+/// carried out does not matter any more. `None` where it neither leaves nor did.
+#[must_use]
+pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Option<NodeDecision> {
+    if facts.terminating {
+        return None;
+    }
+    let active = plan.filter(|p| p.is_active());
+    let leaves = active.filter(|p| p.recipe == recipes::REMOVE_NODE);
+    let wish = facts.removal_id.as_str();
+    Some(match (leaves, active) {
+        (None, _) if wish.is_empty() => return None,
+        (Some(_), _) if wish.is_empty() => {
+            // What was in its middle when the node was asked to leave goes on.
+            let unfinished = facts.wants_roll() || (!facts.is_converged() && !facts.is_spent());
+            NodeDecision::Supersede { reason: "Kept", next: unfinished.then(|| roll_recipe(facts)) }
+        }
+        (Some(leaves), _) if removal_of(leaves) == Some(wish) => NodeDecision::Keep,
+        (None, None) => {
+            let failed = |p: &&Plan| p.state == PlanState::Failed && p.recipe == recipes::REMOVE_NODE;
+            start(plan.filter(failed), recipes::REMOVE_NODE, now)
+        }
+        (_, Some(_)) => NodeDecision::Supersede { reason: "Removal", next: Some(recipes::REMOVE_NODE) },
+        (Some(_), None) => return None,
+    })
+}
+
+/// The hash that a plan of this node goes to.
+#[must_use]
+pub fn target(facts: &NodeFacts) -> &str {
+    facts.grant().unwrap_or_default()
+}
+
+fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
+    if facts.suspended {
+        return NodeDecision::Supersede { reason: "Suspended", next: None };
+    }
+    let wants = facts.wants_roll();
+    if !is_rolling(&plan.recipe) {
+        let next = wants.then(|| roll_recipe(facts));
+        return match next {
+            Some(_) => NodeDecision::Supersede { reason: "NewTarget", next },
+            None => NodeDecision::Keep,
+        };
+    }
+    if facts.grant().is_some_and(|grant| plan.target_hash != grant) {
+        // Even where nothing seems to differ a plan follows, until it is known that nothing does.
+        let next = (wants || !facts.is_converged()).then(|| roll_recipe(facts));
+        return NodeDecision::Supersede { reason: "NewTarget", next };
+    }
+    // Before the controller has seen the StatefulSet nothing is known of the pod's revision: a new node's pod may
+    // well be Ready by then.
+    let observed = facts.live().is_some_and(|set| set.observed);
+    if !wants && observed && !facts.is_converged() && facts.is_kept_by_spent_grant() {
+        return NodeDecision::Supersede { reason: "GrantSpent", next: None };
+    }
+    NodeDecision::Keep
+}
+
+fn roll_recipe(facts: &NodeFacts) -> &'static str {
+    let SetFact::Live(set) = &facts.set else { return recipes::NODE_UPDATE };
+    let Ok(wanted) = &facts.wanted else { return recipes::RESTART_NODE };
+    let pod_differs = facts.staying_pod().is_some_and(|p| facts.pod_image(p) != wanted.image);
+    if facts.template_image(set) != wanted.image || pod_differs {
+        recipes::NODE_UPDATE
+    } else {
+        recipes::RESTART_NODE
+    }
+}
+
+fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Option<&'a Plan> {
+    plan.filter(|p| p.state == PlanState::Failed && p.recipe != recipes::REMOVE_NODE)
+        .filter(|p| p.target_hash == target && is_rolling(&p.recipe) == is_rolling(recipe))
+}
+
+/// A person said of this very pod that it need not be marked ready.
+fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
+    let skipped = plan
+        .is_some_and(|p| p.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Skipped));
+    skipped && facts.pod.as_ref().is_some_and(|p| p.uid == facts.previous.pod_uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{LiveSet, PodFacts, Running, Template, Wanted};
+    use super::*;
+    use crate::engine::{PlanSeed, Registry};
+
+    /// A new node: its StatefulSet is written, its pod is Ready, and the controller's status is as told.
+    fn new_node(observed: bool, update_revision: &str) -> NodeFacts {
+        NodeFacts {
+            wanted: Ok(Wanted { hash: "v1:a".to_owned(), image: "db:1".to_owned() }),
+            granted_hash: "v1:a".to_owned(),
+            grant_id: String::new(),
+            spent_grant_id: String::new(),
+            set: SetFact::Live(LiveSet {
+                uid: "set".to_owned(),
+                generation: 1,
+                template: Template::At("v1:a".to_owned()),
+                observed,
+                update_revision: update_revision.to_owned(),
+                known_revisions: Vec::new(),
+                made_for: None,
+                template_digest: String::new(),
+                main_image: "db:1".to_owned(),
+            }),
+            pod: Some(PodFacts {
+                uid: "pod".to_owned(),
+                revision: "db-0-1".to_owned(),
+                owned: true,
+                ready: true,
+                running: true,
+                main_image: "db:1".to_owned(),
+                ..PodFacts::default()
+            }),
+            refused: None,
+            previous: Running::default(),
+            terminating: false,
+            suspended: false,
+            removal_id: String::new(),
+        }
+    }
+
+    fn update() -> Plan {
+        let recipe = Registry::builtin_recipes().unwrap();
+        let seed = PlanSeed {
+            uid: "node",
+            target_hash: "v1:a",
+            now: DateTime::UNIX_EPOCH,
+            attempt: 0,
+            disambiguator: "",
+        };
+        recipe.recipe(recipes::NODE_UPDATE).unwrap().plan(seed)
+    }
+
+    #[test]
+    fn a_ready_pod_ends_no_plan_before_the_controller_has_seen_the_set() {
+        let decided = |facts: &NodeFacts| decide(facts, Some(&update()), DateTime::UNIX_EPOCH);
+        assert_eq!(decided(&new_node(false, "")), NodeDecision::Keep);
+        assert_eq!(decided(&new_node(true, "db-0-1")), NodeDecision::Keep);
+        let spent = NodeDecision::Supersede { reason: "GrantSpent", next: None };
+        assert_eq!(decided(&new_node(true, "db-0-2")), spent, "the pod is at another revision");
+    }
+}

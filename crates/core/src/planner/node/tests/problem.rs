@@ -1,0 +1,302 @@
+//! Why a pod does not serve, in the kubelet's or the scheduler's own words.
+
+use serde_json::{Value, json};
+
+use super::super::problem::pod_facts;
+use super::*;
+use crate::observed::{Observed, ObservedPod};
+
+fn observed(status: &Value) -> ObservedPod {
+    let mut object = json!({
+        "metadata": {
+            "name": "db-0-0", "namespace": "shop", "uid": "pod-1",
+            "labels": {"controller-revision-hash": "db-0-v1"},
+            "ownerReferences": [{"kind": "StatefulSet", "name": "db-0", "uid": "set-uid", "controller": true}],
+        },
+        "spec": {"containers": [{"name": "log", "image": "log:1"}, {"name": "db", "image": "db:v1"}]},
+    });
+    object["status"] = status.clone();
+    ObservedPod::read(&object)
+}
+
+fn read(status: &Value) -> PodFacts {
+    pod_facts(&observed(status), "db", Some("set-uid"), None, now())
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({"name": "db", "state": {"waiting": {"reason": reason, "message": message}}})
+}
+
+#[test]
+fn a_problem_is_told_in_the_kubelets_or_schedulers_words_and_says_whether_it_can_pass() {
+    let (lasting, passing) = (true, false);
+    let unscheduled = |reason: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes"}]});
+    let table = [
+        ("ready", json!({"conditions": [{"type": "Ready", "status": "True"}]}), None),
+        (
+            "image pull",
+            json!({"containerStatuses": [waiting("ImagePullBackOff", "not found")]}),
+            Some(("ImagePullBackOff", "not found", lasting)),
+        ),
+        (
+            "crash loop",
+            json!({"containerStatuses": [waiting("CrashLoopBackOff", "")]}),
+            Some(("CrashLoopBackOff", "container db waits: CrashLoopBackOff", lasting)),
+        ),
+        (
+            "an init container that crashes",
+            json!({"initContainerStatuses": [waiting("CrashLoopBackOff", "back-off")]}),
+            Some(("CrashLoopBackOff", "back-off", lasting)),
+        ),
+        (
+            "creating",
+            json!({"containerStatuses": [waiting("ContainerCreating", "")]}),
+            Some(("NotReady", "container db of pod db-0-0 does not run yet", passing)),
+        ),
+        (
+            "initializing",
+            json!({"containerStatuses": [waiting("PodInitializing", "")]}),
+            Some(("NotReady", "container db of pod db-0-0 does not run yet", passing)),
+        ),
+        ("unschedulable", unscheduled("Unschedulable"), Some(("Unschedulable", "0/3 nodes", lasting))),
+        ("gated", unscheduled("SchedulingGated"), Some(("NotReady", "0/3 nodes", passing))),
+        (
+            "unscheduled without a word",
+            unscheduled(""),
+            Some(("NotReady", "pod db-0-0 is not ready", passing)),
+        ),
+        ("failed", json!({"phase": "Failed"}), Some(("NotReady", "pod db-0-0 has failed", passing))),
+        (
+            "running",
+            json!({"containerStatuses": [{"name": "db", "state": {"running": {}}}]}),
+            Some(("NotReady", "container db of pod db-0-0 runs and is not ready", passing)),
+        ),
+        ("nothing known", json!({}), Some(("NotReady", "pod db-0-0 is not ready", passing))),
+    ];
+    for (what, status, expected) in table {
+        let facts = read(&status);
+        let found = facts.problem.as_ref().map(|p| (p.reason.as_str(), p.message.as_str(), facts.cannot_run));
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_runs_when_its_main_container_does_and_has_an_image_id() {
+    let container = |name: &str, image_id: &str| json!({"containerStatuses": [{"name": name, "imageID": image_id, "state": {"running": {}}}]});
+    assert!(read(&container("db", "sha256:1")).running);
+    assert!(!read(&container("db", "")).running);
+    assert!(!read(&container("log", "sha256:1")).running);
+    assert!(!read(&json!({"containerStatuses": [{"name": "db", "imageID": "sha256:1", "state": {"terminated": {}}}]})).running);
+}
+
+#[test]
+fn a_pods_image_is_the_one_in_its_spec_and_never_the_runtimes_text() {
+    let facts = read(
+        &json!({"containerStatuses": [{"name": "db", "image": "docker.io/library/db:v1", "imageID": "x", "state": {"running": {}}}]}),
+    );
+    assert_eq!((facts.main_image.as_str(), facts.revision.as_str(), facts.owned), ("db:v1", "db-0-v1", true));
+    let first = pod_facts(&observed(&json!({})), "", Some("other"), None, now());
+    assert_eq!((first.main_image.as_str(), first.owned), ("log:1", false));
+}
+
+/// What the kubelet shows of the container db of pod-1, one after the other; what is told of each.
+fn told(shown: &[Value]) -> Vec<(String, bool)> {
+    told_of(shown, &[])
+}
+
+/// As [`told`], with containers before db.
+fn told_of(shown: &[Value], others: &[Value]) -> Vec<(String, bool)> {
+    let (mut before, mut told): (Option<Problem>, Vec<(String, bool)>) = (None, Vec::new());
+    for container in shown {
+        let mut all = others.to_vec();
+        all.push(container.clone());
+        let pod = observed(&json!({"containerStatuses": all}));
+        let facts = pod_facts(&pod, "db", None, before.as_ref(), now());
+        let problem = facts.problem.unwrap();
+        told.push((format!("{}: {}", problem.reason, problem.message), facts.cannot_run));
+        before = Some(problem);
+    }
+    told
+}
+
+fn runs(restarts: i64) -> Value {
+    json!({"name": "db", "imageID": "x", "restartCount": restarts, "state": {"running": {}}})
+}
+
+fn ended(code: i64) -> Value {
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    json!({"name": "db", "imageID": "x", "restartCount": 3, "state": {"terminated": {"exitCode": code, "reason": reason}}})
+}
+
+#[test]
+fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
+    let loops = || waiting("CrashLoopBackOff", "back-off 10s");
+    let cycle =
+        [loops(), runs(1), ended(1), waiting("CrashLoopBackOff", "back-off 20s"), runs(2), ended(0), loops()];
+    let always = (("CrashLoopBackOff: back-off 10s".to_owned()), true);
+    assert_eq!(told(&cycle), vec![always; cycle.len()]);
+
+    let backs_off = || waiting("ImagePullBackOff", "Back-off pulling image \"db:2\"");
+    let fails = |why: &str| waiting(why, "not found");
+    let pulls = [
+        fails("ErrImagePull"),
+        backs_off(),
+        fails("ErrImagePull"),
+        backs_off(),
+        fails("RegistryUnavailable"),
+    ];
+    let found = told(&pulls);
+    assert_eq!(found[0], ("ErrImagePull: not found".to_owned(), true));
+    let once = ("ImagePullBackOff: Back-off pulling image \"db:2\"; not found".to_owned(), true);
+    assert_eq!(found[1..], vec![once; 4], "the more telling word, once, and with its cause");
+    let newer =
+        [fails("ErrImagePull"), waiting("ImagePullBackOff", "Back-off pulling: ErrImagePull: not found")];
+    assert_eq!(told(&newer)[1].0, "ImagePullBackOff: Back-off pulling: ErrImagePull: not found");
+
+    let starts = [waiting("RunContainerError", "no such file"), ended(128), loops(), runs(4)];
+    let found = told(&starts);
+    assert_eq!(found[1], found[0], "it did not even start");
+    assert_eq!(found[2].0, "CrashLoopBackOff: back-off 10s; no such file");
+    assert_eq!(found[3], found[2]);
+}
+
+#[test]
+fn a_container_that_runs_longer_than_its_kubelet_remembers_a_crash_is_slow_and_no_loop() {
+    let started = |minutes: i64| {
+        let mut runs = runs(2);
+        runs["state"]["running"]["startedAt"] = json!((now() - TimeDelta::minutes(minutes)).to_rfc3339());
+        told(&[waiting("CrashLoopBackOff", "back-off"), runs]).pop().unwrap()
+    };
+    assert_eq!(started(9), ("CrashLoopBackOff: back-off".to_owned(), true));
+    assert_eq!(started(10), ("NotReady: container db of pod db-0-0 runs and is not ready".to_owned(), false));
+}
+
+#[test]
+fn another_thing_that_is_wrong_is_told() {
+    let loops = || waiting("CrashLoopBackOff", "back-off");
+    let cases = [
+        (vec![loops(), waiting("ImagePullBackOff", "x")], "ImagePullBackOff: x", true),
+        (vec![waiting("ImagePullBackOff", "x"), loops()], "CrashLoopBackOff: back-off", true),
+        (
+            vec![waiting("ImagePullBackOff", "x"), waiting("ContainerCreating", "")],
+            "NotReady: container db of pod db-0-0 does not run yet",
+            false,
+        ),
+        (
+            vec![waiting("ErrImagePull", "x"), runs(0)],
+            "NotReady: container db of pod db-0-0 runs and is not ready",
+            false,
+        ),
+        (
+            vec![
+                waiting("CreateContainerConfigError", "no Secret"),
+                waiting("CreateContainerConfigError", "no key"),
+            ],
+            "CreateContainerConfigError: no key",
+            true,
+        ),
+        (vec![waiting("InvalidImageName", "x"), waiting("ErrImagePull", "y")], "ErrImagePull: y", true),
+        // That it ended once is no loop yet, and neither is that it never ran before.
+        (vec![runs(0), ended(1)], "NotReady: container db of pod db-0-0 does not run yet", false),
+        (vec![loops(), runs(0)], "NotReady: container db of pod db-0-0 runs and is not ready", false),
+    ];
+    for (shown, last, cannot_run) in cases {
+        assert_eq!(told(&shown).pop().unwrap(), (last.to_owned(), cannot_run), "{shown:?}");
+    }
+}
+
+#[test]
+fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
+    let mut log = waiting("CrashLoopBackOff", "back-off of log");
+    log["name"] = json!("log");
+    let mut log_runs = runs(3);
+    log_runs["name"] = json!("log");
+    let both = |log: &Value, db: Value, before: Option<&Problem>| {
+        let pod = observed(&json!({"containerStatuses": [log, db]}));
+        pod_facts(&pod, "db", None, before, now()).problem.unwrap()
+    };
+    let first = both(&log, waiting("CrashLoopBackOff", "back-off of db"), None);
+    assert_eq!((first.message.as_str(), first.container.as_str()), ("back-off of log", "log"));
+    assert_eq!(both(&log_runs, waiting("CrashLoopBackOff", "back-off of db"), Some(&first)), first);
+    // Once that one is well, the other is told of.
+    log_runs["ready"] = json!(true);
+    let then = both(&log_runs, waiting("CrashLoopBackOff", "back-off of db"), Some(&first));
+    assert_eq!(then.message, "back-off of db");
+}
+
+#[test]
+fn an_init_container_that_did_its_work_is_no_crash_loop_and_a_sidecar_that_ended_is() {
+    let init = |state: Value, ready: bool| {
+        json!({"initContainerStatuses": [{"name": "init", "restartCount": 2, "ready": ready, "state": state}],
+            "containerStatuses": [waiting("PodInitializing", "")]})
+    };
+    let read =
+        |status: &Value, before: Option<&Problem>| pod_facts(&observed(status), "db", None, before, now());
+    let loops = read(&init(json!({"waiting": {"reason": "CrashLoopBackOff", "message": "m"}}), false), None);
+    let loops = loops.problem.unwrap();
+    for (state, ready, goes_on) in [
+        (json!({"running": {}}), false, true),
+        (json!({"terminated": {"exitCode": 1}}), false, true),
+        (json!({"terminated": {"exitCode": 0}}), true, false),
+        (json!({"running": {}}), true, false),
+    ] {
+        let facts = read(&init(state.clone(), ready), Some(&loops));
+        assert_eq!(facts.cannot_run, goes_on, "{state} {ready}");
+    }
+}
+
+#[test]
+fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
+    let looping = Problem {
+        reason: "CrashLoopBackOff".to_owned(),
+        message: "back-off".to_owned(),
+        since: later(-60),
+        container: "db".to_owned(),
+        pod_uid: "pod-1".to_owned(),
+    };
+    let status = json!({"containerStatuses": [runs(3)]});
+    let again = pod_facts(&observed(&status), "db", None, Some(&looping), now());
+    assert_eq!((again.problem, again.cannot_run), (Some(looping.clone()), true));
+    let other = Problem { pod_uid: "pod-0".to_owned(), ..looping.clone() };
+    assert!(!pod_facts(&observed(&status), "db", None, Some(&other), now()).cannot_run);
+    let gone = Problem { container: "old".to_owned(), ..looping.clone() };
+    assert!(!pod_facts(&observed(&status), "db", None, Some(&gone), now()).cannot_run);
+    let mut ready = runs(3);
+    ready["ready"] = json!(true);
+    let status = json!({"containerStatuses": [ready]});
+    let facts = pod_facts(&observed(&status), "db", None, Some(&looping), now());
+    assert_eq!((facts.problem.unwrap().reason.as_str(), facts.cannot_run), ("NotReady", false));
+    let status = json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [ready]});
+    assert_eq!(pod_facts(&observed(&status), "db", None, Some(&looping), now()).problem, None);
+}
+
+#[test]
+fn a_problem_has_the_time_since_when_its_node_does_not_serve_whatever_the_reason() {
+    let before = Problem { reason: "NotReady".to_owned(), since: later(-60), ..Problem::default() };
+    let since = |before: &Problem, status: &Value| {
+        pod_facts(&observed(status), "db", None, Some(before), now()).problem.unwrap().since
+    };
+    for status in [
+        json!({"containerStatuses": [waiting("ImagePullBackOff", "y")]}),
+        json!({"containerStatuses": [waiting("ErrImagePull", "y")]}),
+        json!({"containerStatuses": [runs(0)]}),
+    ] {
+        assert_eq!(since(&before, &status), later(-60), "{status}");
+    }
+    let set_back = Problem { since: later(3600), ..before };
+    let status = json!({"containerStatuses": [waiting("ErrImagePull", "y")]});
+    assert_eq!(
+        since(&set_back, &status),
+        now(),
+        "the clock that wrote it was set back: nobody waits for that time"
+    );
+}
+
+#[test]
+fn only_a_running_sidecar_that_is_not_ready_keeps_a_pod_out() {
+    let sidecar = |field: &str, state: &str, ready: bool| json!({field: [{"name": "windlass-sidecar", "ready": ready, "state": {state: {}}}]});
+    assert!(read(&sidecar("initContainerStatuses", "running", false)).sidecar_unready);
+    assert!(!read(&sidecar("initContainerStatuses", "running", true)).sidecar_unready);
+    assert!(!read(&sidecar("initContainerStatuses", "waiting", false)).sidecar_unready);
+    assert!(!read(&sidecar("containerStatuses", "running", false)).sidecar_unready);
+}

@@ -1,0 +1,163 @@
+//! The two hashes: of what should run on a node, and of everything whose change is a new target. Each
+//! carries the version of the algorithm that made it, and a recorded one is compared under its own.
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::canonical::{Root, canonical, to_bytes};
+use super::revisions::{RevisionData, RevisionSidecar};
+use super::template;
+use crate::api::StatefulNodeSpec;
+
+/// The algorithm that made a hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HashVersion {
+    /// SHA-256 over the canonical form in [`canonical`](super::canonical).
+    V1,
+    /// One that might follow, for tests of what an algorithm does to hashes that are written down.
+    #[cfg(any(test, feature = "test-fixtures"))]
+    V2,
+}
+
+#[cfg(any(test, feature = "test-fixtures"))]
+thread_local! {
+    static HAS_SECOND: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// From now on this thread is a version of Windlass that has a second algorithm, or not.
+#[cfg(any(test, feature = "test-fixtures"))]
+pub fn have_second_version(has: bool) {
+    HAS_SECOND.set(has);
+}
+
+/// Does something as a version of Windlass that has a second algorithm.
+#[cfg(any(test, feature = "test-fixtures"))]
+pub fn with_second_version<T>(act: impl FnOnce() -> T) -> T {
+    have_second_version(true);
+    let done = act();
+    have_second_version(false);
+    done
+}
+
+impl HashVersion {
+    /// Every algorithm of which hashes may be recorded, the oldest first.
+    #[must_use]
+    pub fn known() -> &'static [Self] {
+        #[cfg(any(test, feature = "test-fixtures"))]
+        if HAS_SECOND.get() {
+            return &[Self::V1, Self::V2];
+        }
+        &[Self::V1]
+    }
+
+    /// The algorithm of new hashes.
+    #[must_use]
+    pub fn newest() -> Self {
+        Self::known().last().copied().unwrap_or(Self::V1)
+    }
+
+    /// What its hashes begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            #[cfg(any(test, feature = "test-fixtures"))]
+            Self::V2 => "v2",
+        }
+    }
+
+    /// `what` keeps the two kinds of hash apart, whatever is hashed.
+    fn hash(self, what: &str, canonical: &Value) -> String {
+        let prefix = self.prefix();
+        let mut hasher = Sha256::new();
+        hasher.update(format!("windlass.dev/{prefix}/{what}\n"));
+        hasher.update(to_bytes(canonical));
+        format!("{prefix}:{}", hex(&hasher.finalize()))
+    }
+}
+
+/// The hash of what should run on a node: of a rendered pod template. Labels of Windlass's own are not
+/// part of it, so it is the same before and after a node's identity is added.
+#[must_use]
+pub fn pod_template_hash(rendered: &Value) -> String {
+    pod_template_hash_under(HashVersion::newest(), rendered)
+}
+
+/// [`pod_template_hash`] under this algorithm.
+#[must_use]
+pub fn pod_template_hash_under(version: HashVersion, rendered: &Value) -> String {
+    let mut template = rendered.clone();
+    template::remove_own_keys(&mut template);
+    version.hash("pod-template", &canonical(&template, Root::PodTemplate))
+}
+
+/// The hash of everything whose change is a new target. `build_id` is the fleet's `unsafeCustomBuildID`,
+/// empty where it is not set.
+#[must_use]
+pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> String {
+    RevisionData::of(spec).rollout_hash(build_id)
+}
+
+/// [`rollout_hash`] under this algorithm.
+#[must_use]
+pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> String {
+    version.hash("rollout", &canonical(&rollout_inputs(data, build_id), Root::RolloutInputs))
+}
+
+/// The named inputs of a rollout hash, in one form for what can be written in two: an image override is
+/// where it goes, the main container has its name.
+pub(super) fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
+    let RevisionData { image, main_container, pod_template, volume_claim_templates, sidecar } = data;
+    let mut inputs = Map::new();
+    let mut template = Value::clone(pod_template);
+    template::remove_own_keys(&mut template);
+    let main = template::main_container(main_container, pod_template).unwrap_or_default();
+    if !image.is_empty() && !template::set_image(&mut template, main, image) {
+        // Such a spec cannot be rendered; its hash still has to tell it from others.
+        inputs.insert("image".to_owned(), image.as_str().into());
+    }
+    inputs.insert("mainContainer".to_owned(), main.into());
+    inputs.insert("podTemplate".to_owned(), template);
+    inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
+    if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts }) = sidecar {
+        // What is empty is absent in the canonical form: who sets none of these hashes as before there were any.
+        let sidecar = serde_json::json!({
+            "image": image, "port": port, "resources": resources, "args": args, "env": env, "volumeMounts": volume_mounts,
+        });
+        inputs.insert("sidecar".to_owned(), sidecar);
+    }
+    inputs.insert("unsafeCustomBuildID".to_owned(), build_id.into());
+    Value::Object(inputs)
+}
+
+/// Bytes as lower-case hex digits, two each.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template() -> Value {
+        json!({"spec": {"containers": [{"name": "db", "image": "db:1"}]}})
+    }
+
+    #[test]
+    fn the_two_kinds_of_hash_differ_over_the_same_content_and_so_do_two_algorithms() {
+        let hash = |what| HashVersion::V1.hash(what, &template());
+        assert_ne!(hash("pod-template"), hash("rollout"));
+        let [old, new] = [HashVersion::V1, HashVersion::V2].map(|v| pod_template_hash_under(v, &template()));
+        assert_ne!(old[3..], new[3..]);
+    }
+
+    #[test]
+    fn a_hash_reads_as_its_version_and_64_lower_case_digits() {
+        let hash = pod_template_hash(&template());
+        assert_eq!(hash.len(), 67);
+        assert_eq!(hex(&[0x00, 0x9f, 0xa0, 0xff]), "009fa0ff");
+    }
+}

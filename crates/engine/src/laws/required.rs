@@ -1,0 +1,139 @@
+//! What a recipe has to have that takes the place of one that comes with Windlass.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::tasks::{at, nothing, recipe, seed, world};
+use crate::{Advance, PlanState, Recipe, RecipeError, Registry, Step, advance};
+
+fn builtin() -> Registry {
+    Registry::builtin_recipes().unwrap()
+}
+
+fn check(recipe: Recipe) -> Result<(), RecipeError> {
+    builtin().with_recipe(recipe).check_all()
+}
+
+fn names(recipe: &Recipe) -> Vec<String> {
+    recipe.tasks.iter().map(|step| step.type_.clone()).collect()
+}
+
+/// A built-in recipe with a task of somebody's own before, between and after all of its own.
+fn padded(original: &Recipe) -> Recipe {
+    let tasks = original.tasks.iter().flat_map(|step| [nothing(), step.clone()]).chain([nothing()]);
+    Recipe { name: original.name.clone(), tasks: tasks.collect() }
+}
+
+fn without(original: &Recipe, at: usize) -> Recipe {
+    let mut shorter = padded(original);
+    shorter.tasks.remove(2 * at + 1);
+    shorter
+}
+
+#[test]
+fn a_recipe_that_lacks_a_step_is_refused_with_its_name_and_where_it_belongs() {
+    for original in builtin().recipes() {
+        let tasks = names(original);
+        for (at, task) in tasks.iter().enumerate() {
+            let error = check(without(original, at)).unwrap_err();
+            assert!(
+                matches!(&error, RecipeError::Lacks { name, task: t, .. } if *name == original.name && t == task)
+            );
+            let sentence = error.to_string();
+            let neighbours =
+                [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| tasks.get(at));
+            for word in neighbours.chain([&original.name, task]) {
+                assert!(sentence.contains(word.as_str()), "{word}: {sentence}");
+            }
+        }
+    }
+    let in_place = builtin().recipe("InPlace").unwrap().clone();
+    assert_eq!(
+        check(without(&in_place, 1)).unwrap_err().to_string(),
+        "recipe InPlace has no task await-spec-update, which every plan of that name needs: add it between \
+         update-node-specs and mark-ready; tasks of your own may stand anywhere"
+    );
+    let blue_green = builtin().recipe("BlueGreen").unwrap().clone();
+    assert!(
+        matches!(check(without(&blue_green, 4)), Err(RecipeError::Lacks { task, .. }) if task == "switch-traffic")
+    );
+}
+
+#[test]
+fn two_steps_that_change_places_are_refused() {
+    for original in builtin().recipes() {
+        for first in 0..original.tasks.len() {
+            for second in first + 1..original.tasks.len() {
+                let mut swapped = padded(original);
+                swapped.tasks.swap(2 * first + 1, 2 * second + 1);
+                let error = check(swapped).unwrap_err();
+                let found = &original.tasks[second].type_;
+                assert!(
+                    matches!(&error, RecipeError::OutOfTurn { task, index, .. } if task == found && *index == 2 * first + 1),
+                    "{error}"
+                );
+                assert!(error.to_string().contains(&names(original).join(", ")), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_there_twice_is_refused_wherever_it_stands() {
+    for original in builtin().recipes() {
+        for step in &original.tasks {
+            for place in 0..=original.tasks.len() {
+                let mut twice = original.clone();
+                twice.tasks.insert(place, step.clone());
+                let error = check(twice).unwrap_err();
+                assert!(matches!(&error, RecipeError::OutOfTurn { .. }), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_without_the_params_that_it_has_to_have_is_refused() {
+    let original = builtin().recipe("HardFork").unwrap().clone();
+    let mut bare = original.clone();
+    bare.tasks[0].params.clear();
+    assert_eq!(
+        check(bare).unwrap_err().to_string(),
+        "recipe HardFork: task create-entrants has to have the params {\"running\":true}, as in the recipe that comes with \
+         Windlass"
+    );
+    let with_params =
+        builtin().recipes().flat_map(|r| r.tasks.clone()).filter(|step| !step.params.is_empty()).count();
+    assert_eq!(with_params, 1, "name what becomes of the params of others");
+}
+
+#[test]
+fn every_recipe_that_comes_with_windlass_passes_and_so_does_one_of_another_name() {
+    assert_eq!(builtin().check_all(), Ok(()));
+    assert_eq!(check(recipe(vec![nothing()])), Ok(()));
+    assert!(builtin().is_builtin("switch-traffic") && !builtin().is_builtin("test-nothing"));
+}
+
+#[tokio::test]
+async fn a_plan_that_is_persisted_already_is_carried_out_whatever_it_has() {
+    let (_, env) = world();
+    let mut plan = Recipe { name: "InPlace".to_owned(), tasks: vec![nothing()] }.plan(seed("u"));
+    assert_eq!(advance(&mut plan, &builtin(), &env, at(1), 60).await, Advance::Ended);
+    assert_eq!(plan.state, PlanState::Complete);
+}
+
+proptest! {
+    #[test]
+    fn tasks_of_ones_own_may_stand_anywhere(
+        which in any::<Index>(),
+        places in prop::collection::vec(any::<Index>(), 0..20),
+    ) {
+        let registry = builtin();
+        let originals: Vec<&Recipe> = registry.recipes().collect();
+        let mut tasks: Vec<Step> = which.get(&originals).tasks.clone();
+        for place in places {
+            tasks.insert(place.index(tasks.len() + 1), nothing());
+        }
+        prop_assert_eq!(check(Recipe { name: which.get(&originals).name.clone(), tasks }), Ok(()));
+    }
+}

@@ -1,0 +1,225 @@
+//! Task types whose names begin with `test-`, and a world for them to act on.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::{Env, Outcome, Plan, PlanSeed, Recipe, Step, Task, TaskContext, TaskError, TaskState};
+
+/// What tasks act on. It outlives the program that runs them.
+#[derive(Debug, Default)]
+pub struct World {
+    /// The effects. An effect is idempotent: the same again changes nothing.
+    state: Mutex<BTreeMap<String, u32>>,
+    /// The ID of each task that ran, in order.
+    runs: Mutex<Vec<String>>,
+}
+
+pub type SharedWorld = Arc<World>;
+
+impl World {
+    pub fn state(&self) -> BTreeMap<String, u32> {
+        self.state.lock().unwrap().clone()
+    }
+
+    pub fn runs(&self) -> Vec<String> {
+        self.runs.lock().unwrap().clone()
+    }
+
+    /// Notes that a task ran, and says how often it has.
+    fn ran(&self, id: &str) -> u32 {
+        let mut runs = self.runs.lock().unwrap();
+        runs.push(id.to_owned());
+        runs.iter().filter(|run| *run == id).count() as u32
+    }
+}
+
+/// How many instants the program has left to live. In the environment of a life that is cut short.
+#[derive(Debug)]
+pub struct Fuse(AtomicU32);
+
+impl Fuse {
+    pub fn new(instants: u32) -> Self {
+        Self(AtomicU32::new(instants))
+    }
+
+    /// Lives through an instant; `false`: not this one.
+    pub fn burn(&self) -> bool {
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+
+    async fn burn_in_task(cx: &TaskContext<'_>) {
+        if cx.env.find::<Arc<Self>>().is_some_and(|fuse| !fuse.burn()) {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// Sets `key` to `value`, and is done after it has waited, and failed in passing, so many times.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct Put {
+    pub key: String,
+    pub value: u32,
+    pub replayable: bool,
+    pub skippable: bool,
+    pub waits: u32,
+    pub failures: u32,
+}
+
+#[typetag::serde(name = "test-put")]
+#[async_trait]
+impl Task for Put {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        Fuse::burn_in_task(cx).await;
+        let world: &SharedWorld = cx.env.get()?;
+        world.state.lock().unwrap().insert(self.key.clone(), self.value);
+        let run = world.ran(&cx.record.id);
+        Fuse::burn_in_task(cx).await;
+        if run <= self.waits {
+            return Ok(Outcome::recheck("waiting for another turn", Duration::from_secs(1)));
+        }
+        if run <= self.waits + self.failures {
+            return Err(TaskError::transient("not this time"));
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn replayable(&self) -> bool {
+        self.replayable
+    }
+
+    fn skippable(&self) -> bool {
+        self.skippable
+    }
+}
+
+/// Answers what it is told to.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Say {
+    pub answer: Answer,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub retry_after_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub enum Answer {
+    Wait,
+    Fail,
+    Retry,
+    Invalidate,
+}
+
+#[typetag::serde(name = "test-say")]
+#[async_trait]
+impl Task for Say {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        if let Some(world) = cx.env.find::<SharedWorld>() {
+            world.ran(&cx.record.id);
+        }
+        match (self.answer, self.retry_after_seconds) {
+            (Answer::Wait, None) => Ok(Outcome::waiting(&self.message)),
+            (Answer::Wait, Some(after)) => Ok(Outcome::recheck(&self.message, Duration::from_secs(after))),
+            (Answer::Fail, _) => Err(TaskError::terminal(&self.message)),
+            (Answer::Retry, None) => Err(TaskError::transient(&self.message)),
+            (Answer::Retry, Some(after)) => {
+                Err(TaskError::transient_after(&self.message, Duration::from_secs(after)))
+            }
+            (Answer::Invalidate, _) => Ok(Outcome::invalidated("TestChanged", &self.message)),
+        }
+    }
+
+    fn deadline_seconds(&self) -> Option<i64> {
+        Some(7)
+    }
+}
+
+/// Has no params, and no deadline of its own.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Nothing;
+
+#[typetag::serde(name = "test-nothing")]
+#[async_trait]
+impl Task for Nothing {
+    async fn run(&self, _: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        Ok(Outcome::Done)
+    }
+}
+
+pub fn step(type_: &str, params: Value) -> Step {
+    let Value::Object(params) = params else { panic!("params are an object") };
+    Step { type_: type_.to_owned(), params }
+}
+
+pub fn put(put: &Put) -> Step {
+    step("test-put", serde_json::to_value(put).unwrap())
+}
+
+/// Sets the key to 1.
+pub fn put_key(key: &str) -> Step {
+    put(&Put { key: key.to_owned(), value: 1, ..Put::default() })
+}
+
+pub fn say(answer: Answer, message: &str) -> Step {
+    step("test-say", json!({"answer": answer, "message": message}))
+}
+
+pub fn nothing() -> Step {
+    Step { type_: "test-nothing".to_owned(), params: Map::new() }
+}
+
+pub fn recipe(tasks: Vec<Step>) -> Recipe {
+    Recipe { name: "Test".to_owned(), tasks }
+}
+
+pub fn plan_of(tasks: Vec<Step>) -> Plan {
+    recipe(tasks).plan(seed("uid"))
+}
+
+pub fn seed(uid: &str) -> PlanSeed<'_> {
+    PlanSeed { uid, target_hash: "v1:0", now: at(0), attempt: 0, disambiguator: "" }
+}
+
+pub fn states(plan: &Plan) -> Vec<TaskState> {
+    plan.tasks.iter().map(|task| task.state).collect()
+}
+
+/// The index of the first task that is not over; behind the last, if all are.
+pub fn index(plan: &Plan) -> usize {
+    plan.current().unwrap_or(plan.tasks.len())
+}
+
+/// So many seconds after the tests began.
+pub fn at(seconds: i64) -> DateTime<Utc> {
+    DateTime::UNIX_EPOCH + TimeDelta::seconds(1_700_000_000 + seconds)
+}
+
+pub fn world() -> (SharedWorld, Env) {
+    let world = SharedWorld::default();
+    (world.clone(), Env::new().with(world))
+}
+
+prop_compose! {
+    /// A task that sets one of few keys, so that tasks of one plan overwrite each other.
+    pub fn any_put()(
+        key in "[a-c]",
+        value in 1_u32..5,
+        replayable: bool,
+        skippable: bool,
+        waits in 0_u32..3,
+        failures in 0_u32..3,
+    ) -> Put {
+        Put { key, value, replayable, skippable, waits, failures }
+    }
+}

@@ -1,0 +1,200 @@
+//! Which task types and which recipes there are. Types register themselves where they are defined (by
+//! `typetag`); recipes are data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+use serde_json::{Map, Value, json};
+
+use super::plan::TaskRecord;
+use super::recipe::{Recipe, RecipeError};
+use super::required;
+use super::task::Task;
+
+const BUILTIN: [&str; 8] = [
+    include_str!("../../../plans/blue-green.yaml"),
+    include_str!("../../../plans/blue-green-immediate.yaml"),
+    include_str!("../../../plans/hard-fork.yaml"),
+    include_str!("../../../plans/in-place.yaml"),
+    include_str!("../../../plans/mark-ready.yaml"),
+    include_str!("../../../plans/node-update.yaml"),
+    include_str!("../../../plans/remove-node.yaml"),
+    include_str!("../../../plans/restart-node.yaml"),
+];
+
+/// The task types of this program, and its recipes.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    types: BTreeSet<&'static str>,
+    recipes: BTreeMap<String, Recipe>,
+    /// The recipes that come with Windlass, as they come: what one that takes the place of such a one has to have.
+    originals: BTreeMap<String, Recipe>,
+}
+
+/// Why a task's record cannot be turned into a task.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ResolveError {
+    /// No code of this type is in this program: another version wrote it, or it is misspelt.
+    #[error("task {task_id} is of the unknown type {type_:?}; known types: {}", known.join(", "))]
+    UnknownType {
+        /// The task.
+        task_id: String,
+        /// Its type.
+        type_: String,
+        /// The types that are known, in order.
+        known: Vec<String>,
+    },
+    /// The type is known, and the params are not what it takes.
+    #[error("the params of task {task_id} of type {type_} cannot be read: {reason}")]
+    BadParams {
+        /// The task.
+        task_id: String,
+        /// Its type.
+        type_: String,
+        /// What is wrong with them.
+        reason: String,
+    },
+}
+
+impl Registry {
+    /// All task types of this program, and no recipes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { types: known_types(), recipes: BTreeMap::new(), originals: BTreeMap::new() }
+    }
+
+    /// All task types of this program, and the recipes that come with Windlass.
+    pub fn builtin_recipes() -> Result<Self, RecipeError> {
+        // They are part of the program, and read once in it.
+        static READ: LazyLock<Result<Registry, RecipeError>> = LazyLock::new(|| {
+            let add = |registry: Registry, yaml: &&str| Ok(registry.with_recipe(Recipe::parse(yaml)?));
+            let registry = BUILTIN.iter().try_fold(Registry::new(), add)?;
+            Ok(Registry { originals: registry.recipes.clone(), ..registry })
+        });
+        READ.clone()
+    }
+
+    /// This registry and a recipe, which takes the place of one of the same name.
+    #[must_use]
+    pub fn with_recipe(mut self, recipe: Recipe) -> Self {
+        self.recipes.insert(recipe.name.clone(), recipe);
+        self
+    }
+
+    /// The recipe of a name.
+    pub fn recipe(&self, name: &str) -> Result<&Recipe, RecipeError> {
+        self.recipes.get(name).ok_or_else(|| RecipeError::Unknown {
+            name: name.to_owned(),
+            known: self.recipes.keys().cloned().collect(),
+        })
+    }
+
+    /// All recipes, by name.
+    pub fn recipes(&self) -> impl Iterator<Item = &Recipe> {
+        self.recipes.values()
+    }
+
+    /// The names of all task types, in order.
+    pub fn task_types(&self) -> impl Iterator<Item = &'static str> {
+        self.types.iter().copied()
+    }
+
+    /// Whether plans of all recipes could be run, and each that takes the place of one that comes with Windlass has all
+    /// steps of that one, in order. Ask before the first of them starts.
+    pub fn check_all(&self) -> Result<(), RecipeError> {
+        self.recipes.values().try_for_each(|recipe| {
+            recipe.check(self)?;
+            self.originals.get(&recipe.name).map_or(Ok(()), |original| required::check(recipe, original))
+        })
+    }
+
+    /// Whether a type is that of a step of a recipe that comes with Windlass.
+    #[must_use]
+    pub fn is_builtin(&self, type_: &str) -> bool {
+        self.originals.values().any(|recipe| recipe.tasks.iter().any(|step| step.type_ == type_))
+    }
+
+    /// The code of a task, with the params of its record.
+    pub fn resolve(&self, record: &TaskRecord) -> Result<Box<dyn Task>, ResolveError> {
+        self.resolve_parts(&record.id, &record.type_, &record.params)
+    }
+
+    pub(super) fn resolve_parts(
+        &self,
+        task_id: &str,
+        type_: &str,
+        params: &Value,
+    ) -> Result<Box<dyn Task>, ResolveError> {
+        if !self.types.contains(type_) {
+            return Err(ResolveError::UnknownType {
+                task_id: task_id.to_owned(),
+                type_: type_.to_owned(),
+                known: self.types.iter().map(ToString::to_string).collect(),
+            });
+        }
+        read(type_, params).map_err(|reason| ResolveError::BadParams {
+            task_id: task_id.to_owned(),
+            type_: type_.to_owned(),
+            reason,
+        })
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn read(type_: &str, params: &Value) -> Result<Box<dyn Task>, String> {
+    // The type comes first, so that the params are read as the JSON that they are; the other way round
+    // `typetag` would keep them in a form of its own.
+    let read_as = |params: Value| {
+        let fields = [("type", Value::from(type_)), ("params", params)];
+        <Box<dyn Task>>::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields.into_iter()))
+    };
+    // An empty object may vanish on its way through the API server, and a task type may be a unit struct,
+    // which serde reads from null only: both are the absence of params.
+    let absent = params.is_null() || params.as_object().is_some_and(Map::is_empty);
+    let task = match params {
+        _ if absent => read_as(json!({})).or_else(|e| read_as(Value::Null).map_err(|_| e)),
+        Value::Object(_) => read_as(params.clone()),
+        // Serde would read a struct from a list, too.
+        _ => return Err("they are not an object".to_owned()),
+    };
+    task.map_err(|e| e.to_string())
+}
+
+/// The types that `typetag` knows. It keeps its registry to itself, but hands the names to the error for
+/// a type that does not exist.
+fn known_types() -> BTreeSet<&'static str> {
+    let no_such_type = MapDeserializer::<_, KnownTypes>::new([("type", "")].into_iter());
+    match <Box<dyn Task>>::deserialize(no_such_type) {
+        Ok(_) => BTreeSet::new(),
+        Err(KnownTypes(names)) => names.iter().copied().collect(),
+    }
+}
+
+#[derive(Debug)]
+struct KnownTypes(&'static [&'static str]);
+
+impl fmt::Display for KnownTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+impl std::error::Error for KnownTypes {}
+
+impl serde::de::Error for KnownTypes {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self(&[])
+    }
+
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self(expected)
+    }
+}

@@ -1,0 +1,158 @@
+//! What a task is: the trait that a step's code implements, and what it may answer.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use super::env::Env;
+use super::plan::{Plan, TaskRecord};
+
+/// The code of one step of a plan.
+///
+/// The fields of an implementor are the task's params; they are wire format, and so is the name. Derive
+/// `Serialize` and `Deserialize` with `deny_unknown_fields`, so that a misspelt param is refused and not
+/// ignored.
+///
+/// A task must be idempotent: it may be run again after its effect and before its record.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use serde::{Deserialize, Serialize};
+/// use windlass_engine::{Outcome, Task, TaskContext, TaskError};
+///
+/// #[derive(Debug, Deserialize, Serialize)]
+/// #[serde(deny_unknown_fields)]
+/// struct RingBell {
+///     times: u32,
+/// }
+///
+/// #[typetag::serde(name = "ring-bell")]
+/// #[async_trait]
+/// impl Task for RingBell {
+///     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+///         let bell: &String = cx.env.get()?;
+///         println!("{} rings {bell} {} times", cx.record.id, self.times);
+///         Ok(Outcome::Done)
+///     }
+/// }
+/// ```
+#[typetag::serde(tag = "type", content = "params")]
+#[async_trait]
+pub trait Task: Debug + Send + Sync {
+    /// Looks at how things are, does what is missing, and says whether that is all.
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError>;
+
+    /// After how many seconds it counts as stalled; `None`: the plan's default.
+    fn deadline_seconds(&self) -> Option<i64> {
+        None
+    }
+
+    /// Whether it may be run again from the start even after later tasks have acted. Where not, its
+    /// completion is persisted (a checkpoint) before the next task runs.
+    fn replayable(&self) -> bool {
+        false
+    }
+
+    /// Whether a person may say that it need not be done.
+    fn skippable(&self) -> bool {
+        false
+    }
+}
+
+/// What a task is handed when it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskContext<'a> {
+    /// What it works with: clients, and what was observed.
+    pub env: &'a Env,
+    /// The time now. A task reads no clock.
+    pub now: DateTime<Utc>,
+    /// The plan that it is part of.
+    pub plan: &'a Plan,
+    /// Its own record in that plan. The ID is the same at every run, so that a peer can recognise a repeat.
+    pub record: &'a TaskRecord,
+}
+
+impl<'a> TaskContext<'a> {
+    /// A context of these parts.
+    #[must_use]
+    pub fn new(env: &'a Env, now: DateTime<Utc>, plan: &'a Plan, record: &'a TaskRecord) -> Self {
+        Self { env, now, plan, record }
+    }
+}
+
+/// What came of running a task.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Outcome {
+    /// What it is there for is so.
+    Done,
+    /// It has to wait for something and will be run again.
+    Waiting {
+        /// "waiting for …", a sentence for the user.
+        message: String,
+        /// When to look again if no event comes first; `None`: an event will come.
+        recheck_after: Option<Duration>,
+    },
+    /// What an earlier, completed task established no longer holds: the plan ends.
+    Invalidated {
+        /// A word in camel case, for history.
+        reason: String,
+        /// What was found, in a sentence.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Waiting for something that will announce itself.
+    pub fn waiting(message: impl Into<String>) -> Self {
+        Self::Waiting { message: message.into(), recheck_after: None }
+    }
+
+    /// Waiting for something that must be asked for again.
+    pub fn recheck(message: impl Into<String>, after: Duration) -> Self {
+        Self::Waiting { message: message.into(), recheck_after: Some(after) }
+    }
+
+    /// What an earlier task established no longer holds.
+    pub fn invalidated(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalidated { reason: reason.into(), message: message.into() }
+    }
+}
+
+/// Why a task could not go on.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TaskError {
+    /// Trying again would not help: the task fails, and its plan with it.
+    #[error("{message}")]
+    Terminal {
+        /// Why, in a sentence for the user.
+        message: String,
+    },
+    /// It may work another time: it is run again, for ever.
+    #[error("{message}")]
+    Transient {
+        /// Why, in a sentence for the user.
+        message: String,
+        /// How long the other side asked us to wait. It lengthens the backoff, and never shortens it.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl TaskError {
+    /// An error that trying again would not help.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Self::Terminal { message: message.into() }
+    }
+
+    /// An error that may be gone another time.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self::Transient { message: message.into(), retry_after: None }
+    }
+
+    /// An error that may be gone another time, and how long the other side asked us to wait.
+    pub fn transient_after(message: impl Into<String>, retry_after: Duration) -> Self {
+        Self::Transient { message: message.into(), retry_after: Some(retry_after) }
+    }
+}

@@ -1,0 +1,88 @@
+//! How what fails over and over looks from one moment to the next: a real kubelet does not say the same thing all the
+//! time. Pure, the time is an argument.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The kubelet's back-off doubles from the first to the last, for pulls and for restarts.
+pub(super) const BACKOFF_FIRST: Duration = Duration::from_secs(10);
+pub(super) const BACKOFF_LAST: Duration = Duration::from_mins(5);
+
+/// What came of a pull is shown until the kubelet looks at the pod again, which is when it says that it backs off.
+const FAILED: Duration = Duration::from_secs(12);
+/// How long a container that crashes runs, and how long its end is shown.
+const RUNS: Duration = Duration::from_secs(3);
+const ENDED: Duration = Duration::from_secs(2);
+
+/// Where something that is tried over and over stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Turn {
+    /// How often it was tried again.
+    pub again: i32,
+    /// When this try began.
+    pub began: Instant,
+    /// How long it backs off after this try.
+    pub delay: Duration,
+    /// What there is to see of it: which of the parts of a try, from 0.
+    pub part: usize,
+    /// When there is something else to see.
+    pub until: Instant,
+}
+
+/// A pull: it has failed (0), or backs off (1).
+pub(super) fn pull(since: Instant, now: Instant) -> Turn {
+    turn(since, now, &[FAILED])
+}
+
+/// A container that crashes: it runs (0), has ended (1), or backs off (2).
+pub(super) fn crash(since: Instant, now: Instant) -> Turn {
+    turn(since, now, &[RUNS, ENDED])
+}
+
+fn turn(since: Instant, now: Instant, parts: &[Duration]) -> Turn {
+    let (mut at, mut delay) = (since, BACKOFF_FIRST);
+    let mut again = 0;
+    loop {
+        let began = at;
+        for (part, long) in parts.iter().chain([&delay]).enumerate() {
+            at += *long;
+            if at > now {
+                return Turn { again, began, delay, part, until: at };
+            }
+        }
+        again += 1;
+        delay = BACKOFF_LAST.min(delay * 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_clock::monotonic;
+
+    /// The seconds at which there is something new to see, and what, up to a minute.
+    fn seen(of: fn(Instant, Instant) -> Turn, most: u64) -> Vec<(u64, i32, usize)> {
+        let since = monotonic();
+        let (mut now, mut all) = (since, Vec::new());
+        while now.duration_since(since).as_secs() < most {
+            let turn = of(since, now);
+            all.push((now.duration_since(since).as_secs(), turn.again, turn.part));
+            now = turn.until;
+        }
+        all
+    }
+
+    #[test]
+    fn a_pull_fails_and_backs_off_in_turn_ever_longer() {
+        assert_eq!(seen(pull, 60), [(0, 0, 0), (12, 0, 1), (22, 1, 0), (34, 1, 1), (54, 2, 0)]);
+    }
+
+    #[test]
+    fn a_container_that_crashes_runs_ends_and_backs_off_in_turn() {
+        let all = [(0, 0, 0), (3, 0, 1), (5, 0, 2), (15, 1, 0), (18, 1, 1), (20, 1, 2), (40, 2, 0)];
+        assert_eq!(seen(crash, 41), all);
+        let last = crash(monotonic(), monotonic() + Duration::from_hours(2));
+        assert_eq!(last.delay, BACKOFF_LAST);
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether a native sidecar is ready, asked of where it really listens.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::{AbortHandle, Abortable, Aborted, BoxFuture, FutureExt};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt;
+use tokio::{sync::Notify, time::sleep_until};
+
+use super::{Kubelet, SIDECAR_URL, status::is_native_sidecar};
+use windlass_clock::monotonic;
+
+/// Asks a URL; true is an answer of 200.
+pub type Probe = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// A URL that is being asked, until this is dropped.
+pub(super) struct Probing {
+    pub(super) url: String,
+    handle: AbortHandle,
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+/// Asks a URL after a while, and at every interval from then on, until it says other than `was`; resolves to that.
+pub(super) fn until_other(
+    kubelet: &Kubelet,
+    url: String,
+    was: bool,
+    after: Duration,
+) -> (Probing, BoxFuture<'static, Result<bool, Aborted>>) {
+    let (handle, registration) = AbortHandle::new_pair();
+    let (probe, interval, asked) = (kubelet.probe.clone(), kubelet.probe_interval, url.clone());
+    let news = kubelet.probe_news.clone();
+    let mut next = monotonic() + after;
+    let answer = async move {
+        loop {
+            sleep_until(next).await;
+            // What is told while it is asked counts for the next time.
+            let told = news.as_deref().map(Notify::notified);
+            let answer = probe(asked.clone()).await;
+            if answer != was {
+                return answer;
+            }
+            next = monotonic() + interval;
+            if let Some(told) = told {
+                told.await;
+                while next < monotonic() {
+                    next += interval;
+                }
+            }
+        }
+    };
+    (Probing { url, handle }, Abortable::new(answer, registration).boxed())
+}
+
+pub(super) fn over_http() -> Probe {
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(1)).no_proxy().build();
+    Arc::new(move |url| {
+        let client = client.as_ref().ok().cloned();
+        Box::pin(async move {
+            let Some(client) = client else { return false };
+            client.get(url).send().await.is_ok_and(|answer| answer.status() == 200)
+        })
+    })
+}
+
+/// The path of a native sidecar's readiness probe, if that is an HTTP one that the player asks: `/readyz`.
+pub(super) fn probe_path(container: &Container) -> Option<&str> {
+    let path = container.readiness_probe.as_ref()?.http_get.as_ref()?.path.as_deref()?;
+    (is_native_sidecar(container) && path == "/readyz").then_some(path)
+}
+
+/// The URL to ask for a pod's readiness, if it has such a sidecar and says where that is.
+pub(super) fn sidecar_url(pod: &Pod, ip: &str) -> Option<String> {
+    let template = pod.annotations().get(SIDECAR_URL)?;
+    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let path = inits.into_iter().find_map(probe_path)?;
+    let url = template
+        .replace("{name}", &pod.name_any())
+        .replace("{namespace}", &pod.namespace().unwrap_or_default())
+        .replace("{podIP}", ip);
+    let base = url.trim_end_matches('/');
+    Some(if base.ends_with(path) { base.to_owned() } else { format!("{base}{path}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::{Cluster, Options};
+
+    /// Asks every second what says yes from 3,601.3 s on; answers with the seconds at which it asked.
+    async fn seconds_asked(told: bool) -> Vec<u64> {
+        let began = monotonic();
+        let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let note = asked.clone();
+        let is_ready = move || monotonic().duration_since(began) >= Duration::from_millis(3_601_300);
+        let probe: Probe = Arc::new(move |_| {
+            note.lock().unwrap().push(monotonic());
+            std::future::ready(is_ready()).boxed()
+        });
+        let cluster = Cluster::start(Options::seeded(1));
+        let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock()).probe(probe);
+        let mut kubelet = kubelet.probe_interval(Duration::from_secs(1));
+        let news = Arc::new(Notify::new());
+        if told {
+            kubelet = kubelet.probe_news(news.clone());
+        }
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(3_601_300)).await;
+            news.notify_waiters();
+        });
+        let (_probing, answer) = until_other(&kubelet, "http://db-0".to_owned(), false, Duration::ZERO);
+        assert_eq!(answer.await, Ok(true));
+        let asked = asked.lock().unwrap();
+        asked.iter().map(|at| at.duration_since(began).as_secs()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_news_it_is_asked_at_the_same_times_but_for_those_at_which_the_answer_is_known() {
+        assert_eq!(seconds_asked(false).await, (0..=3602).collect::<Vec<u64>>());
+        assert_eq!(seconds_asked(true).await, [0, 3602]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_asked_any_more_once_it_is_dropped() {
+        let cluster = Cluster::start(Options::seeded(1));
+        let probe: Probe = Arc::new(|_| std::future::ready(false).boxed());
+        let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock()).probe(probe);
+        let (probing, answer) = until_other(&kubelet, "http://db-0".to_owned(), false, Duration::ZERO);
+        drop(probing);
+        assert_eq!(answer.await, Err(Aborted));
+    }
+}

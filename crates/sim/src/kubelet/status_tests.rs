@@ -1,0 +1,167 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use windlass_clock::monotonic;
+
+use super::*;
+use crate::kubelet::{SIDECAR_URL, steering::Steering};
+
+fn pod(spec: &Value) -> Pod {
+    let pod = json!({
+        "metadata": {"name": "db-0", "namespace": "ns", "uid": "u", "annotations": {SIDECAR_URL: "http://127.0.0.1:1"}},
+        "spec": spec,
+    });
+    serde_json::from_value(pod).unwrap()
+}
+
+fn steering(data: &Value) -> Steering {
+    let map = json!({"metadata": {"name": "steer", "namespace": "ns"}, "data": data});
+    let mut steering = Steering::default();
+    steering.set(serde_json::from_value(map).unwrap());
+    steering
+}
+
+/// A pod under one kubelet, looked at after so many seconds.
+struct Watched {
+    pod: Pod,
+    life: Life,
+    start: Instant,
+}
+
+impl Watched {
+    fn new(spec: &Value) -> Self {
+        let pod = pod(spec);
+        Self { life: Life::adopt(&pod, "127.64.0.1".into()), pod, start: monotonic() }
+    }
+
+    fn after(&mut self, seconds: u32, said: &Value) -> (Value, Option<u64>) {
+        let since: DateTime<Utc> = "2026-01-01T00:00:00Z".parse().unwrap();
+        let instant = self.start + Duration::from_secs(seconds.into());
+        let now = Now { instant, wall: since + Duration::from_secs(seconds.into()) };
+        let outlook = self.life.outlook(&self.pod, &steering(said).orders(&self.pod), now).unwrap();
+        // As the API server would keep it.
+        let mut status = serde_json::to_value(self.pod.status.clone().unwrap_or_default()).unwrap();
+        for (key, value) in outlook.status.as_object().unwrap() {
+            status[key] = value.clone();
+        }
+        self.pod.status = serde_json::from_value(status.clone()).unwrap();
+        (status, outlook.again.map(|again| again.duration_since(self.start).as_secs()))
+    }
+}
+
+fn truth(status: &Value, kind: &str) -> bool {
+    status["conditions"].as_array().unwrap().iter().any(|c| c["type"] == kind && c["status"] == "True")
+}
+
+#[test]
+fn a_crashing_container_is_restarted_ever_more_seldom() {
+    let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:crash"}]}));
+    let mut at = 0;
+    let mut seen = Vec::new();
+    for _ in 0..7 {
+        let (status, again) = watched.after(at, &json!({}));
+        seen.push((at, status["containerStatuses"][0]["restartCount"].as_i64().unwrap()));
+        at = u32::try_from(again.unwrap()).unwrap();
+    }
+    assert_eq!(seen, [(0, 1), (10, 2), (30, 3), (70, 4), (150, 5), (310, 6), (610, 7)]);
+}
+
+#[test]
+fn reasons_alternate_as_real_kubelets_do_and_end_with_what_they_were_about() {
+    let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:pull-loop"}]}));
+    let mut reasons = Vec::new();
+    for at in [0, 5, 12, 22, 34] {
+        let (status, again) = watched.after(at, &json!({}));
+        assert!(again.is_some_and(|again| again > at.into()) && status["phase"] == "Pending");
+        let reason =
+            status["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap().to_owned();
+        reasons.push(reason);
+    }
+    assert_eq!(
+        reasons,
+        ["ErrImagePull", "ErrImagePull", "ImagePullBackOff", "ErrImagePull", "ImagePullBackOff"]
+    );
+
+    let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:crash-loop"}]}));
+    let (mut seen, mut began) = (Vec::new(), BTreeSet::new());
+    for at in [0, 3, 5, 15, 18] {
+        let (status, _) = watched.after(at, &json!({}));
+        assert!(status["phase"] == "Running" && !truth(&status, "Ready"), "{status:#}");
+        let container = &status["containerStatuses"][0];
+        let times = [&container["state"]["running"], &container["state"]["terminated"]];
+        began.extend(times.iter().filter_map(|state| state["startedAt"].as_str()).map(str::to_owned));
+        let state = container["state"].as_object().unwrap().keys().next().unwrap().clone();
+        seen.push((state, container["restartCount"].as_i64().unwrap()));
+    }
+    let seen: Vec<(&str, i64)> = seen.iter().map(|(state, count)| (state.as_str(), *count)).collect();
+    assert_eq!(seen, [("running", 0), ("terminated", 0), ("waiting", 0), ("running", 1), ("terminated", 1)]);
+    assert_eq!(began.len(), 2, "each try has a time of its own: {began:?}");
+    let (status, _) = watched.after(20, &json!({"db-0": "ready"}));
+    assert!(truth(&status, "Ready") && status["containerStatuses"][0]["restartCount"] == 1);
+}
+
+#[test]
+fn an_init_container_that_cannot_start_holds_up_the_rest() {
+    let spec = json!({
+        "initContainers": [{"name": "setup", "image": "x:nope"}, {"name": "sidecar", "image": "x", "restartPolicy": "Always"}],
+        "containers": [{"name": "main", "image": "x"}],
+    });
+    let mut watched = Watched::new(&spec);
+    let (status, _) = watched.after(0, &json!({}));
+    assert_eq!(status["phase"], "Pending");
+    assert!(!truth(&status, "Initialized") && !truth(&status, "Ready"));
+    let reason = |status: &Value, list: &str, n: usize| status[list][n]["state"]["waiting"]["reason"].clone();
+    assert_eq!(reason(&status, "initContainerStatuses", 0), "ImagePullBackOff");
+    assert_eq!(reason(&status, "initContainerStatuses", 1), "PodInitializing");
+    assert_eq!(reason(&status, "containerStatuses", 0), "PodInitializing");
+    let (status, _) = watched.after(1, &json!({"db-0.setup": "ready"}));
+    assert!(status["phase"] == "Running" && truth(&status, "Ready"));
+}
+
+#[test]
+fn a_sidecar_that_was_not_asked_yet_or_crashes_keeps_only_readiness_back() {
+    let spec = json!({
+        "initContainers": [{"name": "sidecar", "image": "x", "restartPolicy": "Always",
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": 7777}}}],
+        "containers": [{"name": "main", "image": "x"}],
+    });
+    let mut watched = Watched::new(&spec);
+    let (status, _) = watched.after(0, &json!({}));
+    assert!(status["phase"] == "Running" && truth(&status, "Initialized") && !truth(&status, "Ready"));
+    watched.life.probed = true;
+    assert!(truth(&watched.after(1, &json!({})).0, "Ready"));
+    let (status, _) = watched.after(2, &json!({"db-0.sidecar": "crash"}));
+    assert!(status["phase"] == "Running" && !truth(&status, "Ready"));
+}
+
+#[test]
+fn another_kubelet_takes_a_pod_up_as_it_is() {
+    let spec = json!({"containers": [{"name": "main", "image": "x:slow"}]});
+    let mut first = Watched::new(&spec);
+    first.after(0, &json!({"db-0": "crash"}));
+    let (_, again) = first.after(3, &json!({}));
+    assert_eq!(again, Some(8), "slow from its restart on");
+    let (left, again) = first.after(8, &json!({}));
+    assert!(truth(&left, "Ready") && again.is_none());
+
+    let mut second = Watched::new(&spec);
+    second.pod = first.pod;
+    second.life = Life::adopt(&second.pod, "10.64.0.9".into());
+    assert_eq!(second.after(20, &json!({})).0, left);
+}
+
+#[test]
+fn a_readiness_gate_waits_for_its_condition() {
+    let spec = json!({"readinessGates": [{"conditionType": "gate"}], "containers": [{"name": "main", "image": "x"}]});
+    let mut watched = Watched::new(&spec);
+    let (status, _) = watched.after(0, &json!({}));
+    assert!(truth(&status, "ContainersReady") && !truth(&status, "Ready"));
+    let gate = json!({"type": "gate", "status": "True"});
+    let mut conditions = serde_json::to_value(watched.pod.status.clone().unwrap().conditions).unwrap();
+    conditions.as_array_mut().unwrap().push(gate);
+    watched.pod.status.as_mut().unwrap().conditions = serde_json::from_value(conditions).unwrap();
+    assert!(truth(&watched.after(1, &json!({})).0, "Ready"));
+}
