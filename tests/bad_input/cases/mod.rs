@@ -2,6 +2,7 @@
 //! The unit tests of `crates/core/src/api/crd.rs` and `tests/bad_input.rs` walk the same table.
 
 mod fleets;
+mod hooks;
 mod names;
 mod nodes;
 mod ports_and_claims;
@@ -106,7 +107,8 @@ pub fn rich() -> [Value; 2] {
         ("spec.template.spec", of_node["spec"].clone()),
         ("spec.template.metadata", json!({"labels": {"team": "a"}, "annotations": {"b": "c"}})),
         ("spec.service", json!({"ports": ports})),
-        ("spec.updateStrategy.inPlace", json!({"maxUnavailable": "50%"})),
+        ("spec.updateStrategy.inPlace", json!({"maxUnavailable": "50%", "steps": [1, "50%", "100%"]})),
+        ("spec.updateStrategy.hooks", hooks()),
     ]);
     of_node["spec"]["grantedHash"] = "v1:00".into();
     of_node["spec"]["grantID"] = "1".into();
@@ -124,6 +126,23 @@ fn sidecar() -> Value {
     })
 }
 
+fn hooks() -> Value {
+    let headers = json!([
+        {"name": "a", "value": "b"},
+        {"name": "c", "secretKeyRef": {"name": "s", "key": "k"}},
+    ]);
+    json!([
+        {"name": "drain", "at": "BeforeNode", "timeoutSeconds": 60, "onFailure": "Rollback",
+         "http": {"url": "http://{{podIP}}/drain", "method": "POST", "headers": headers, "body": "{}",
+                  "success": "status == 204", "failure": "status == 409", "intervalSeconds": 1}},
+        {"name": "backup", "at": "BeforeRollout", "job": {"template": {"template": {"newer": [1]}}}},
+        {"name": "canary", "at": "AfterStep",
+         "query": {"promql": "up", "success": "scalar > 0.0", "count": 3, "failureLimit": 1}},
+        {"name": "look", "at": "AfterStep", "approval": {}},
+        {"name": "rest", "at": "AfterRollout", "onFailure": "Continue", "wait": {"seconds": 1}},
+    ])
+}
+
 /// All cases.
 pub fn all() -> Vec<Case> {
     [
@@ -131,6 +150,9 @@ pub fn all() -> Vec<Case> {
         fleets::in_place(),
         fleets::strategy(),
         fleets::fleet_fields(),
+        hooks::steps(),
+        hooks::points(),
+        hooks::hooks(),
         nodes::node_fields(),
         nodes::template_fields(),
         ports_and_claims::ports(),

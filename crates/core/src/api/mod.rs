@@ -3,6 +3,7 @@
 
 pub mod conditions;
 pub mod crd;
+pub mod hooks;
 pub mod kept_once;
 pub mod made_for;
 pub mod names;
@@ -17,6 +18,7 @@ pub mod status;
 
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
+pub use hooks::{Hook, HookAction, HookPoint, OnHookFailure};
 pub use kept_once::{JsonText, Shared};
 pub use made_for::MadeFor;
 pub use node_deployment::{

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeDeploymentStatus, Port, StatefulNodeSpec};
+use super::{Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
@@ -135,6 +135,10 @@ pub struct UpdateStrategy {
     /// What a stall leads to. Default: Hold.
     #[serde(default)]
     pub on_stall: OnStall,
+    /// Steps of one's own in a rollout; at most 16. A change of them applies at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub hooks: Vec<Hook>,
 }
 
 impl UpdateStrategy {
@@ -189,6 +193,11 @@ pub struct InPlaceStrategy {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub partition: i32,
+    /// Numbers of nodes, or percentages, ascending; at most 10. The rollout stops after each until the hooks at AfterStep
+    /// are done, unless that is all nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "super::schema::steps")]
+    pub steps: Vec<IntOrString>,
 }
 
 /// Settings of BlueGreen.

@@ -163,6 +163,65 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
          ever be updated",
     ),
     Rule::new(
+        "spec.updateStrategy.inPlace.steps[]",
+        "type(self) == int ? (self > 0 && self <= 2147483647) : self.matches('^([1-9][0-9]?|100)%$')",
+        "a step of inPlace.steps has to be a number above 0, or a percentage from 1% to 100%",
+    ),
+    // That they ascend is the operator's to see: to compare what may be a number or a text is beyond what a rule may cost.
+    Rule::new(
+        "spec.updateStrategy",
+        "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \
+         || (has(self.inPlace) && has(self.inPlace.steps) && size(self.inPlace.steps) > 0)",
+        "a hook at AfterStep needs updateStrategy.inPlace.steps: say after how many nodes the rollout stops",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec.updateStrategy",
+        "!has(self.type) || self.type == 'InPlace' || !has(self.hooks) \
+         || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep')",
+        "a hook at AfterStep is for updateStrategy.type InPlace, which alone goes in steps",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec.updateStrategy",
+        "!has(self.hooks) || (has(self.type) && self.type != 'InPlace' && !(self.type == 'BlueGreen' \
+         && has(self.blueGreen) && has(self.blueGreen.promotion) && self.blueGreen.promotion == 'Immediately')) \
+         || !self.hooks.exists(h, has(h.at) && h.at in ['BeforePromotion', 'AfterPromotion'])",
+        "a hook at BeforePromotion or AfterPromotion is for a set of nodes that takes over while the old one stands by: for \
+         updateStrategy.type BlueGreen, with a promotion that is not Immediately, or HardFork",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec.updateStrategy",
+        "!has(self.hooks) || !self.hooks.exists(h, has(h.onFailure) && h.onFailure == 'Rollback' && has(h.at) \
+         && (h.at == 'BeforeRemove' || (has(self.type) && self.type == 'HardFork' && h.at == 'AfterPromotion') \
+         || (has(self.type) && self.type in ['BlueGreen', 'HardFork'] && h.at == 'AfterRollout')))",
+        "onFailure Rollback has no way back from there: what leaves at BeforeRemove is not wanted any more, the old nodes of \
+         a HardFork have halted at AfterPromotion, and at AfterRollout the old set of nodes is gone; use Hold or Continue",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec.updateStrategy.hooks",
+        "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",
+        "hooks has two of one name: rename one",
+    ),
+    Rule::new(
+        "spec.updateStrategy.hooks[].name",
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "a hook's name has to be lowercase letters, digits and dashes, with no dash at either end",
+    ),
+    Rule::new(
+        "spec.updateStrategy.hooks[]",
+        "[has(self.http), has(self.job), has(self.query), has(self.approval), has(self.wait)].exists_one(a, a)",
+        "a hook does exactly one of http, job, query, approval and wait: give it one, and only one",
+    )
+    .class(Reason::Required),
+    Rule::new(
+        "spec.updateStrategy.hooks[].http.headers[]",
+        "has(self.value) != has(self.secretKeyRef)",
+        "a header needs either value or secretKeyRef, and not both",
+    ),
+    Rule::new(
         "spec.service.ports",
         "size(self) > 0",
         "service.ports is empty: name at least one port, or leave service out",

@@ -113,3 +113,12 @@ pub(super) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63, "default": 1})
 }
+
+/// The steps of a rollout: each a number of nodes or a percentage.
+pub(super) fn steps(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 10,
+        "items": {"x-kubernetes-int-or-string": true, "maxLength": 63}
+    })
+}
