@@ -1,20 +1,21 @@
 //! What a person types.
 
+mod connection;
 mod definitions;
 #[cfg(feature = "demo")]
 mod demo;
 mod operator;
+mod output;
+mod target;
 mod verbs;
 
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
 use clap::{Parser, Subcommand};
-use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, SystemClock};
-use crate::cluster::client::connect;
 use crate::sidecar::SidecarArgs;
 
 use verbs::Verb;
@@ -133,17 +134,6 @@ const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 /// The time of the machine of whoever types.
 fn now() -> DateTime<Utc> {
     SystemClock.now()
-}
-
-/// A client for KUBECONFIG or the in-cluster account that says who it is, and the account's namespace.
-async fn cluster_client(agent: &'static str) -> Result<(Client, String), String> {
-    let mut config = Config::infer().await.map_err(|e| {
-        format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
-    })?;
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    let namespace = config.default_namespace.clone();
-    let client = connect(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
-    Ok((client, namespace))
 }
 
 /// Resolves at SIGTERM or SIGINT.

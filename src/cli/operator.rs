@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tracing::info;
 
+use super::connection::Connection;
 use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 use crate::revision::hash::hex;
@@ -68,7 +69,7 @@ enum LogFormat {
 /// Runs the controllers until SIGTERM or SIGINT.
 pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     log(arguments.log_format);
-    let (client, namespace) = super::cluster_client(super::AGENT).await?;
+    let (client, namespace) = Connection::default().client(super::AGENT).await?;
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
     let definitions = client.clone();
     let mut operator = Operator::new(client)

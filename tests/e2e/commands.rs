@@ -13,19 +13,24 @@ use tokio::task::JoinHandle;
 
 use crate::kit::{World, condition, fleet};
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
-async fn windlass(world: &World, words: &[&str]) -> Ran {
+pub async fn windlass(world: &World, words: &[&str]) -> Ran {
     windlass_as(world, world.cp.kubeconfig(), words).await
 }
 
 async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
+    windlass_plain(kubeconfig, &[words, &["-n", &world.ns]].concat()).await
+}
+
+/// The command as it stands, without a namespace.
+pub async fn windlass_plain(kubeconfig: &Path, words: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
+    command.args(words).env("KUBECONFIG", kubeconfig);
     let Output { status, stdout, stderr } = command.output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
@@ -109,7 +114,7 @@ async fn what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_written() {
         (vec!["rollback", "sn/db-0"], 1, "nd/NAME"),
         (vec!["pause", "nd/other"], 1, "name another with --namespace"),
         (vec!["pause", "db"], 2, "write nd/db or sn/db"),
-        (vec!["pause"], 2, "KIND/NAME"),
+        (vec!["pause"], 2, "TYPE/NAME"),
     ] {
         fails(&world, &words, code, said).await;
     }

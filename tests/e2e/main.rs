@@ -22,6 +22,7 @@ mod held;
 mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
+mod kubectl;
 mod leader;
 mod leaving;
 mod plans;

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::stage::Stage;
 use crate::api::names::{GROUP, VERSION};
+use crate::cli::connection::Connection;
 use crate::clock::{SharedClock, SystemClock};
 
 /// How much of the operator's log is shown when something goes wrong.
@@ -31,7 +32,7 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// The cluster of KUBECONFIG, if the story can be played on it. The operator uses another kubeconfig, if there is one.
     pub async fn find(operator_kubeconfig: Option<PathBuf>) -> Result<Self, String> {
-        let (client, namespace) = super::super::cluster_client("windlass-demo").await?;
+        let (client, namespace) = Connection::default().client("windlass-demo").await?;
         let fleets = fleets(&client, &namespace);
         let found = fleets.list(&ListParams::default()).await.map_err(|error| match &error {
             kube::Error::Api(status) if status.code == 404 => {

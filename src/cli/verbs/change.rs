@@ -3,8 +3,8 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-use super::target::Kind;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::cli::target::Kind;
 use crate::engine::Registry;
 use crate::planner::fleet::sets::how_to_promote;
 
@@ -55,17 +55,20 @@ pub struct Change {
     pub said: String,
     /// The revision, by name, that the template is set back to.
     pub back_to: Option<String>,
+    /// What to write elsewhere where the object is applied from there and the value is too large to be said.
+    pub in_source: Option<String>,
 }
 
 impl Change {
     /// Something to write.
     pub fn done(verb: &'static str, write: Write, said: impl Into<String>) -> Self {
-        Self { verb, write: Some(write), said: said.into(), back_to: None }
+        Self { verb, write: Some(write), said: said.into(), back_to: None, in_source: None }
     }
 
     /// Nothing to write.
     pub fn already(verb: &'static str, said: impl Into<String>) -> Self {
-        Self { verb, write: None, said: format!("unchanged: {}", said.into()), back_to: None }
+        let said = format!("unchanged: {}", said.into());
+        Self { verb, write: None, said, back_to: None, in_source: None }
     }
 
     /// The event's reason.

@@ -2,19 +2,22 @@
 //! be written with `kubectl` just as well; beside it who asked and why is recorded.
 
 mod change;
+mod gitops;
 mod record;
 mod revisions;
-mod target;
 #[cfg(test)]
 mod tests;
 
 use clap::Args;
 use kube::api::{Patch, PatchParams};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::connection::Cluster;
+use super::output::Output;
+use super::target::{Kind, Located, Meant, Named, Selected, Target};
 
 pub use change::Verb;
 use change::{Change, change};
-use target::{Kind, Target};
 
 /// How often a patch is decided anew when the object changed meanwhile: the status of a fleet that rolls changes once
 /// a second.
@@ -23,18 +26,20 @@ const ATTEMPTS: u32 = 8;
 /// What every verb is told.
 #[derive(Debug, Args)]
 pub struct VerbArgs {
-    /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode
-    #[arg(value_name = "KIND/NAME")]
-    target: Target,
-    /// The namespace [default: the kubeconfig's]
-    #[arg(long, short = 'n', value_name = "NS")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    named: Named,
     /// Why; recorded with your name in the object, in its history and in an event
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Ask the API server whether it would take the change, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Write a field that Argo CD, Flux or another manager applies from its source, which may undo it
+    #[arg(long)]
+    force: bool,
+    /// Print the object as it is then
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
 }
 
 /// What `windlass skip` is told.
@@ -72,51 +77,68 @@ pub struct RollbackArgs {
 /// What `windlass history` is told.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// nd/NAME
-    #[arg(value_name = "KIND/NAME")]
-    target: Target,
-    /// The namespace [default: the kubeconfig's]
-    #[arg(long, short = 'n', value_name = "NS")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    selected: Selected,
+    /// Print the revisions and the plans for a program; name: the revisions' names
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
 }
 
 /// Carries a verb without words of its own out.
 pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
-    carry_out(&arguments, Needs::Object, |_, object| {
-        change(&verb, arguments.target.kind, object, super::now())
-    })
-    .await
+    carry_out(&arguments, Needs::Object, |kind, _, object| change(&verb, kind, object, super::now())).await
 }
 
 /// Carries `windlass skip` out.
 pub async fn skip(arguments: SkipArgs) -> Result<(), String> {
-    let verb = Verb::Skip { task: arguments.task };
-    let kind = arguments.verb.target.kind;
-    carry_out(&arguments.verb, Needs::Object, |_, object| change(&verb, kind, object, super::now())).await
+    run(Verb::Skip { task: arguments.task }, arguments.verb).await
 }
 
 /// Carries `windlass promote` out.
 pub async fn promote(arguments: PromoteArgs) -> Result<(), String> {
-    let verb = Verb::Promote { hash: arguments.hash };
-    let kind = arguments.verb.target.kind;
-    carry_out(&arguments.verb, Needs::Object, |_, object| change(&verb, kind, object, super::now())).await
+    run(Verb::Promote { hash: arguments.hash }, arguments.verb).await
 }
 
 /// Carries `windlass rollback` out.
 pub async fn rollback(arguments: RollbackArgs) -> Result<(), String> {
-    arguments.verb.target.require(Kind::Fleet, "rollback")?;
     let to = arguments.to.as_deref();
-    carry_out(&arguments.verb, Needs::Revisions, |kept, object| revisions::rollback(object, kept, to)).await
+    carry_out(&arguments.verb, Needs::Revisions, |_, kept, object| revisions::rollback(object, kept, to))
+        .await
 }
 
 /// Prints what `windlass history` shows.
 pub async fn history(arguments: HistoryArgs) -> Result<(), String> {
-    arguments.target.require(Kind::Fleet, "history")?;
-    let (client, home) = super::cluster_client(super::AGENT).await?;
-    let namespace = arguments.namespace.unwrap_or(home);
-    let object = arguments.target.get(&client, &namespace).await?;
-    let kept = revisions::kept(&client, &namespace, &object).await?;
-    super::print(&revisions::table(&object, &kept, super::now()))
+    let HistoryArgs { selected, output } = arguments;
+    let cluster = selected.scope.cluster().await?;
+    let fleets = match selected.meant {
+        Meant::Nothing => Kind::Fleet.list(&cluster).await?,
+        Meant::All(kind) => {
+            Target { kind, name: "NAME".to_owned() }.require(Kind::Fleet, "history")?;
+            kind.list(&cluster).await?
+        }
+        Meant::These(targets) => {
+            let mut fleets = Vec::new();
+            for target in targets {
+                target.require(Kind::Fleet, "history")?;
+                fleets.push(target.get(&cluster.client, &cluster.namespace).await?);
+            }
+            fleets
+        }
+    };
+    for (index, fleet) in fleets.iter().enumerate() {
+        let namespace = fleet["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace);
+        let kept = revisions::kept(&cluster.client, namespace, fleet).await?;
+        let text = match output {
+            Some(Output::Name) => revisions::names(&kept),
+            Some(output) => output.document(&revisions::document(fleet, &kept))?,
+            None => {
+                let title = revisions::title(fleet, index, fleets.len());
+                format!("{title}{}", revisions::table(fleet, &kept, super::now()))
+            }
+        };
+        super::print(&text)?;
+    }
+    Ok(())
 }
 
 /// What a verb is decided over, and no more: a person may have no right to the rest.
@@ -128,27 +150,60 @@ enum Needs {
     Revisions,
 }
 
-/// Decides a verb over the object as it is, writes it guarded, and decides anew where it changed meanwhile.
+/// Carries a verb out on each object that is meant. What one of them refuses keeps none of the others from it.
 async fn carry_out(
     arguments: &VerbArgs,
     needs: Needs,
-    decide: impl Fn(&[revisions::Kept], &Value) -> Result<Change, String>,
+    decide: impl Fn(Kind, &[revisions::Kept], &Value) -> Result<Change, String>,
 ) -> Result<(), String> {
-    let (client, home) = super::cluster_client(super::AGENT).await?;
-    let namespace = arguments.namespace.as_deref().unwrap_or(&home);
-    let target = &arguments.target;
+    let cluster = arguments.named.scope.cluster().await?;
+    let mut refused = Vec::new();
+    for located in arguments.named.located(&cluster).await? {
+        let kind = located.target.kind;
+        let done =
+            carry_out_on(arguments, &cluster, &located, needs, |kept, object| decide(kind, kept, object));
+        match done.await {
+            Ok(said) => super::print(&said)?,
+            Err(sentence) => refused.push(sentence),
+        }
+    }
+    if refused.is_empty() { Ok(()) } else { Err(refused.join("\nwindlass: ")) }
+}
+
+/// Decides a verb over the object as it is, writes it guarded, and decides anew where it changed meanwhile. Returns what
+/// is to be printed.
+async fn carry_out_on(
+    arguments: &VerbArgs,
+    cluster: &Cluster,
+    located: &Located,
+    needs: Needs,
+    decide: impl Fn(&[revisions::Kept], &Value) -> Result<Change, String>,
+) -> Result<String, String> {
+    let Located { target, namespace } = located;
+    let client = &cluster.client;
+    if needs == Needs::Revisions {
+        target.require(Kind::Fleet, "rollback")?;
+    }
+    let place = if cluster.all_namespaces { format!(" in {namespace}") } else { String::new() };
+    let suffix = if arguments.dry_run { " (dry run)" } else { "" };
+    let told = |change: &Change, object: &Value| match arguments.output {
+        Some(output) => output.of(target, object),
+        None => Ok(format!("{target}{place} {}{suffix}\n", change.said)),
+    };
     for _ in 0..ATTEMPTS {
-        let object = target.get(&client, namespace).await?;
+        let object = target.get(client, namespace).await?;
         let kept = match needs {
-            Needs::Revisions => revisions::kept(&client, namespace, &object).await?,
+            Needs::Revisions => revisions::kept(client, namespace, &object).await?,
             Needs::Object => Vec::new(),
         };
-        let change = decide(&kept, &object)?;
-        let suffix = if arguments.dry_run { " (dry run)" } else { "" };
-        let Some(write) = change.write.clone() else {
-            return super::print(&format!("{target} {}{suffix}\n", change.said));
-        };
-        let by = record::who(&client).await;
+        let change = decide(&kept, &object).map_err(|sentence| said_of(arguments, located, sentence))?;
+        let Some(write) = change.write.clone() else { return told(&change, &object) };
+        if !arguments.force
+            && let Some(refusal) = gitops::refusal(&object, &change, &write)
+        {
+            return Err(format!("{target}{place}: {refusal}"));
+        }
+        let by = record::who(client).await;
         let ops = record::ops(&object, &change, write, &by, arguments.reason.as_deref(), super::now());
         let patch = serde_json::from_value(Value::Array(ops)).map_err(|e| format!("{target}: {e}"))?;
         let params = PatchParams {
@@ -156,21 +211,30 @@ async fn carry_out(
             field_manager: Some("windlass-cli".to_owned()),
             ..PatchParams::default()
         };
-        match target.api(&client, namespace).patch(&target.name, &params, &Patch::<()>::Json(patch)).await {
-            Ok(_) => {
+        match target.api(client, namespace).patch(&target.name, &params, &Patch::<()>::Json(patch)).await {
+            Ok(written) => {
                 if !arguments.dry_run {
                     let reason = arguments.reason.as_deref();
-                    record::tell(&client, &object, &change, &by, reason, super::now()).await;
+                    record::tell(client, &object, &change, &by, reason, super::now()).await;
                 }
-                return super::print(&format!("{target} {}{suffix}\n", change.said));
+                return told(&change, &json!(written));
             }
             // It changed meanwhile: what is right for it may be something else.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(kube::Error::Api(status)) => {
-                return Err(format!("{target}: the API server refuses it: {}", status.message));
+                return Err(format!("{target}{place}: the API server refuses it: {}", status.message));
             }
-            Err(error) => return Err(format!("{target}: {error}")),
+            Err(error) => return Err(format!("{target}{place}: {error}")),
         }
     }
-    Err(format!("{target} changes faster than it can be patched; try again"))
+    Err(format!("{target}{place} changes faster than it can be patched; try again"))
+}
+
+/// A refusal, with the object's name where several are meant.
+fn said_of(arguments: &VerbArgs, located: &Located, sentence: String) -> String {
+    if arguments.named.is_one() {
+        sentence
+    } else {
+        format!("{} in {}: {sentence}", located.target, located.namespace)
+    }
 }

@@ -136,6 +136,43 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
     text
 }
 
+/// The revisions' names, a line each, newest first.
+pub fn names(kept: &[Kept]) -> String {
+    kept.iter().rev().map(|revision| format!("controllerrevision.apps/{}\n", revision.name)).collect()
+}
+
+/// What stands over a fleet's table where there are several.
+pub fn title(fleet: &Value, index: usize, of: usize) -> String {
+    let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
+    match (of, index) {
+        (1, _) => String::new(),
+        (_, 0) => format!("{} in {}\n", text("name"), text("namespace")),
+        _ => format!("\n{} in {}\n", text("name"), text("namespace")),
+    }
+}
+
+/// What `windlass history -o json` prints: the revisions that are kept, oldest first, and the plans that ended.
+pub fn document(fleet: &Value, kept: &[Kept]) -> Value {
+    let revision = |revision: &Kept| {
+        json!({
+            "revision": revision.number,
+            "name": revision.name,
+            "createdAt": revision.made_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            "buildID": revision.build_id,
+            "rolloutHash": hash_of(fleet, revision),
+            "image": image(&revision.data),
+            "isCurrent": fleet["status"]["currentRevision"] == revision.name.as_str(),
+            "isWanted": fleet["status"]["updateRevision"] == revision.name.as_str(),
+        })
+    };
+    json!({
+        "namespace": fleet["metadata"]["namespace"],
+        "name": fleet["metadata"]["name"],
+        "revisions": kept.iter().map(revision).collect::<Vec<_>>(),
+        "history": fleet["status"]["history"].as_array().cloned().unwrap_or_default(),
+    })
+}
+
 /// As kubectl writes what is not there, or not known.
 fn build(revision: &Kept) -> &str {
     match revision.build_id.as_deref() {
@@ -236,7 +273,14 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
     } else if is_promoting(fleet) {
         said.push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
     }
-    Ok(Change { back_to: Some(chosen.name.clone()), ..Change::done("rollback", write, said) })
+    // What differs, from what is wanted to what is gone back to.
+    let differs = drift::summary(&wanted.diff(&chosen.data), usize::MAX);
+    let in_source = format!("spec.template.spec to what revision {} has ({differs})", chosen.number);
+    Ok(Change {
+        back_to: Some(chosen.name.clone()),
+        in_source: Some(in_source),
+        ..Change::done("rollback", write, said)
+    })
 }
 
 /// The way back that was asked for last, unless it was given up, or something else was wanted since. Who asks twice

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::change::{Change, Verb, Write, change};
 use super::record::ops;
 use super::revisions::{Kept, rollback, table};
-use super::target::Kind;
+use crate::cli::target::Kind;
 use crate::revision::RevisionData;
 
 const HASH: &str = "v1:0123456789";

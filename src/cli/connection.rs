@@ -1,0 +1,101 @@
+//! How the cluster is reached: the flags that kubectl has for it, with the same meaning.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::cluster::client::connect;
+
+/// Which cluster, and who asks it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub struct Connection {
+    /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config; in a pod its service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The kubeconfig's context [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Ask as this user; takes the right to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    as_user: Option<String>,
+    /// Ask as a member of this group; repeatable
+    #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
+    as_groups: Vec<String>,
+}
+
+/// A cluster and the namespaces of it that are meant.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Scope {
+    /// The namespace [default: the context's]
+    #[arg(long, short = 'n', value_name = "NS", conflicts_with = "all_namespaces")]
+    namespace: Option<String>,
+    /// All namespaces
+    #[arg(long, short = 'A')]
+    pub all_namespaces: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A cluster that was reached, by what a person said of it.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Its client.
+    pub client: Client,
+    /// The namespace that is meant where one is: -n, or else the context's.
+    pub namespace: String,
+    /// Whether all of them are.
+    pub all_namespaces: bool,
+}
+
+impl Scope {
+    /// Makes the client.
+    pub async fn cluster(&self) -> Result<Cluster, String> {
+        let (client, home) = self.connection.client(super::AGENT).await?;
+        let namespace = self.namespace.clone().unwrap_or(home);
+        Ok(Cluster { client, namespace, all_namespaces: self.all_namespaces })
+    }
+}
+
+impl Connection {
+    /// A client that says who it is, and the namespace of the context or the account.
+    pub async fn client(&self, agent: &'static str) -> Result<(Client, String), String> {
+        let mut config = self.config().await?;
+        config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+        if let Some(user) = &self.as_user {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups =
+                Some(self.as_groups.clone()).filter(|groups| !groups.is_empty());
+        }
+        let namespace = config.default_namespace.clone();
+        let client = connect(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
+        Ok((client, namespace))
+    }
+
+    async fn config(&self) -> Result<Config, String> {
+        if self.kubeconfig.is_none() && self.context.is_none() {
+            return Config::infer().await.map_err(|e| {
+                format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
+            });
+        }
+        let read = self.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+        let kubeconfig = read.map_err(|e| format!("the kubeconfig cannot be read: {e}"))?;
+        if let Some(context) = &self.context
+            && !kubeconfig.contexts.iter().any(|known| known.name == *context)
+        {
+            let known: Vec<&str> = kubeconfig.contexts.iter().map(|known| known.name.as_str()).collect();
+            let known = if known.is_empty() {
+                "it has none".to_owned()
+            } else {
+                format!("it has {}", known.join(", "))
+            };
+            return Err(format!("the kubeconfig has no context {context}: {known}"));
+        }
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .map_err(|e| format!("the kubeconfig cannot be used: {e}"))
+    }
+}

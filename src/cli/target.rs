@@ -1,0 +1,375 @@
+//! Which objects are meant: `TYPE/NAME …`, `TYPE NAME …`, or all of a type, as kubectl has them named.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use serde_json::{Value, json};
+
+use super::connection::{Cluster, Scope};
+use crate::api::names::{GROUP, VERSION};
+
+/// The kinds that a person may name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A NodeDeployment.
+    Fleet,
+    /// A StatefulNode.
+    Node,
+}
+
+impl Kind {
+    /// The kind's name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fleet => "NodeDeployment",
+            Self::Node => "StatefulNode",
+        }
+    }
+
+    /// The kind that a person calls so: its short name, its singular or its plural.
+    pub fn called(word: &str) -> Option<Self> {
+        let word = word.to_lowercase();
+        let word = word.strip_suffix(".windlass.dev").unwrap_or(&word);
+        match word.strip_suffix(".v1alpha1").unwrap_or(word) {
+            "nd" | "nodedeployment" | "nodedeployments" => Some(Self::Fleet),
+            "sn" | "statefulnode" | "statefulnodes" => Some(Self::Node),
+            _ => None,
+        }
+    }
+
+    fn resource(self) -> ApiResource {
+        ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, self.name()))
+    }
+
+    /// The API of this kind in a namespace.
+    pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), namespace, &self.resource())
+    }
+
+    /// All objects of this kind in the namespaces that are meant, by namespace and name.
+    pub async fn list(self, cluster: &Cluster) -> Result<Vec<Value>, String> {
+        let api: Api<DynamicObject> = if cluster.all_namespaces {
+            Api::all_with(cluster.client.clone(), &self.resource())
+        } else {
+            self.api(&cluster.client, &cluster.namespace)
+        };
+        let list = api.list(&ListParams::default()).await.map_err(|error| match error {
+            kube::Error::Api(status) => status.message.clone(),
+            error => format!("the API server cannot be reached: {error}"),
+        })?;
+        let mut items = list.items;
+        items.sort_by(|a, b| {
+            (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name))
+        });
+        // The items of a list do not say what they are.
+        for item in &mut items {
+            item.types.get_or_insert_with(|| kube::api::TypeMeta {
+                api_version: format!("{GROUP}/{VERSION}"),
+                kind: self.name().to_owned(),
+            });
+        }
+        Ok(items.into_iter().map(|item| json!(item)).collect())
+    }
+}
+
+/// An object that a person named.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+}
+
+impl Target {
+    fn new(kind: Kind, name: &str) -> Result<Self, String> {
+        if name.is_empty() || name.contains('/') {
+            return Err(format!("{name:?} names no object; write nd/NAME or sn/NAME"));
+        }
+        Ok(Self { kind, name: name.to_owned() })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = text
+            .split_once('/')
+            .ok_or_else(|| format!("{text:?} names no kind; write nd/{text} or sn/{text}"))?;
+        let kind = Kind::called(kind)
+            .ok_or_else(|| format!("{kind:?} is no kind of Windlass; write nd/{name} or sn/{name}"))?;
+        Self::new(kind, name)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{GROUP}/{}", self.kind.name().to_lowercase(), self.name)
+    }
+}
+
+impl Target {
+    /// The API of its kind.
+    pub fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        self.kind.api(client, namespace)
+    }
+
+    /// Reads it.
+    pub async fn get(&self, client: &Client, namespace: &str) -> Result<Value, String> {
+        match self.api(client, namespace).get_opt(&self.name).await {
+            Ok(Some(object)) => Ok(json!(object)),
+            Ok(None) => Err(format!("{self} is not in namespace {namespace}; name another with --namespace")),
+            Err(kube::Error::Api(status)) => Err(format!("{self}: {}", status.message)),
+            Err(error) => Err(format!("{self}: the API server cannot be reached: {error}")),
+        }
+    }
+
+    /// A sentence unless it is of this kind.
+    pub fn require(&self, kind: Kind, verb: &str) -> Result<(), String> {
+        if self.kind == kind {
+            return Ok(());
+        }
+        Err(format!("{self}: {verb} is for a {}; name one, as nd/NAME", kind.name()))
+    }
+}
+
+/// What a person's words name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Meant {
+    /// Nothing was said.
+    Nothing,
+    /// All objects of a kind.
+    All(Kind),
+    /// These, at least one.
+    These(Vec<Target>),
+}
+
+impl Meant {
+    /// Reads words as kubectl does: each `TYPE/NAME`, or a type and then names, or a type alone.
+    pub fn read(words: &[String]) -> Result<Self, String> {
+        let Some((first, names)) = words.split_first() else { return Ok(Self::Nothing) };
+        if first.contains('/') {
+            let targets = words.iter().map(|word| {
+                word.parse().map_err(|said| match Kind::called(word).is_some() || !word.contains('/') {
+                    true => format!(
+                        "{word:?} stands after {first:?}: write TYPE/NAME each time, or TYPE NAME NAME"
+                    ),
+                    false => said,
+                })
+            });
+            return targets.collect::<Result<_, String>>().map(Self::These);
+        }
+        match (Kind::called(first), names) {
+            (None, []) => Err(format!("{first:?} names no kind; write nd/{first} or sn/{first}")),
+            (None, [name, ..]) => {
+                Err(format!("{first:?} is no kind of Windlass; write nd {name} or sn {name}"))
+            }
+            (Some(kind), []) => Ok(Self::All(kind)),
+            (Some(kind), names) => {
+                names.iter().map(|name| Target::new(kind, name)).collect::<Result<_, _>>().map(Self::These)
+            }
+        }
+    }
+}
+
+/// An object with its namespace.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Located {
+    /// Which.
+    pub target: Target,
+    /// Where.
+    pub namespace: String,
+}
+
+/// The words for objects that a verb acts on: it has to be said which.
+#[derive(Args, Clone, Debug)]
+struct NamedWords {
+    /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME
+    #[arg(value_name = "TYPE/NAME", required = true)]
+    words: Vec<String>,
+    /// Every object of the type
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// Objects that a verb acts on.
+#[derive(Clone, Debug)]
+pub struct Named {
+    meant: Meant,
+    /// Where they are.
+    pub scope: Scope,
+}
+
+/// The words for objects that are looked at.
+#[derive(Args, Clone, Debug)]
+struct SelectedWords {
+    /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; nd or sn for all of a type
+    #[arg(value_name = "TYPE/NAME")]
+    words: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
+}
+
+/// Objects that are looked at.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// Which.
+    pub meant: Meant,
+    /// Where they are.
+    pub scope: Scope,
+}
+
+impl Named {
+    fn checked(words: NamedWords) -> Result<Self, String> {
+        let NamedWords { words, all, scope } = words;
+        let meant = Meant::read(&words)?;
+        match (&meant, all) {
+            (Meant::These(_), true) => Err("--all takes a type and no name: nd --all".to_owned()),
+            (Meant::All(kind), false) => {
+                let short = if *kind == Kind::Fleet { "nd" } else { "sn" };
+                Err(format!(
+                    "{short} alone names no object; write {short}/NAME, or {short} --all for each of them"
+                ))
+            }
+            (Meant::These(_), false) if scope.all_namespaces => {
+                Err("an object is in one namespace: --all-namespaces goes with TYPE --all".to_owned())
+            }
+            _ => Ok(Self { meant, scope }),
+        }
+    }
+
+    /// Whether a single object was named.
+    pub fn is_one(&self) -> bool {
+        matches!(&self.meant, Meant::These(targets) if targets.len() == 1)
+    }
+
+    /// The objects, with their namespaces. Nothing is asked of the API server but where all of a type are meant.
+    pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
+        match &self.meant {
+            Meant::Nothing => Ok(Vec::new()),
+            Meant::These(targets) => {
+                let namespace = &cluster.namespace;
+                Ok(targets
+                    .iter()
+                    .map(|t| Located { target: t.clone(), namespace: namespace.clone() })
+                    .collect())
+            }
+            Meant::All(kind) => {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let located = |object: Value| Located {
+                    target: Target { kind: *kind, name: text(&object["metadata"]["name"]) },
+                    namespace: text(&object["metadata"]["namespace"]),
+                };
+                Ok(kind.list(cluster).await?.into_iter().map(located).collect())
+            }
+        }
+    }
+}
+
+impl Selected {
+    fn checked(words: SelectedWords) -> Result<Self, String> {
+        let SelectedWords { words, scope } = words;
+        let meant = Meant::read(&words)?;
+        if matches!(meant, Meant::These(_)) && scope.all_namespaces {
+            return Err("an object is in one namespace: --all-namespaces goes with a type alone".to_owned());
+        }
+        Ok(Self { meant, scope })
+    }
+}
+
+/// Wrong usage, as clap tells of it.
+fn wrong(sentence: &str) -> clap::Error {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{sentence}\n"))
+}
+
+/// Has clap read words, which are then checked as a whole.
+macro_rules! read_by_clap {
+    ($type:ty, $words:ty) => {
+        impl FromArgMatches for $type {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+                <$words>::from_arg_matches(matches)
+                    .and_then(|words| Self::checked(words).map_err(|e| wrong(&e)))
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+                *self = Self::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+
+        impl Args for $type {
+            fn augment_args(command: Command) -> Command {
+                <$words>::augment_args(command)
+            }
+
+            fn augment_args_for_update(command: Command) -> Command {
+                <$words>::augment_args_for_update(command)
+            }
+        }
+    };
+}
+read_by_clap!(Named, NamedWords);
+read_by_clap!(Selected, SelectedWords);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Vec<String>, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Ok(match Meant::read(&words)? {
+            Meant::Nothing => Vec::new(),
+            Meant::All(kind) => vec![format!("all {}", kind.name())],
+            Meant::These(targets) => targets.iter().map(Target::to_string).collect(),
+        })
+    }
+
+    #[test]
+    fn an_object_is_named_as_kubectl_names_it() {
+        let (db, web, node) = (
+            "nodedeployment.windlass.dev/db",
+            "nodedeployment.windlass.dev/web",
+            "statefulnode.windlass.dev/db-0",
+        );
+        for (line, expected) in [
+            ("nd/db", vec![db]),
+            ("NodeDeployment/db", vec![db]),
+            ("nodedeployments.windlass.dev/db", vec![db]),
+            ("nodedeployments.v1alpha1.windlass.dev/db", vec![db]),
+            ("sn/db-0", vec![node]),
+            ("statefulnodes/db-0", vec![node]),
+            ("nd db", vec![db]),
+            ("nd db web", vec![db, web]),
+            ("nd/db nd/web sn/db-0", vec![db, web, node]),
+            ("nd", vec!["all NodeDeployment"]),
+            ("statefulnodes", vec!["all StatefulNode"]),
+            ("", vec![]),
+        ] {
+            assert_eq!(read(line), Ok(expected.into_iter().map(str::to_owned).collect()), "{line}");
+        }
+    }
+
+    #[test]
+    fn words_that_name_nothing_are_answered_with_what_to_write() {
+        for (line, said) in [
+            ("db", "write nd/db or sn/db"),
+            ("db web", "\"db\" is no kind of Windlass; write nd web"),
+            ("pod/db", "write nd/db or sn/db"),
+            ("nd/", "write nd/NAME"),
+            ("nd/a/b", "write nd/NAME"),
+            ("/db", "write nd/db"),
+            ("nd db nd/web", "write nd/NAME"),
+            ("nd/db web", "write TYPE/NAME each time"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+}

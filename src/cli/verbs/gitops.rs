@@ -1,0 +1,157 @@
+//! Whether a field of an object belongs to a program that applies it from elsewhere, and would undo what is written into
+//! it: read from `metadata.managedFields`, in which the API server keeps who wrote which field.
+
+use serde_json::Value;
+
+use super::change::{Change, Write};
+
+/// Managers that apply what is in Git, under whatever operation they do it. Argo CD writes by client-side apply unless it is
+/// told otherwise, which the API server records as an update.
+const GITOPS: [&str; 8] = [
+    "argocd-application-controller",
+    "argocd-controller",
+    "configsync.gke.io",
+    "fleetagent",
+    "helm-controller",
+    "kapp-controller",
+    "kustomize-controller",
+    "kube-applier",
+];
+
+/// Managers behind which a person stands: what they apply is applied again only when that person does.
+const PEOPLE: [&str; 2] = ["kubectl", "windlass-cli"];
+
+/// Where the source of an object is named: the annotation or label, and how a person calls it.
+const SOURCES: [(&str, &str, &str); 4] = [
+    ("annotations", "argocd.argoproj.io/tracking-id", "the Argo CD application"),
+    ("labels", "argocd.argoproj.io/instance", "the Argo CD application"),
+    ("labels", "kustomize.toolkit.fluxcd.io/name", "the Flux Kustomization"),
+    ("labels", "helm.toolkit.fluxcd.io/name", "the Flux HelmRelease"),
+];
+
+/// Why a change is not written, if it is not: the owner of the field, and what to change in its source.
+pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String> {
+    let fields: Vec<(&str, &Value)> = match write {
+        Write::Field(path, value) => vec![(*path, value)],
+        Write::Fields(fields) => fields.iter().map(|(path, value)| (*path, value)).collect(),
+        Write::Annotation(..) => Vec::new(),
+    };
+    let (path, owner) = fields.iter().find_map(|(path, _)| Some((path, owner(object, path)?)))?;
+    let wishes: Vec<String> = fields
+        .iter()
+        .map(|(path, value)| match &change.in_source {
+            Some(said) if value.is_object() => said.clone(),
+            _ => format!("{}: {value}", dotted(path)),
+        })
+        .collect();
+    let source = source(object).unwrap_or_else(|| "its source".to_owned());
+    Some(format!(
+        "{} belongs to {owner}, which applies it again and undoes this. Set {} in {source}; --force writes it here all the same",
+        dotted(path),
+        wishes.join(" and ")
+    ))
+}
+
+/// The manager that applies a field from elsewhere.
+fn owner<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+    let entries = object["metadata"]["managedFields"].as_array()?;
+    let owns = |entry: &&Value| {
+        // A status is nobody's wish.
+        entry["subresource"].as_str().unwrap_or_default().is_empty() && holds(&entry["fieldsV1"], path)
+    };
+    let manager = |entry: &'a Value| entry["manager"].as_str().filter(|name| !name.is_empty());
+    let again = |entry: &&'a Value| {
+        manager(entry).is_some_and(|name| {
+            GITOPS.contains(&name) || (entry["operation"] == "Apply" && !PEOPLE.contains(&name))
+        })
+    };
+    entries.iter().filter(owns).find(again).and_then(manager)
+}
+
+/// Whether a set of fields has this one, or a part of it.
+fn holds(fields: &Value, path: &str) -> bool {
+    path.split('/').skip(1).try_fold(fields, |at, key| at.get(format!("f:{key}"))).is_some()
+}
+
+fn source(object: &Value) -> Option<String> {
+    let metadata = &object["metadata"];
+    SOURCES.iter().find_map(|(place, key, called)| {
+        // A tracking ID is the application's name, a colon, and what the object is.
+        let name = metadata[place][key].as_str()?.split(':').next()?;
+        Some(format!("what {called} {name} is made from"))
+    })
+}
+
+fn dotted(path: &str) -> String {
+    path.trim_start_matches('/').replace('/', ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn owned(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"metadata": {"managedFields": [
+            {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": fields.clone()},
+            {"manager": manager, "operation": operation, "fieldsV1": fields},
+        ]}})
+    }
+
+    fn pause(object: &Value) -> Option<String> {
+        let write = Write::Field("/spec/paused", json!(true));
+        refusal(object, &Change::done("pause", write.clone(), "paused"), &write)
+    }
+
+    #[test]
+    fn what_is_applied_from_elsewhere_again_and_again_belongs_to_whoever_does_so() {
+        let paused = || json!({"f:spec": {"f:paused": {}}});
+        for (manager, operation) in [
+            ("argocd-controller", "Apply"),
+            ("argocd-controller", "Update"),
+            ("argocd-application-controller", "Update"),
+            ("kustomize-controller", "Apply"),
+            ("helm-controller", "Update"),
+            ("our-own-syncer", "Apply"),
+        ] {
+            let said = pause(&owned(manager, operation, paused())).expect(manager);
+            assert!(said.starts_with(&format!("spec.paused belongs to {manager}")), "{said}");
+            assert!(said.contains("Set spec.paused: true in its source; --force"), "{said}");
+        }
+        for (manager, operation) in
+            [("kubectl", "Apply"), ("windlass-cli", "Update"), ("kubectl-edit", "Update"), ("helm", "Update")]
+        {
+            assert_eq!(pause(&owned(manager, operation, paused())), None, "{manager}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_the_source_does_not_name_is_free() {
+        let template = json!({"f:spec": {"f:template": {"f:spec": {"f:image": {}}}}});
+        let fleet = owned("argocd-controller", "Apply", template);
+        assert_eq!(pause(&fleet), None);
+        let write = Write::Field("/spec/template/spec", json!({"image": "db:1"}));
+        let change = Change {
+            in_source: Some("spec.template.spec.image: db:1".to_owned()),
+            ..Change::done("rollback", write.clone(), "")
+        };
+        let said = refusal(&fleet, &change, &write).unwrap();
+        assert!(said.contains("Set spec.template.spec.image: db:1 in its source"), "{said}");
+        let mut status = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
+        status["metadata"]["managedFields"][1]["subresource"] = "status".into();
+        assert_eq!(pause(&status), None);
+        assert_eq!(pause(&json!({"metadata": {}})), None, "nothing is recorded");
+    }
+
+    #[test]
+    fn the_source_is_named_where_the_object_says_it() {
+        let mut fleet = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
+        fleet["metadata"]["annotations"] =
+            json!({"argocd.argoproj.io/tracking-id": "shop:windlass.dev/NodeDeployment:prod/db"});
+        assert!(pause(&fleet).unwrap().contains("in what the Argo CD application shop is made from"));
+        fleet["metadata"]["annotations"] = Value::Null;
+        fleet["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": "prod"});
+        assert!(pause(&fleet).unwrap().contains("in what the Flux Kustomization prod is made from"));
+    }
+}

@@ -1,0 +1,190 @@
+//! The verbs as users of kubectl expect them: how objects are named, whose cluster it is, who asks, and what is printed;
+//! and fields that belong to a source elsewhere.
+
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::commands::{Ran, windlass, windlass_plain};
+use crate::kit::{World, fleet};
+
+fn named(name: &str) -> Value {
+    let mut fleet = fleet(1, "db:1");
+    fleet["metadata"]["name"] = name.into();
+    fleet
+}
+
+/// The command succeeds, says nothing of trouble, and prints this.
+async fn done(world: &World, words: &[&str]) -> String {
+    let Ran { code, out, err } = windlass(world, words).await;
+    assert_eq!((code, err.as_str()), (0, ""), "{words:?}: {out}");
+    out
+}
+
+async fn paused(world: &World) -> Vec<bool> {
+    let mut paused = Vec::new();
+    for name in ["db", "web"] {
+        let fleet = world.get(&world.fleets(), name).await;
+        paused.push(fleet["spec"]["paused"].as_bool().unwrap_or_default());
+    }
+    paused
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_named_as_kubectl_has_them_named_and_printed_as_it_prints_them() {
+    let world = World::without_operator("named").await;
+    world.fleet(named("db")).await;
+    world.fleet(named("web")).await;
+
+    assert_eq!(
+        done(&world, &["pause", "nd/db", "nodedeployments.windlass.dev/web"]).await,
+        "nodedeployment.windlass.dev/db paused\nnodedeployment.windlass.dev/web paused\n"
+    );
+    done(&world, &["resume", "nd", "db", "web"]).await;
+    assert_eq!(paused(&world).await, [false, false]);
+
+    let ran = windlass(&world, &["pause", "nd", "db", "none", "web"]).await;
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("nodedeployment.windlass.dev/none is not in namespace"), "{}", ran.err);
+    assert_eq!(paused(&world).await, [true, true], "what one refuses keeps no other from it");
+
+    done(&world, &["resume", "nd", "--all"]).await;
+    assert_eq!(paused(&world).await, [false, false]);
+    for (words, said) in [
+        (vec!["pause", "nd"], "write nd/NAME, or nd --all"),
+        (vec!["pause", "nd/db", "--all"], "--all takes a type and no name"),
+        (vec!["pause", "nd/db", "web"], "write TYPE/NAME each time"),
+        (vec!["pause", "nd/db", "-o", "wide"], "[possible values: json, yaml, name]"),
+    ] {
+        let ran = windlass(&world, &words).await;
+        assert!(
+            ran.code == 2 && ran.out.is_empty() && ran.err.contains(said),
+            "{words:?}: {}{}",
+            ran.out,
+            ran.err
+        );
+    }
+    let ran = windlass_plain(world.cp.kubeconfig(), &["pause", "nd/db", "-A"]).await;
+    assert!(ran.code == 2 && ran.err.contains("TYPE --all"), "{}", ran.err);
+    assert_eq!(paused(&world).await, [false, false]);
+
+    let name = done(&world, &["pause", "nd/db", "nd/web", "-o", "name"]).await;
+    assert_eq!(name, "nodedeployment.windlass.dev/db\nnodedeployment.windlass.dev/web\n");
+    let object: Value =
+        serde_json::from_str(&done(&world, &["resume", "nd/db", "-o", "json"]).await).unwrap();
+    assert_eq!((&object["kind"], &object["spec"]["paused"]), (&json!("NodeDeployment"), &json!(false)));
+    let yaml: Value =
+        serde_saphyr::from_str(&done(&world, &["resume", "nd/db", "-o", "yaml"]).await).unwrap();
+    assert_eq!(yaml, object, "nothing changed, so it is printed as it is");
+    let planned: Value =
+        serde_json::from_str(&done(&world, &["pause", "nd/db", "--dry-run", "-o", "json"]).await).unwrap();
+    assert_eq!(planned["spec"]["paused"], true);
+    assert_eq!(paused(&world).await, [false, true]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
+    let (world, other) = (World::without_operator("all").await, World::without_operator("alltoo").await);
+    for world in [&world, &other] {
+        world.fleet(named("db")).await;
+    }
+    // The control plane is shared with other tests: only what it would do is asked.
+    let ran = windlass_plain(world.cp.kubeconfig(), &["pause", "nd", "--all", "-A", "--dry-run"]).await;
+    for world in [&world, &other] {
+        let line = format!("nodedeployment.windlass.dev/db in {} paused (dry run)\n", &*world.ns);
+        assert!(ran.out.contains(&line), "{line} is not in {}{}", ran.out, ran.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
+    let world = World::without_operator("flags").await;
+    world.fleet(named("db")).await;
+    world.fleet(named("web")).await;
+    let admin: Value =
+        serde_saphyr::from_str(&std::fs::read_to_string(world.cp.kubeconfig()).unwrap()).unwrap();
+    let mut config = admin.clone();
+    let mut elsewhere = admin["contexts"][0].clone();
+    elsewhere["name"] = "nowhere".into();
+    elsewhere["context"]["cluster"] = "nowhere".into();
+    let mut here = admin["contexts"][0].clone();
+    here["name"] = "here".into();
+    here["context"]["namespace"] = (*world.ns).into();
+    config["contexts"] = json!([elsewhere, here]);
+    config["clusters"] =
+        json!([admin["clusters"][0], {"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}}]);
+    config["current-context"] = "nowhere".into();
+    let path = world.cp.kubeconfig().with_file_name(format!("{}-contexts.kubeconfig", &*world.ns));
+    std::fs::write(&path, config.to_string()).unwrap();
+    let path_text = path.to_str().unwrap();
+
+    let none = std::path::Path::new("/nonexistent/kubeconfig");
+    let pause = ["pause", "nd/db", "--kubeconfig", path_text];
+    let ran = windlass_plain(none, &pause).await;
+    assert!(ran.code == 1 && ran.err.contains("cannot be reached"), "{}{}", ran.out, ran.err);
+    let ran = windlass_plain(none, &[&pause[..], &["--context", "here"]].concat()).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let ran = windlass_plain(&path, &["pause", "nd/web", "--context", "here"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert_eq!(paused(&world).await, [true, true]);
+    let ran = windlass_plain(&path, &["resume", "nd/web", "--context", "typo"]).await;
+    assert!(ran.code == 1 && ran.err.contains("no context typo: it has nowhere, here"), "{}", ran.err);
+
+    let ran = windlass(&world, &["resume", "nd/db", "--as", "jo"]).await;
+    assert!(ran.code == 1 && ran.err.contains("User \"jo\" cannot get"), "{}{}", ran.out, ran.err);
+    let groups = ["--as", "jo", "--as-group", "system:masters", "--as-group", "oncall"];
+    done(&world, &[&["resume", "nd/db", "--reason", "back"][..], &groups].concat()).await;
+    let asked =
+        world.get(&world.fleets(), "db").await["metadata"]["annotations"]["windlass.dev/asked"].clone();
+    let asked: Value = serde_json::from_str(asked.as_str().unwrap()).unwrap();
+    assert_eq!((&asked["by"], &asked["why"]), (&json!("jo"), &json!("back")));
+    let ran = windlass(&world, &["resume", "nd/db", "--as-group", "oncall"]).await;
+    assert!(ran.code == 2 && ran.err.contains("--as <USER>"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_forced() {
+    let world = World::new("gitops").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let apply = async |image: &str, paused: Option<bool>| {
+        let mut of_git = fleet(1, image);
+        of_git["apiVersion"] = "windlass.dev/v1alpha1".into();
+        of_git["kind"] = "NodeDeployment".into();
+        of_git["metadata"] = json!({"name": "db", "annotations": {"argocd.argoproj.io/tracking-id": "shop:windlass.dev/NodeDeployment:x/db"}});
+        if let Some(paused) = paused {
+            of_git["spec"]["paused"] = paused.into();
+        }
+        let of_git: DynamicObject = serde_json::from_value(of_git).unwrap();
+        let params = PatchParams::apply("argocd-controller").force();
+        world.fleets().patch("db", &params, &Patch::Apply(&of_git)).await.expect("it is applied");
+    };
+    apply("db:2", None).await;
+    world.until_applied_again().await;
+    assert_eq!(world.images().await, ["db:2"]);
+
+    // What is in Git says nothing of a pause.
+    done(&world, &["pause", "nd/db"]).await;
+    done(&world, &["resume", "nd/db"]).await;
+    apply("db:2", Some(false)).await;
+    let before = world.db().await["metadata"]["resourceVersion"].clone();
+    let ran = windlass(&world, &["pause", "nd/db"]).await;
+    let said = "spec.paused belongs to argocd-controller, which applies it again and undoes this. Set spec.paused: true in what the \
+                Argo CD application shop is made from; --force writes it here all the same";
+    assert!(ran.code == 1 && ran.out.is_empty() && ran.err.contains(said), "{}{}", ran.out, ran.err);
+    let ran = windlass(&world, &["rollback", "nd/db"]).await;
+    assert!(ran.code == 1 && ran.out.is_empty(), "{}", ran.out);
+    for said in
+        ["spec.template.spec belongs to argocd-controller", "to what revision 1 has", "\"db:2\"", "\"db:1\""]
+    {
+        assert!(ran.err.contains(said), "{said} is not in {}", ran.err);
+    }
+    let ran = windlass(&world, &["rollback", "nd/db", "--dry-run"]).await;
+    assert_eq!(ran.code, 1, "what would be refused is refused in a rehearsal, too: {}", ran.out);
+    assert_eq!(world.db().await["metadata"]["resourceVersion"], before, "nothing was written");
+    // Annotations are no part of what is in Git.
+    done(&world, &["restart", "nd/db", "--dry-run"]).await;
+
+    let out = done(&world, &["rollback", "nd/db", "--force"]).await;
+    assert!(out.contains("rolled back to revision 1 (db:1)"), "{out}");
+    done(&world, &["pause", "nd/db", "--force"]).await;
+    assert_eq!(world.db().await["spec"]["paused"], true);
+}
