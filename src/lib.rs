@@ -35,10 +35,12 @@
 //! are crates of their own (`windlass-engine`, `windlass-core`), and are offered here under one name.
 //! `ARCHITECTURE.md` has the map.
 
+pub mod apply;
 pub mod asking;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+pub mod observe;
 pub mod operator;
 pub mod sidecar;
 pub mod tasks;

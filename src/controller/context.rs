@@ -10,11 +10,11 @@ use crate::clock::SharedClock;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Key, Memory, View};
 use crate::engine::{Env, Registry};
+use crate::observe::node_scope::decided_on;
 use crate::planner::fleet::status::scope_of;
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
-use crate::tasks::node_scope::decided_on;
 use crate::tasks::{FleetScope, NodeScope};
 
 /// What every reconcile works with.

@@ -8,18 +8,19 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::fleet_change::is_passing;
 use super::save::{Urgency, save};
-use super::{Context, Next, ReconcileError, fleet_children, fleet_objects};
+use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, Truth};
 use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
+use crate::apply::{fleet_children, fleet_objects};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan};
+use crate::observe::fleet_scope::Told;
 use crate::planner::fleet::status::{
     RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
 use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, release};
 use crate::tasks::FleetScope;
-use crate::tasks::fleet_nodes::Told;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);

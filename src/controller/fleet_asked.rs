@@ -6,8 +6,8 @@ use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
 use crate::engine::{self, Plan, SkipRefused, TaskState};
+use crate::observe::node_scope::parse_time;
 use crate::planner::fleet::FleetFacts;
-use crate::tasks::node_scope::parse_time;
 
 /// A task that may be skipped on a node, where one pod is concerned; of a fleet it says that every node serves.
 const OF_NODES_ONLY: &str = "mark-ready";

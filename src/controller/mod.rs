@@ -2,20 +2,16 @@
 //! decides, the engine carries out, and this floor puts the two together and writes the status.
 
 pub mod context;
-pub mod error;
 pub mod events;
 mod fleet;
 mod fleet_asked;
 mod fleet_change;
-mod fleet_children;
-mod fleet_objects;
 pub mod metrics;
 mod node;
-mod node_objects;
 mod save;
 
+pub use crate::apply::ReconcileError;
 pub use context::Context;
-pub use error::ReconcileError;
 pub use fleet::reconcile as reconcile_fleet;
 pub use node::reconcile as reconcile_node;
 

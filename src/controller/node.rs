@@ -6,20 +6,21 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::events::Tone;
-use super::node_objects::Applied;
 use super::save::{Urgency, save};
-use super::{Context, Next, ReconcileError, node_objects};
+use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
 use crate::api::{ClaimRetention, HistoryEntry, StatefulNodeSpec, StatefulNodeStatus};
+use crate::apply::node_objects;
+use crate::apply::node_objects::Applied;
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan, PlanSeed, PlanState, TaskState};
+use crate::observe::node_scope::{effective_restart, parse_time};
 use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, recipes, removal, target};
 use crate::planner::node::status::{StatusInput, status};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
-use crate::tasks::node_scope::{effective_restart, parse_time};
 use crate::tasks::watch_sidecar::watch;
 use crate::tasks::{NodeScope, mark};
 

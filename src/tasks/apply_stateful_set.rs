@@ -4,12 +4,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::node_scope::{Belongs, NodeScope, metadata_ops, retention_ops, set_target, spec_of};
 use super::written;
 use crate::api::TemplateMeta;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
+use crate::apply::patches::{metadata_ops, retention_ops, set_target};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
 use crate::planner::node::SetFact;
 use crate::render;
 

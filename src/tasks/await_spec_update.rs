@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{CHILD_CHANGED, fleet_scope::FleetScope};
+use super::{CHILD_CHANGED, FleetScope};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 

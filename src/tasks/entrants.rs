@@ -5,8 +5,8 @@ use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
 use super::FleetScope;
-use super::fleet_nodes::AT_ONCE;
 use crate::api::Stage;
+use crate::apply::fleet_nodes::AT_ONCE;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::sidecar_peer::{ask, is_there};
-use super::{CHILD_CHANGED, FleetScope, NodeScope, node_scope::spec_of};
+use super::{CHILD_CHANGED, FleetScope, NodeScope};
 use crate::asking::{ASK_AGAIN, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::observe::node_scope::spec_of;
 use crate::planner::node::{SetFact, decide::is_rolling, status::SidecarAnswer};
 
 /// Marks a node's pod ready and waits until it is; of a fleet, waits for every node.

@@ -1,5 +1,5 @@
-//! How one step happens: one file a task, and the scopes that tasks are handed. A task looks at how
-//! things are, does what is missing through the cluster port, and says whether that is all.
+//! How one step happens: one file a task. A task looks at how things are, does what is missing through the cluster
+//! port, and says whether that is all.
 
 mod apply_service;
 mod apply_stateful_set;
@@ -11,16 +11,7 @@ mod await_removal;
 mod await_spec_update;
 mod create_entrants;
 mod entrants;
-mod fleet_facts;
-mod fleet_leave;
-mod fleet_lost;
-pub mod fleet_nodes;
-pub mod fleet_pods;
-mod fleet_record;
-mod fleet_release;
-pub mod fleet_scope;
 mod mark_ready;
-pub mod node_scope;
 mod observe_image;
 mod replace_pod;
 mod replacement;
@@ -39,7 +30,8 @@ use std::time::Duration;
 use crate::cluster::ClusterError;
 use crate::engine::{Outcome, TaskError};
 
-pub use apply_service::{ApplyService, NotApplied, apply as apply_service};
+pub use crate::observe::{FleetScope, NodeScope};
+pub use apply_service::ApplyService;
 pub use apply_stateful_set::ApplyStatefulSet;
 pub use await_caught_up::AwaitCaughtUp;
 pub use await_nodes_at_height::AwaitNodesAtHeight;
@@ -48,15 +40,13 @@ pub use await_promotion::AwaitPromotion;
 pub use await_removal::AwaitRemoval;
 pub use await_spec_update::AwaitSpecUpdate;
 pub use create_entrants::CreateEntrants;
-pub use fleet_scope::FleetScope;
 pub use mark_ready::{Mark, MarkReady, Marked, mark};
-pub use node_scope::NodeScope;
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;
 pub use replacement::Replacement;
 pub use retire_incumbents::RetireIncumbents;
 pub use submit_halt::SubmitHalt;
-pub use switch_traffic::{SwitchTraffic, is_switched};
+pub use switch_traffic::SwitchTraffic;
 pub use update_node_specs::UpdateNodeSpecs;
 
 /// The word in history for a plan whose completed steps no longer hold.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{CHILD_CHANGED, node_scope::NodeScope};
+use super::{CHILD_CHANGED, NodeScope};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
 /// Waits until the pod that was made for the grant runs the image that was asked for.

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetScope, fleet_pods::LOOK_ANEW};
+use super::FleetScope;
 use crate::api::Stage;
+use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 

@@ -3,21 +3,14 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::node_scope::metadata_ops;
 use super::{FleetScope, entrants};
 use crate::api::Stage;
-use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
-use crate::cluster::observed::ObservedService;
+use crate::api::names::ANNOTATION_SWITCHED_TO;
+use crate::apply::patches::metadata_ops;
 use crate::cluster::{Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::observe::is_switched;
 use crate::render::{MetadataChange, fleet_selector};
-
-/// Whether a promotion has moved a fleet's Service to this set: by our own write, not by a hand's.
-#[must_use]
-pub fn is_switched(service: &ObservedService, set: &str) -> bool {
-    service.spec.value()["selector"][LABEL_SET] == set
-        && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set)
-}
 
 /// Moves the fleet's Service to the entrants, in one write. What follows from it is the status's business.
 #[derive(Debug, Default, Deserialize, Serialize)]

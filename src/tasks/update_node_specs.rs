@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::fleet_pods::LOOK_ANEW;
-use super::fleet_scope::FleetScope;
+use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::observe::fleet_scope::FleetScope;
 use crate::planner::fleet::{next_grants, progress};
 
 /// Writes the target revision into the nodes and grants it to them, as the wave allows.

@@ -8,6 +8,7 @@ mod fleet;
 mod fleet_pods;
 mod mark_ready;
 mod observe_image;
+mod recipes;
 mod replace_pod;
 mod sets;
 
@@ -18,12 +19,12 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::NodeScope;
-use super::node_scope::decided_on;
 use crate::api::StatefulNodeSpec;
 use crate::asking::Askers;
 use crate::cluster::port::MockCluster;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
+use crate::observe::node_scope::decided_on;
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::{self, RenderOptions};
 use crate::revision;

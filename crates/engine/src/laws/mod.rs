@@ -6,5 +6,4 @@ mod env;
 mod executor;
 mod foreign;
 mod registry;
-mod required;
 mod tasks;

@@ -6,18 +6,18 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::ReconcileError;
+use super::patches::{metadata_change, metadata_ops};
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
 use crate::api::{ClaimRetention, Sidecar, StatefulNodeSpec, TemplateMeta};
+use crate::apply::fleet_nodes::each;
 use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
+use crate::observe::FleetScope;
+use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::{ABORT, FleetFacts, Scope, leave, pins};
 use crate::render;
-use crate::tasks::FleetScope;
-use crate::tasks::fleet_nodes::each;
-use crate::tasks::fleet_scope::owner_reference;
-use crate::tasks::node_scope::{metadata_change, metadata_ops};
 
 /// How long a set may take to go before it is said what it waits for.
 const GOING: TimeDelta = TimeDelta::seconds(30);

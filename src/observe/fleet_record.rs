@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::FleetScope;
-use super::switch_traffic::is_switched;
+use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
 use crate::api::{NodeDeploymentStatus, Rollout, Stage, StrategyType};

@@ -1,23 +1,19 @@
 //! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
 
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
-use super::FleetScope;
-use super::fleet_scope::owner_reference;
-use super::node_scope::claim_names;
-use crate::api::names::{
-    ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET,
-    MANAGER, node_name, place_of,
-};
-use crate::api::{ClaimRetention, Stage, TemplateMeta};
+use crate::api::ClaimRetention;
+use crate::api::names::{ANNOTATION_RESTARTED_AT, node_name};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
+use crate::observe::FleetScope;
+use crate::observe::fleet_scope::{Told, owner_reference};
+use crate::observe::node_scope::claim_names;
 use crate::planner::fleet::leave::together;
-use crate::planner::fleet::{ChildFacts, FleetFacts, Way};
+use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
 
 /// How many nodes are created, changed or removed at the same time.
@@ -47,68 +43,10 @@ where
     conflict.map_or(Ok(answers), Err)
 }
 
-/// Something that was done, to be told of in an event.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Told {
-    /// The event's reason.
-    pub reason: &'static str,
-    /// What tells it from others of its reason.
-    pub cause: String,
-    /// A sentence.
-    pub note: String,
-}
-
 impl FleetScope {
     fn tell(&self, reason: &'static str, cause: &str, note: String) {
         let told = Told { reason, cause: cause.to_owned(), note };
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
-    }
-
-    /// Windlass's own labels and annotations of a node.
-    #[must_use]
-    pub fn own_metadata(&self, node: &str) -> TemplateMeta {
-        let meta = &self.fleet.meta;
-        let set = place_of(&meta.name, node).map(|(set, _)| set).unwrap_or_default();
-        let text = str::to_owned;
-        let mut annotations = BTreeMap::new();
-        if !self.owns_by_reference() {
-            annotations.insert(text(ANNOTATION_OWNER_UID), meta.uid.clone());
-        }
-        TemplateMeta {
-            labels: BTreeMap::from([
-                (text(LABEL_DEPLOYMENT), meta.name.clone()),
-                (text(LABEL_NODE), text(node)),
-                (text(LABEL_SET), text(set)),
-                (text(LABEL_MANAGED_BY), text(MANAGER)),
-            ]),
-            annotations,
-        }
-    }
-
-    /// Why what is wanted cannot be carried out over the nodes that there are, in a sentence, if so: they are updated where
-    /// they are, and keep the volume claims that they were made with. Nodes that are made anew may have others.
-    #[must_use]
-    pub fn unchangeable_claims(&self) -> Option<String> {
-        let facts = self.facts();
-        if facts.way(&facts.requested).makes_set() || facts.undecided.is_some() {
-            return None;
-        }
-        let claims = &self.spec.template.spec.volume_claim_templates;
-        let meta = &self.fleet.meta;
-        let differs = |child: &&ChildFacts| {
-            let node = self.view.nodes.get(&Key::new(&meta.namespace, &child.name));
-            let spec = node.as_ref().and_then(|node| node.spec.as_ref().ok());
-            child.held != facts.requested && spec.is_some_and(|spec| spec.volume_claim_templates != *claims)
-        };
-        let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
-        let yet =
-            if facts.last_completed.is_empty() { ", as all are before anything has completed" } else { "" };
-        Some(format!(
-            "template.spec.volumeClaimTemplates: node {} was made with other volume claims, and nodes that are updated in \
-             place{yet} keep theirs: set volumeClaimTemplates back to what they were, or delete the StatefulNodes with the \
-             label windlass.dev/deployment={}, and they are made again with what is wanted (claims that exist stay)",
-            child.name, meta.name
-        ))
     }
 
     /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
@@ -185,31 +123,6 @@ impl FleetScope {
             },
             "spec": spec,
         }))
-    }
-
-    /// Whether a node is of the set that is to serve and does not yet: what its sidecar says is waited for.
-    #[must_use]
-    pub fn is_awaited(&self, node: &str) -> bool {
-        let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
-        self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == Some(r.entrant.as_str()))
-    }
-
-    /// Whether a node is one that a height is waited for on: that it says one at all, then that it halts at one.
-    #[must_use]
-    pub fn is_halting(&self, node: &str) -> bool {
-        let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
-        self.set_rollout().is_some_and(|r| r.way == Way::HardFork && set == Some(r.incumbent.as_str()))
-    }
-
-    /// Whether a node is of a set whose claims stay although its nodes go.
-    #[must_use]
-    pub fn keeps_claims(&self, node: &str) -> bool {
-        let status = &self.fleet.status;
-        let Some((set, _)) = place_of(&self.fleet.meta.name, node) else { return true };
-        let goes_first = self.set_rollout().is_some_and(|r| {
-            r.way == Way::BlueGreenImmediate && r.stage == Stage::Promoting && r.incumbent == set
-        });
-        goes_first || status.retiring.iter().any(|r| r.set == set && r.keeps_claims())
     }
 
     /// Deletes a node, if it is still there.

@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
+use super::patches::{metadata_change, metadata_ops, service_ops};
 use crate::api::names::ANNOTATION_BUILD_ID;
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
+use crate::observe::fleet_scope::owner_reference;
+use crate::observe::{FleetScope, is_switched};
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
-use crate::tasks::fleet_scope::owner_reference;
-use crate::tasks::node_scope::{metadata_change, metadata_ops, service_ops};
-use crate::tasks::{FleetScope, is_switched};
 
 /// How soon a refusal is asked about again: a quota, a policy or a definition may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(50);

@@ -1,14 +1,11 @@
 //! How nodes of a fleet leave: they are asked to, and deleted when their plan says that nothing else is to be waited for.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 
-use super::FleetScope;
 use super::fleet_nodes::each;
-use crate::api::names::{LABEL_NODE, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
+use crate::observe::FleetScope;
 use crate::planner::fleet::leave::Leave;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 
@@ -85,28 +82,5 @@ impl FleetScope {
             Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// The pods of nodes of this set that were scaled away and are gone, and that still run or shut down. What somebody has
-    /// cut loose from its node is nobody's.
-    pub(super) fn shutting_down(&self, set: &str, replicas: i32) -> Vec<String> {
-        let meta = &self.fleet.meta;
-        let left = |pod: &Meta| {
-            let node = pod.label(LABEL_NODE)?;
-            let is_left =
-                place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == set && ordinal >= replicas);
-            let key = is_left.then(|| Key::new(&meta.namespace, node))?;
-            self.view.nodes.get(&key).is_none().then_some(key)
-        };
-        let goes = |pod: &Meta| {
-            let Some(key) = left(pod) else { return false };
-            let of_set = self.view.sets.get(&key);
-            pod.terminating
-                || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
-        };
-        let pods = self.view.pods.group(&meta.namespace, &meta.name);
-        let going = pods.iter().filter(|pod| goes(&pod.meta));
-        let names: BTreeSet<String> = going.map(|pod| pod.meta.name.clone()).collect();
-        names.into_iter().collect()
     }
 }

@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::ReconcileError;
+use super::node_service::NotApplied;
+use super::patches::{metadata_change, metadata_ops, retention_ops, set_target};
 use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
@@ -17,12 +19,10 @@ use crate::cluster::memory::{CheckedTemplate, NoPod};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskError};
+use crate::observe::NodeScope;
+use crate::observe::node_scope::{Belongs, belongs, belongs_by_name, claim_names};
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
-use crate::tasks::node_scope::{
-    Belongs, belongs, belongs_by_name, claim_names, metadata_change, metadata_ops, retention_ops, set_target,
-};
-use crate::tasks::{NodeScope, NotApplied};
 
 /// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
@@ -299,7 +299,7 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied
     {
         return Ok(refused(known));
     }
-    match crate::tasks::apply_service(scope, node).await {
+    match super::node_service::apply(scope, node).await {
         Ok(Outcome::Waiting { recheck_after, .. }) => Ok(Applied { refused: None, again: recheck_after }),
         Ok(_) => Ok(Applied::default()),
         Err(NotApplied::Conflict(error)) => Err(ReconcileError::Children(error)),

@@ -4,22 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
-use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
 use super::fleet_facts::restart_request;
-use super::fleet_nodes::Told;
-use super::node_scope::{effective_restart, later, metadata_ops};
-use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
+use super::node_scope::{effective_restart, later};
+use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
-use crate::cluster::{Cluster, ClusterError, Kind, Memory, Part, PatchOp, Target, View};
-use crate::planner::fleet::{FleetFacts, Grant, Scope};
-use crate::render::{MetadataChange, RenderOptions};
+use crate::cluster::{Cluster, Memory, View};
+use crate::planner::fleet::{FleetFacts, Scope};
+use crate::render::RenderOptions;
 use crate::revision::RevisionData;
-
-/// How many grants are written at the same time.
-const GRANTS_AT_ONCE: usize = 16;
 
 /// What the tasks of a fleet are handed.
 #[derive(Clone)]
@@ -48,6 +43,17 @@ pub struct FleetScope {
     pub known: Arc<Mutex<Known>>,
     /// What was done to nodes in this reconcile, to be told of in events.
     pub told: Arc<Mutex<Vec<Told>>>,
+}
+
+/// Something that was done, to be told of in an event.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Told {
+    /// The event's reason.
+    pub reason: &'static str,
+    /// What tells it from others of its reason.
+    pub cause: String,
+    /// A sentence.
+    pub note: String,
 }
 
 /// What one reconcile of a fleet has found out.
@@ -165,54 +171,6 @@ impl FleetScope {
         self.known().specs.insert(revision.to_owned(), spec.clone());
         Some(spec)
     }
-
-    /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
-    /// that fails does not cut others short: what was written has to be known before anything else is decided.
-    pub async fn grant_all(&self, grants: Vec<Grant>, plan_id: &str) -> Result<(), ClusterError> {
-        let writes = stream::iter(grants).map(|grant| async move { self.grant(&grant, plan_id).await });
-        let results: Vec<Result<(), ClusterError>> = writes.buffer_unordered(GRANTS_AT_ONCE).collect().await;
-        results.into_iter().collect()
-    }
-
-    /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the
-    /// meantime is left for the next reconcile, which its change brings about.
-    pub async fn grant(&self, grant: &Grant, plan_id: &str) -> Result<(), ClusterError> {
-        let key = crate::cluster::Key::new(&self.fleet.meta.namespace, &grant.name);
-        let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
-            return Ok(());
-        };
-        let mut spec = (*spec).clone();
-        spec.granted_hash.clone_from(&grant.hash);
-        spec.grant_id = format!("{plan_id}-{}", node.meta.generation);
-        // What is said to this node alone stays.
-        if let Ok(live) = &node.spec {
-            spec.suspend = live.suspend;
-            spec.halt_height = live.halt_height;
-            spec.halt_task_id.clone_from(&live.halt_task_id);
-            spec.watch_sidecar = live.watch_sidecar;
-            spec.removal_id.clone_from(&live.removal_id);
-            spec.volume_claim_retention = live.volume_claim_retention;
-        }
-        let mut ops = vec![PatchOp::set("/spec", json!(spec))];
-        let own = effective_restart(&node);
-        ops.extend(restart_ops(&node.meta, later(&self.restarted_at, &own)));
-        match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
-            Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// The operations that tell a node of a restart; none when it knows.
-fn restart_ops(meta: &Meta, restart: &str) -> Vec<PatchOp> {
-    if restart.is_empty() || meta.annotation(ANNOTATION_RESTARTED_AT) == Some(restart) {
-        return Vec::new();
-    }
-    let change = MetadataChange {
-        annotations: [(ANNOTATION_RESTARTED_AT.to_owned(), Some(restart.to_owned()))].into(),
-        ..MetadataChange::default()
-    };
-    metadata_ops(meta, &change)
 }
 
 /// A fleet's `metadata` as a JSON value for a child's owner reference.

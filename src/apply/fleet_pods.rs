@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::FleetScope;
 use crate::api::names::pod_name;
 use crate::cluster::live_pods::{LivePods, is_ready};
 use crate::cluster::{ClusterError, Key, LivePod};
 use crate::engine::sentence::some_of;
+use crate::observe::FleetScope;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
 /// How soon it is looked again where the pods are other than they were taken to be. What the read showed is told to the

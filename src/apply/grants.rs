@@ -1,0 +1,66 @@
+//! Grants: a revision is written into a node together with the leave to move to it.
+
+use futures::stream::{self, StreamExt};
+use serde_json::json;
+
+use super::patches::metadata_ops;
+use crate::api::names::ANNOTATION_RESTARTED_AT;
+use crate::cluster::observed::Meta;
+use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
+use crate::observe::FleetScope;
+use crate::observe::node_scope::{effective_restart, later};
+use crate::planner::fleet::Grant;
+use crate::render::MetadataChange;
+
+/// How many grants are written at the same time.
+const GRANTS_AT_ONCE: usize = 16;
+
+impl FleetScope {
+    /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
+    /// that fails does not cut others short: what was written has to be known before anything else is decided.
+    pub async fn grant_all(&self, grants: Vec<Grant>, plan_id: &str) -> Result<(), ClusterError> {
+        let writes = stream::iter(grants).map(|grant| async move { self.grant(&grant, plan_id).await });
+        let results: Vec<Result<(), ClusterError>> = writes.buffer_unordered(GRANTS_AT_ONCE).collect().await;
+        results.into_iter().collect()
+    }
+
+    /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the
+    /// meantime is left for the next reconcile, which its change brings about.
+    pub async fn grant(&self, grant: &Grant, plan_id: &str) -> Result<(), ClusterError> {
+        let key = crate::cluster::Key::new(&self.fleet.meta.namespace, &grant.name);
+        let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
+            return Ok(());
+        };
+        let mut spec = (*spec).clone();
+        spec.granted_hash.clone_from(&grant.hash);
+        spec.grant_id = format!("{plan_id}-{}", node.meta.generation);
+        // What is said to this node alone stays.
+        if let Ok(live) = &node.spec {
+            spec.suspend = live.suspend;
+            spec.halt_height = live.halt_height;
+            spec.halt_task_id.clone_from(&live.halt_task_id);
+            spec.watch_sidecar = live.watch_sidecar;
+            spec.removal_id.clone_from(&live.removal_id);
+            spec.volume_claim_retention = live.volume_claim_retention;
+        }
+        let mut ops = vec![PatchOp::set("/spec", json!(spec))];
+        let own = effective_restart(&node);
+        ops.extend(restart_ops(&node.meta, later(&self.restarted_at, &own)));
+        match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
+            Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The operations that tell a node of a restart; none when it knows.
+fn restart_ops(meta: &Meta, restart: &str) -> Vec<PatchOp> {
+    if restart.is_empty() || meta.annotation(ANNOTATION_RESTARTED_AT) == Some(restart) {
+        return Vec::new();
+    }
+    let change = MetadataChange {
+        annotations: [(ANNOTATION_RESTARTED_AT.to_owned(), Some(restart.to_owned()))].into(),
+        ..MetadataChange::default()
+    };
+    metadata_ops(meta, &change)
+}

@@ -1,0 +1,15 @@
+//! How it is made so: the writes to a fleet's and a node's child objects, each guarded, each only where something differs.
+//! What is written was decided by the planner.
+
+mod error;
+pub mod fleet_children;
+pub mod fleet_leave;
+pub mod fleet_nodes;
+pub mod fleet_objects;
+pub mod fleet_pods;
+pub mod grants;
+pub mod node_objects;
+pub mod node_service;
+pub mod patches;
+
+pub use error::ReconcileError;

@@ -1,0 +1,72 @@
+//! A node's headless Service is there and says what the spec says.
+
+use super::patches::{metadata_change, metadata_ops, service_ops};
+use crate::api::TemplateMeta;
+use crate::cluster::observed::ObservedNode;
+use crate::cluster::{ClusterError, Kind, Part, Target};
+use crate::engine::{Outcome, TaskError};
+use crate::observe::node_scope::{Belongs, NodeScope, belongs, spec_of};
+use crate::render;
+
+/// Why a node's Service could not be brought to what its spec says.
+#[derive(Debug)]
+pub enum NotApplied {
+    /// It is another one than it was known as: a plan waits to see it, and outside of one it is tried again soon.
+    Conflict(ClusterError),
+    /// Anything else.
+    Failed(TaskError),
+}
+
+impl From<TaskError> for NotApplied {
+    fn from(error: TaskError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<ClusterError> for NotApplied {
+    fn from(error: ClusterError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Brings the node's Service to what its spec says. A Service is not part of a rollout: what differs
+/// applies at once, within a plan and outside of one.
+pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, NotApplied> {
+    let spec = spec_of(node)?;
+    let identity = scope.identity(node);
+    let wanted = render::headless_service(&identity, spec);
+    let Some(service) = scope.service() else {
+        return match scope.cluster.create(Kind::Service, wanted).await {
+            Ok(_) => Ok(Outcome::Done),
+            Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::Service, node).await? {
+                Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence).into()),
+                Some(Belongs::Earlier) => Ok(leaving()),
+                _ => Err(TaskError::transient("waiting to see the Service that exists already").into()),
+            },
+            Err(error) => Err(error.into()),
+        };
+    };
+    match belongs(&service.meta, &node.meta, "Service") {
+        Belongs::Elsewhere(sentence) => return Err(TaskError::terminal(sentence).into()),
+        Belongs::Earlier => return Ok(leaving()),
+        Belongs::Here if service.meta.terminating => return Ok(leaving()),
+        Belongs::Here => {}
+    }
+    let own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
+    let users = render::headless_service_metadata(&identity, spec);
+    let mut ops = metadata_ops(&service.meta, &metadata_change(&service.meta, &users, &own));
+    ops.extend(service_ops(&service, &wanted));
+    if !ops.is_empty() {
+        let target = Target::of(Kind::Service, &service.meta);
+        match scope.cluster.patch(target, Part::Main, ops).await {
+            Ok(_) => {}
+            Err(error) if error.is_conflict() => return Err(NotApplied::Conflict(error)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn leaving() -> Outcome {
+    Outcome::waiting("waiting for the Service of an earlier node of this name to be removed")
+}

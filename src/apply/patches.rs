@@ -1,0 +1,96 @@
+//! JSON patches of what a node and a fleet consist of: whole fields, and only those that differ.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::api::TemplateMeta;
+use crate::cluster::observed::{Meta, ObservedService, ObservedSet};
+use crate::cluster::{Kind, PatchOp, Target, port::pointer_key};
+use crate::render::{self, MetadataChange};
+
+/// The operations of a JSON patch that make a change of labels and annotations.
+#[must_use]
+pub fn metadata_ops(meta: &Meta, change: &MetadataChange) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    let fields = [
+        ("labels", &change.labels, meta.has_labels, &meta.labels),
+        ("annotations", &change.annotations, meta.has_annotations, &meta.annotations),
+    ];
+    for (field, changes, exists, live) in fields {
+        if !changes.is_empty() && !exists {
+            ops.push(PatchOp::set(format!("/metadata/{field}"), Value::Object(serde_json::Map::new())));
+        }
+        for (key, value) in changes {
+            let path = format!("/metadata/{field}/{}", pointer_key(key));
+            match value {
+                Some(value) => ops.push(PatchOp::set(path, Value::String(value.clone()))),
+                None if live.contains_key(key) => ops.push(PatchOp::remove(path)),
+                None => {}
+            }
+        }
+    }
+    ops
+}
+
+/// The change that brings an existing child's metadata to what is wanted.
+#[must_use]
+pub fn metadata_change(meta: &Meta, wanted: &TemplateMeta, own: &TemplateMeta) -> MetadataChange {
+    render::metadata_change(wanted, own, &meta.labels, &meta.annotations)
+}
+
+/// The operations that bring a node's live Service to what its spec says; none when it is so already.
+#[must_use]
+pub fn service_ops(service: &ObservedService, wanted: &Value) -> Vec<PatchOp> {
+    let (mut ops, spec) = (Vec::new(), service.spec.value());
+    for field in ["selector", "publishNotReadyAddresses"] {
+        let (live, want) = (&spec[field], &wanted["spec"][field]);
+        if !want.is_null() && live != want {
+            ops.push(PatchOp::set(format!("/spec/{field}"), want.clone()));
+        }
+    }
+    let (live, want) = (ports(&spec["ports"]), ports(&wanted["spec"]["ports"]));
+    if live != want {
+        match &wanted["spec"]["ports"] {
+            Value::Array(list) => ops.push(PatchOp::set("/spec/ports", Value::Array(list.clone()))),
+            _ => ops.push(PatchOp::remove("/spec/ports")),
+        }
+    }
+    ops
+}
+
+/// Ports with what the API server fills in, and without what it adds.
+fn ports(list: &Value) -> Vec<BTreeMap<&'static str, Value>> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    let with_defaults = |port: &Value| {
+        let number = port["port"].clone();
+        let or =
+            |field: &str, default: Value| if port[field].is_null() { default } else { port[field].clone() };
+        BTreeMap::from([
+            ("name", or("name", Value::String(String::new()))),
+            ("targetPort", or("targetPort", number.clone())),
+            ("protocol", or("protocol", Value::String("TCP".to_owned()))),
+            ("port", number),
+        ])
+    };
+    list.iter().map(with_defaults).collect()
+}
+
+/// A guarded write to the node's StatefulSet.
+#[must_use]
+pub fn set_target(set: &ObservedSet) -> Target {
+    Target::of(Kind::StatefulSet, &set.meta)
+}
+
+/// What brings a StatefulSet's revisions, and what becomes of its claims, to what Windlass makes one with.
+#[must_use]
+pub fn retention_ops(set: &ObservedSet) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    if set.revision_history_limit.is_some_and(|limit| limit != render::REVISION_HISTORY_LIMIT) {
+        ops.push(PatchOp::set("/spec/revisionHistoryLimit", json!(render::REVISION_HISTORY_LIMIT)));
+    }
+    if set.deletes_claims {
+        ops.push(PatchOp::set("/spec/persistentVolumeClaimRetentionPolicy", render::claim_retention()));
+    }
+    ops
+}

@@ -1,0 +1,23 @@
+//! What is so: the scopes that tasks and reconciles are handed, and the facts that a decision rests on, put together from
+//! the caches. Nothing here writes.
+
+mod fleet_facts;
+mod fleet_lost;
+mod fleet_members;
+mod fleet_record;
+mod fleet_release;
+pub mod fleet_scope;
+pub mod node_scope;
+
+use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
+use crate::cluster::observed::ObservedService;
+
+pub use fleet_scope::FleetScope;
+pub use node_scope::NodeScope;
+
+/// Whether a promotion has moved a fleet's Service to this set: by our own write, not by a hand's.
+#[must_use]
+pub fn is_switched(service: &ObservedService, set: &str) -> bool {
+    service.spec.value()["selector"][LABEL_SET] == set
+        && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set)
+}
