@@ -310,7 +310,7 @@ impl<'a> Reconcile<'a> {
                     urgency = Urgency::Now;
                 }
             }
-            (Advance::Checkpoint, Some(plan)) => {
+            (Advance::Checkpoint | Advance::Held, Some(plan)) => {
                 status.plan = Some(crate::api::RawPlan::of(&plan));
                 urgency = Urgency::Now;
                 told.extend(self.move_on(&mut status, &facts, &plan));

@@ -58,7 +58,7 @@ impl Reconcile<'_> {
                 if plan.is_active()
                     && status.rollout.is_none()
                     && has_promoted(&plan)
-                    && engine::check_shape(&plan).is_ok() =>
+                    && engine::check_shape(&plan, &self.cx.registry).is_ok() =>
             {
                 Err(Box::new(self.done(plan)))
             }

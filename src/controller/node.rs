@@ -289,7 +289,7 @@ impl Reconcile<'_> {
                 let next = next.within_some(recheck_after).within_some(marked);
                 Ok(next.at(engine::next_deadline(&plan), self.now))
             }
-            Advance::Checkpoint => self.persist(Some(&plan), &[], None, Urgency::Now).await,
+            Advance::Checkpoint | Advance::Held => self.persist(Some(&plan), &[], None, Urgency::Now).await,
             Advance::Ended => self.end(plan, advance).await,
             Advance::Invalidated { .. } => match decide(&self.scope.facts(&self.node), None, self.now) {
                 // In the same write: between two the node would not count as in flight.

@@ -156,6 +156,8 @@ fn plan_of(doing: Doing) -> Option<Plan> {
         params: serde_json::json!({}),
         state: TaskState::Pending,
         attempts: 0,
+        attempt: 0,
+        progress: serde_json::Value::Null,
         started_at: None,
         finished_at: None,
         deadline: None,

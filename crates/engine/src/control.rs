@@ -2,8 +2,9 @@
 //! tasks, or asks for another try.
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
 
-use super::plan::{Plan, PlanState, TaskState};
+use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::recipe::PlanSeed;
 use super::registry::{Registry, ResolveError};
 
@@ -84,6 +85,8 @@ pub fn skip(
     };
     match record.state {
         TaskState::Skipped => return Ok(()),
+        // One that failed and has its plan hold may be gone on without.
+        TaskState::Failed if plan_state == PlanState::Active && current => {}
         state @ (TaskState::Complete | TaskState::Failed) => {
             return Err(SkipRefused::TaskOver { task_id: task_id.to_owned(), state });
         }
@@ -102,6 +105,37 @@ pub fn skip(
         plan.retry_at = None;
     }
     Ok(())
+}
+
+/// The task that has failed and has its active plan hold, if one has.
+#[must_use]
+pub fn held_by(plan: &Plan) -> Option<&TaskRecord> {
+    plan.current_task().filter(|task| plan.is_active() && task.state == TaskState::Failed)
+}
+
+/// Has the task that failed run again, in the same plan, as a new attempt. Whether there was one.
+pub fn try_again(plan: &mut Plan) -> bool {
+    let Some(record) = held(plan) else { return false };
+    record.state = TaskState::Pending;
+    record.attempt = record.attempt.max(1).saturating_add(1);
+    record.attempts = 0;
+    record.progress = Value::Null;
+    (record.started_at, record.finished_at, record.deadline) = (None, None, None);
+    record.message.clear();
+    plan.retry_at = None;
+    true
+}
+
+/// Goes on without the task that failed; its message stays. Whether there was one.
+pub fn pass_over(plan: &mut Plan) -> bool {
+    let Some(record) = held(plan) else { return false };
+    record.state = TaskState::Skipped;
+    true
+}
+
+fn held(plan: &mut Plan) -> Option<&mut TaskRecord> {
+    let current = plan.current().filter(|_| plan.is_active())?;
+    plan.tasks.get_mut(current).filter(|task| task.state == TaskState::Failed)
 }
 
 /// What a plan is made of that tries again what this one failed to do: the next attempt at its target.

@@ -10,7 +10,7 @@ use super::id::{jitter, task_id};
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
 use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
-use super::task::{Outcome, TaskContext, TaskError};
+use super::task::{Due, Outcome, TaskContext, TaskError};
 
 /// The shortest backoff, in milliseconds.
 const BACKOFF_MIN_MS: u64 = 500;
@@ -35,6 +35,8 @@ pub enum Advance {
     /// A task is done that must not be run again once a later one has acted: persist the plan, then call
     /// again.
     Checkpoint,
+    /// The current task has failed, and the plan holds until somebody decides.
+    Held,
     /// What a completed task established no longer holds; the plan is Superseded now.
     Invalidated {
         /// A word in camel case, for history.
@@ -60,8 +62,11 @@ pub async fn advance(
     if !plan.is_active() {
         return Advance::Ended;
     }
-    if let Err(why) = check_shape(plan) {
+    if let Err(why) = check_shape(plan, registry) {
         return end_failed(plan, now, &why);
+    }
+    if plan.current_task().is_some_and(|task| task.state == TaskState::Failed) {
+        return Advance::Held;
     }
     if let Some(left) = backing_off(plan, now) {
         return Advance::Waiting { recheck_after: Some(left) };
@@ -102,7 +107,12 @@ async fn step(
         Err(why) => return Step::Stop(end_task_failed(plan, index, now, &why.to_string())),
     };
     plan.retry_at = None;
-    begin(&mut plan.tasks[index], now, task.deadline_seconds().unwrap_or(default_deadline_seconds));
+    let due = match task.due(&TaskContext::new(env, now, plan, &plan.tasks[index])) {
+        Due::Default => Some(default_deadline_seconds),
+        Due::After(seconds) => Some(seconds),
+        Due::Never => None,
+    };
+    begin(&mut plan.tasks[index], now, due);
     let answer = task.run(&TaskContext::new(env, now, plan, &plan.tasks[index])).await;
     let record = &mut plan.tasks[index];
     match answer {
@@ -113,12 +123,22 @@ async fn step(
             tracing::debug!(task = record.id, type_ = record.type_, "task complete");
             if task.replayable() { Step::Next } else { Step::Persist }
         }
-        Ok(Outcome::Waiting { message, recheck_after }) => {
-            // The task got through: the next failure in passing is the first of a new row.
-            record.attempts = 0;
-            say(record, &message);
-            Step::Stop(Advance::Waiting { recheck_after })
+        Ok(Outcome::Waiting { message, recheck_after }) => wait(record, &message, recheck_after),
+        Ok(Outcome::Progress { message, recheck_after, progress }) => {
+            record.progress = progress;
+            wait(record, &message, recheck_after)
         }
+        Ok(Outcome::Skipped { message }) => {
+            record.state = TaskState::Skipped;
+            record.finished_at = Some(now);
+            say(record, &message);
+            Step::Persist
+        }
+        Ok(Outcome::Failed { message }) if task.holds() => {
+            fail(record, now, &message);
+            Step::Stop(Advance::Held)
+        }
+        Ok(Outcome::Failed { message }) => Step::Stop(end_task_failed(plan, index, now, &message)),
         Ok(Outcome::Invalidated { reason, message }) => {
             say(record, &message);
             plan.state = PlanState::Superseded;
@@ -137,6 +157,13 @@ async fn step(
     }
 }
 
+fn wait(record: &mut TaskRecord, message: &str, recheck_after: Option<Duration>) -> Step {
+    // The task got through: the next failure in passing is the first of a new row.
+    record.attempts = 0;
+    say(record, message);
+    Step::Stop(Advance::Waiting { recheck_after })
+}
+
 /// How long to wait after so many failures in a row, the first being 1: from 0.5 s, doubling, below 60 s.
 /// Spread by jitter, which is drawn from the key, so that a run can be replayed.
 #[must_use]
@@ -150,18 +177,19 @@ pub fn backoff(key: &str, attempts: u32) -> Duration {
 #[must_use]
 pub fn stalled(plan: &Plan, now: DateTime<Utc>) -> Option<&TaskRecord> {
     let task = plan.current_task().filter(|_| plan.is_active())?;
-    task.deadline.is_some_and(|deadline| deadline <= now).then_some(task)
+    let is_late = task.state != TaskState::Failed && task.deadline.is_some_and(|deadline| deadline <= now);
+    is_late.then_some(task)
 }
 
 /// When the current task of an active plan counts as stalled. This may be in the past.
 #[must_use]
 pub fn next_deadline(plan: &Plan) -> Option<DateTime<Utc>> {
-    plan.current_task().filter(|_| plan.is_active())?.deadline
+    plan.current_task().filter(|task| plan.is_active() && task.state != TaskState::Failed)?.deadline
 }
 
 /// A plan is only carried out if it is one that this engine could have written: what it finds elsewhere
 /// (cut short, put together by hand) would let it act out of order or succeed over nothing.
-pub fn check_shape(plan: &Plan) -> Result<(), String> {
+pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
     if plan.tasks.is_empty() {
         return Err(format!("plan {} has no tasks: there is nothing that it could have done", plan.id));
     }
@@ -174,7 +202,7 @@ pub fn check_shape(plan: &Plan) -> Result<(), String> {
             TaskState::Complete => index < current,
             TaskState::Running => index == current,
             TaskState::Pending | TaskState::Skipped => true,
-            TaskState::Failed => false,
+            TaskState::Failed => index == current && registry.resolve(task).is_ok_and(|task| task.holds()),
         };
         if !in_order {
             return Err(format!("task {} is {:?}, out of its turn in an active plan", task.id, task.state));
@@ -190,26 +218,30 @@ fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
     (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)
 }
 
-fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: i64) {
+fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: Option<i64>) {
     record.state = TaskState::Running;
     // A start in the future was written by a clock that has since been set back; the deadline would be
     // late by as much.
     let start = record.started_at.map_or(now, |start| start.min(now));
     record.started_at = Some(start);
-    let allowed = TimeDelta::seconds(deadline_seconds.clamp(0, DEADLINE_MAX_SECONDS));
-    record.deadline = start.checked_add_signed(allowed);
+    let allowed = |seconds: i64| TimeDelta::seconds(seconds.clamp(0, DEADLINE_MAX_SECONDS));
+    record.deadline = deadline_seconds.and_then(|seconds| start.checked_add_signed(allowed(seconds)));
 }
 
 fn say(record: &mut TaskRecord, message: &str) {
     record.message = cut(message, MAX_MESSAGE_BYTES);
 }
 
-fn end_task_failed(plan: &mut Plan, index: usize, now: DateTime<Utc>, why: &str) -> Advance {
-    plan.retry_at = None;
-    let record = &mut plan.tasks[index];
+fn fail(record: &mut TaskRecord, now: DateTime<Utc>, why: &str) {
     record.state = TaskState::Failed;
     record.finished_at = Some(now);
     say(record, why);
+}
+
+fn end_task_failed(plan: &mut Plan, index: usize, now: DateTime<Utc>, why: &str) -> Advance {
+    plan.retry_at = None;
+    let record = &mut plan.tasks[index];
+    fail(record, now, why);
     let failure = format!("task {} ({}) failed: {why}", record.type_, record.id);
     end_failed(plan, now, &failure)
 }

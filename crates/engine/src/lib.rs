@@ -14,10 +14,10 @@ pub mod task;
 #[cfg(test)]
 mod laws;
 
-pub use control::{SkipRefused, abort, retry_seed, skip, supersede};
+pub use control::{SkipRefused, abort, held_by, pass_over, retry_seed, skip, supersede, try_again};
 pub use env::Env;
 pub use executor::{Advance, advance, backoff, check_shape, next_deadline, stalled};
 pub use plan::{Plan, PlanState, TaskRecord, TaskState};
 pub use recipe::{PlanSeed, Recipe, RecipeError, Step};
 pub use registry::{Registry, ResolveError};
-pub use task::{Outcome, Task, TaskContext, TaskError};
+pub use task::{Due, Outcome, Task, TaskContext, TaskError};

@@ -32,7 +32,7 @@ pub enum TaskState {
     Complete,
     /// Failed for good.
     Failed,
-    /// A person said that it need not be done.
+    /// It need not be done: a person said so, or it found so itself.
     Skipped,
 }
 
@@ -62,6 +62,12 @@ pub struct TaskRecord {
     /// How often in a row it failed in passing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
+    /// Which time it is that it is tried, from the second on, which a person asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt: u32,
+    /// What it remembers from one run to the next.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub progress: Value,
     /// When it first ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<DateTime<Utc>>,

@@ -159,6 +159,8 @@ impl Recipe {
             params: Value::Object(step.params.clone()),
             state: TaskState::Pending,
             attempts: 0,
+            attempt: 0,
+            progress: Value::Null,
             started_at: None,
             finished_at: None,
             deadline: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use serde_json::Value;
 
 use super::env::Env;
 use super::plan::{Plan, TaskRecord};
@@ -59,6 +60,28 @@ pub trait Task: Debug + Send + Sync {
     fn skippable(&self) -> bool {
         false
     }
+
+    /// Whether its plan holds when it has failed, until a person has it tried again or skips it, or the plan is given up.
+    /// Where not, the plan fails with it.
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Until when it is expected to be done.
+    fn due(&self, _cx: &TaskContext<'_>) -> Due {
+        self.deadline_seconds().map_or(Due::Default, Due::After)
+    }
+}
+
+/// Until when a task is expected to be done, from when it first ran.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Due {
+    /// As every task of the plan that says nothing itself.
+    Default,
+    /// After so many seconds.
+    After(i64),
+    /// However long it takes.
+    Never,
 }
 
 /// What a task is handed when it runs.
@@ -94,6 +117,25 @@ pub enum Outcome {
         message: String,
         /// When to look again if no event comes first; `None`: an event will come.
         recheck_after: Option<Duration>,
+    },
+    /// As [`Outcome::Waiting`], and something is to be remembered until it is run again.
+    Progress {
+        /// "waiting for …", a sentence for the user.
+        message: String,
+        /// When to look again if no event comes first; `None`: an event will come.
+        recheck_after: Option<Duration>,
+        /// What is found in the record's `progress` next time.
+        progress: Value,
+    },
+    /// It is not to be done here.
+    Skipped {
+        /// Why, in a sentence.
+        message: String,
+    },
+    /// What it is there for was tried, and is not so. Of a task that [holds](Task::holds) its plan holds.
+    Failed {
+        /// What was found, in a sentence.
+        message: String,
     },
     /// What an earlier, completed task established no longer holds: the plan ends.
     Invalidated {

@@ -289,6 +289,9 @@ fn said(outcome: &Result<Outcome, TaskError>) -> String {
         Ok(Outcome::Invalidated { reason, message }) => format!("{reason}: {message}"),
         Err(TaskError::Terminal { message }) => format!("failed: {message}"),
         Err(TaskError::Transient { message, retry_after }) => format!("again {retry_after:?}: {message}"),
+        Ok(Outcome::Progress { .. } | Outcome::Skipped { .. } | Outcome::Failed { .. }) => {
+            format!("{outcome:?}")
+        }
     }
 }
 

@@ -42,7 +42,9 @@ impl Controller {
                     self.now += TimeDelta::from_std(recheck_after.unwrap_or_default()).unwrap();
                     self.persists_waits
                 }
-                Advance::Invalidated { .. } => unreachable!("no task here invalidates"),
+                Advance::Invalidated { .. } | Advance::Held => {
+                    unreachable!("no task here invalidates, or holds")
+                }
             };
             if must_persist && !(fuse.burn() && self.persist(&plan) && fuse.burn()) {
                 return false;

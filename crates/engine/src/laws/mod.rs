@@ -5,5 +5,6 @@ mod crash;
 mod env;
 mod executor;
 mod foreign;
+mod holding;
 mod registry;
 mod tasks;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{Env, Outcome, Plan, PlanSeed, Recipe, Step, Task, TaskContext, TaskError, TaskState};
+use crate::{Due, Env, Outcome, Plan, PlanSeed, Recipe, Step, Task, TaskContext, TaskError, TaskState};
 
 /// What tasks act on. It outlives the program that runs them.
 #[derive(Debug, Default)]
@@ -142,6 +142,54 @@ impl Task for Say {
 
     fn deadline_seconds(&self) -> Option<i64> {
         Some(7)
+    }
+}
+
+/// Answers with one after another: with the next each time that it remembers a run, or is a new attempt.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Try {
+    answers: Vec<String>,
+    #[serde(default)]
+    holds: bool,
+    /// After so many seconds; below 0: never.
+    #[serde(default)]
+    due: Option<i64>,
+}
+
+#[typetag::serde(name = "test-try")]
+#[async_trait]
+impl Task for Try {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let (attempt, runs) =
+            (cx.record.attempt.max(1), cx.record.progress["runs"].as_u64().unwrap_or_default());
+        let answer = &self.answers[attempt as usize - 1 + runs as usize];
+        let message = format!("try {attempt}: {answer}");
+        Ok(match answer.as_str() {
+            "Failed" => Outcome::Failed { message },
+            "Skipped" => Outcome::Skipped { message },
+            "Progress" => {
+                let recheck_after = Some(Duration::from_secs(1));
+                Outcome::Progress { message, recheck_after, progress: json!({"runs": runs + 1}) }
+            }
+            _ => Outcome::Done,
+        })
+    }
+
+    fn skippable(&self) -> bool {
+        true
+    }
+
+    fn holds(&self) -> bool {
+        self.holds
+    }
+
+    fn due(&self, _: &TaskContext<'_>) -> Due {
+        match self.due {
+            None => Due::Default,
+            Some(seconds) if seconds < 0 => Due::Never,
+            Some(seconds) => Due::After(seconds),
+        }
     }
 }
 
