@@ -40,6 +40,7 @@ pub mod asking;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+pub mod hooks;
 pub mod observe;
 pub mod operator;
 pub mod sidecar;

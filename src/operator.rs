@@ -22,6 +22,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tracing::{Instrument, info, info_span, warn};
 
+use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::Careful;
@@ -29,10 +30,11 @@ use crate::cluster::watch::Scope;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
+use crate::hooks::{HookRules, Host, PrometheusUrl};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 
-use asking::ask_sidecars;
+use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
 use queue::take_turns;
 
@@ -65,6 +67,9 @@ pub enum OperatorError {
     /// The HTTP client for sidecars could not be made.
     #[error("{0}")]
     Sidecars(String),
+    /// The HTTP client for hooks could not be made.
+    #[error("{0}")]
+    Hooks(String),
 }
 
 /// The operator: controllers for fleets and nodes.
@@ -77,6 +82,8 @@ pub struct Operator {
     options: RenderOptions,
     clock: SharedClock,
     sidecars: Option<Arc<dyn SidecarClient>>,
+    hook_client: Option<Arc<dyn HookClient>>,
+    hook_rules: HookRules,
     instance: String,
     election: Option<Election>,
     health: Health,
@@ -99,6 +106,8 @@ impl Operator {
             options: RenderOptions::default(),
             clock: Arc::new(SystemClock),
             sidecars: None,
+            hook_client: None,
+            hook_rules: HookRules::default(),
             instance: "windlass".to_owned(),
             election: None,
             health: Health::default(),
@@ -156,6 +165,27 @@ impl Operator {
         self
     }
 
+    /// Lets requests of hooks go to this host, beside the nodes of the fleet that has the hook.
+    #[must_use]
+    pub fn hook_host(mut self, host: Host) -> Self {
+        self.hook_rules.hosts.insert(host);
+        self
+    }
+
+    /// Asks this Prometheus what hooks query.
+    #[must_use]
+    pub fn prometheus(mut self, url: PrometheusUrl) -> Self {
+        self.hook_rules.prometheus = Some(url);
+        self
+    }
+
+    /// Asks the peers of hooks through this client.
+    #[must_use]
+    pub fn hook_client(mut self, client: Arc<dyn HookClient>) -> Self {
+        self.hook_client = Some(client);
+        self
+    }
+
     /// The name of this replica, for events.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
@@ -187,10 +217,15 @@ impl Operator {
                 Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT).map_err(OperatorError::Sidecars)?)
             }
         };
+        let hooks: Arc<dyn HookClient> = match &self.hook_client {
+            Some(client) => client.clone(),
+            None => Arc::new(HttpHookClient::new().map_err(OperatorError::Hooks)?),
+        };
+        let peers = Peers { sidecars, hooks };
         let registry = Arc::new(registry);
         let shutdown = shutdown.boxed().shared();
         let Some(election) = self.election.clone() else {
-            self.act(&registry, &sidecars, &Fence::default(), shutdown).await;
+            self.act(&registry, &peers, &Fence::default(), shutdown).await;
             return Ok(());
         };
         let name = format!("{}/{}", election.namespace, election.name);
@@ -207,7 +242,7 @@ impl Operator {
         // The lists come after the lease: what the leader before us wrote is in them.
         let result = tokio::select! {
             biased;
-            () = self.act(&registry, &sidecars, &fence, shutdown) => Ok(()),
+            () = self.act(&registry, &peers, &fence, shutdown) => Ok(()),
             () = candidate.hold() => Err(OperatorError::LostLease(name)),
         };
         if result.is_ok() {
@@ -219,7 +254,7 @@ impl Operator {
     async fn act(
         &self,
         registry: &Arc<Registry>,
-        sidecars: &Arc<dyn SidecarClient>,
+        peers: &Peers,
         fence: &Fence,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) {
@@ -237,7 +272,7 @@ impl Operator {
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views) {
             let memory = Arc::new(Memory::default());
-            let fence = fence.clone();
+            let (fence, fence_of_hooks) = (fence.clone(), fence.clone());
             let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
             let cluster: Arc<dyn Cluster> = Arc::new(port);
             let (events, send) = Events::new(
@@ -248,7 +283,10 @@ impl Operator {
                 &self.instance,
             );
             tellers.spawn(send);
-            let (askers, lanes) = Askers::new(sidecars.clone(), cluster.clone());
+            let (askers, lanes) = Askers::new(peers.sidecars.clone(), cluster.clone());
+            let may_ask = fence_of_hooks.clone();
+            let hooks = Arc::new(Fenced::new(peers.hooks.clone(), move || may_ask.is_open()));
+            let (hook_askers, hook_lanes) = HookAskers::new(hooks, cluster.clone(), self.clock.clone());
             let context = Context {
                 view,
                 cluster,
@@ -256,13 +294,15 @@ impl Operator {
                 registry: registry.clone(),
                 env: self.env.clone(),
                 options: Arc::new(self.options.clone()),
-                sidecars: sidecars.clone(),
+                sidecars: peers.sidecars.clone(),
                 askers,
+                hook_rules: Arc::new(self.hook_rules.clone()),
+                hook_askers,
                 clock: self.clock.clone(),
                 events,
             };
             let shutdown = shutdown.clone();
-            running.push(self.run_scope(&scope, context, lanes, &mut helpers, shutdown));
+            running.push(self.run_scope(&scope, context, (lanes, hook_lanes), &mut helpers, shutdown));
         }
         join_all(running).await;
         helpers.shutdown().await;
@@ -276,7 +316,7 @@ impl Operator {
         &self,
         scope: &Scope,
         context: Context,
-        lanes: Lanes,
+        (lanes, hook_lanes): (Lanes, HookLanes),
         helpers: &mut JoinSet<()>,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
@@ -284,6 +324,8 @@ impl Operator {
         let (tell_fleets, fleets) = unbounded_channel();
         let (tell_nodes, nodes) = unbounded_channel();
         let asking = ask_sidecars(context.askers.clone(), lanes, tell_nodes.clone());
+        let told = (tell_fleets.clone(), tell_nodes.clone());
+        let asking_for_hooks = ask_for_hooks(context.hook_askers.clone(), hook_lanes, told);
         triggers::start(&self.client, scope, &context.view, tell_fleets, tell_nodes, helpers);
         let (health, concurrency) = (self.health.clone(), self.concurrency);
         let scope = format!("{scope:?}");
@@ -318,6 +360,7 @@ impl Operator {
                 biased;
                 _ = async { tokio::join!(fleets, nodes) } => {}
                 () = asking => {}
+                () = asking_for_hooks => {}
             }
         }
         .boxed()
@@ -331,6 +374,12 @@ impl Operator {
 /// of each, for which the next waits, comes later than that after its grant.
 fn fleet_rest(nodes: usize) -> Duration {
     Duration::from_millis(nodes as u64 / 5)
+}
+
+/// The ways to those whom the operator asks, beside the API server.
+struct Peers {
+    sidecars: Arc<dyn SidecarClient>,
+    hooks: Arc<dyn HookClient>,
 }
 
 struct Reconciler {
@@ -348,9 +397,14 @@ impl Reconciler {
             _ => view.nodes.get(&key).is_some(),
         };
         if !is_there {
-            if self.kind == Kind::StatefulNode {
-                self.context.askers.forget(&key);
-            }
+            let owner = match self.kind {
+                Kind::NodeDeployment => HookOwner::Fleet(key),
+                _ => {
+                    self.context.askers.forget(&key);
+                    HookOwner::Node(key)
+                }
+            };
+            self.context.hook_askers.forget(&owner);
             return None;
         }
         let span = info_span!("reconciling", kind = self.kind.name(), %key);

@@ -3,9 +3,12 @@
 //! to know and goes on with what was last answered; a bounded number of askers asks, and the node is looked at again
 //! when there is an answer.
 //!
+//! The peers of hooks are asked in the same way, by askers of their own ([`hooks`]).
+//!
 //! What is remembered here is lost with the process, and then asked once more.
 
 mod askers;
+pub mod hooks;
 mod peer;
 mod question;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tracing::info;
 
 use super::connection::Connection;
+use crate::hooks::{Host, PrometheusUrl};
 use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 use crate::revision::hash::hex;
@@ -36,6 +37,12 @@ pub struct OperatorArgs {
     /// Run without electing a leader, where there is no other replica
     #[arg(long)]
     no_leader_elect: bool,
+    /// Let requests of hooks go to this host, beside the fleet's own nodes: a name or an address, without a port; repeatable
+    #[arg(long = "hook-host", value_name = "HOST", value_parser = Host::parse)]
+    hook_hosts: Vec<Host>,
+    /// The Prometheus that hooks query: http://prometheus.monitoring.svc:9090
+    #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
+    prometheus_url: Option<PrometheusUrl>,
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
@@ -76,6 +83,10 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         .namespaces(arguments.namespaces.clone())
         .concurrency(arguments.concurrency)
         .instance(host.clone());
+    operator = arguments.hook_hosts.iter().cloned().fold(operator, Operator::hook_host);
+    if let Some(url) = &arguments.prometheus_url {
+        operator = operator.prometheus(url.clone());
+    }
     if arguments.leader_elect || !arguments.no_leader_elect {
         operator = operator.elect(Election::of_process(namespace, lease_name(&arguments.namespaces), &host));
     }

@@ -19,6 +19,8 @@ pub enum Kind {
     Service,
     /// Core Pod.
     Pod,
+    /// `batch` Job: never watched, read by name where a hook has one.
+    Job,
     /// Core PersistentVolumeClaim.
     PersistentVolumeClaim,
     /// Core Secret: never watched, read by name where a sidecar's token is needed.
@@ -38,6 +40,7 @@ impl Kind {
             Self::ControllerRevision => "ControllerRevision",
             Self::Service => "Service",
             Self::Pod => "Pod",
+            Self::Job => "Job",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::Secret => "Secret",
             Self::Event => "Event",
@@ -55,6 +58,7 @@ impl Kind {
         match self {
             Self::NodeDeployment | Self::StatefulNode => (GROUP, VERSION),
             Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
+            Self::Job => ("batch", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }

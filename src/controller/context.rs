@@ -6,10 +6,12 @@ use chrono::{DateTime, Utc};
 
 use super::events::Events;
 use crate::asking::Askers;
+use crate::asking::hooks::HookAskers;
 use crate::clock::SharedClock;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Key, Memory, View};
 use crate::engine::{Env, Registry};
+use crate::hooks::HookRules;
 use crate::observe::node_scope::decided_on;
 use crate::planner::fleet::status::scope_of;
 use crate::planner::node::status::SidecarAnswer;
@@ -36,6 +38,10 @@ pub struct Context {
     pub sidecars: Arc<dyn SidecarClient>,
     /// Those who ask them beside the reconciles.
     pub askers: Arc<Askers>,
+    /// What the operator was told of hooks when it was started.
+    pub hook_rules: Arc<HookRules>,
+    /// Those who ask the peers of hooks beside the reconciles.
+    pub hook_askers: Arc<HookAskers>,
     /// The time.
     pub clock: SharedClock,
     /// Where events go.

@@ -5,9 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::queue::take_turns;
+use crate::asking::hooks::{
+    HOOKS_AT_ONCE, HookAskers, HookClient, HookLanes, HookOwner, HookReply, HookRequest,
+};
 use crate::asking::{AT_ONCE, Askers, Lane, Lanes};
 use crate::cluster::Key;
 
@@ -31,6 +35,58 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
     let patient = take_turns(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, never());
     let slow = take_turns(lanes.slow, AT_ONCE, ask(Lane::Slow), |_| Duration::ZERO, never());
     tokio::join!(prompt, slow, patient);
+}
+
+/// Asks the peers of hooks, for ever; the fleets and nodes for which something new was heard are told of.
+pub(super) async fn ask_for_hooks(
+    askers: Arc<HookAskers>,
+    lanes: HookLanes,
+    (fleets, nodes): (UnboundedSender<Key>, UnboundedSender<Key>),
+) {
+    let ask = |owner: fn(Key) -> HookOwner, tell: UnboundedSender<Key>| {
+        let askers = askers.clone();
+        move |key: Key| {
+            let (askers, tell) = (askers.clone(), tell.clone());
+            async move {
+                if askers.answer(&owner(key.clone())).await {
+                    // The receiver is gone only when the operator stops.
+                    let _ = tell.send(key);
+                }
+                None
+            }
+        }
+    };
+    let never = std::future::pending::<()>;
+    let of_fleets = ask(HookOwner::Fleet, fleets);
+    let of_nodes = ask(HookOwner::Node, nodes);
+    let for_fleets = take_turns(lanes.fleets, HOOKS_AT_ONCE, of_fleets, |_| Duration::ZERO, never());
+    let for_nodes = take_turns(lanes.nodes, HOOKS_AT_ONCE, of_nodes, |_| Duration::ZERO, never());
+    tokio::join!(for_fleets, for_nodes);
+}
+
+/// Sends nothing while this replica does not lead: another one asks the same peers.
+pub(super) struct Fenced {
+    client: Arc<dyn HookClient>,
+    may_ask: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Fenced {
+    pub(super) fn new(
+        client: Arc<dyn HookClient>,
+        may_ask: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { client, may_ask: Box::new(may_ask) }
+    }
+}
+
+#[async_trait]
+impl HookClient for Fenced {
+    async fn send(&self, request: HookRequest) -> Result<HookReply, String> {
+        if !(self.may_ask)() {
+            return Err("was not asked: this replica does not lead any more".to_owned());
+        }
+        self.client.send(request).await
+    }
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl Tell {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event | Kind::Secret => {}
+            Kind::Event | Kind::Secret | Kind::Job => {}
         }
     }
 

@@ -21,6 +21,7 @@ use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
 use crate::api::names::pod_name;
 use crate::asking::Askers;
+use crate::asking::hooks::{HookAskers, HookClient, HttpHookClient};
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
 use crate::engine::{Env, Registry};
@@ -212,6 +213,8 @@ impl Stage {
         tokio::spawn(send);
         let sidecars: Arc<dyn SidecarClient> = Arc::new(sidecars);
         let (askers, _) = Askers::new(sidecars.clone(), port.clone());
+        let nobody: Arc<dyn HookClient> = Arc::new(HttpHookClient::new().unwrap());
+        let (hook_askers, _) = HookAskers::new(nobody, port.clone(), clock.clone());
         let cx = Context {
             view,
             cluster: port.clone(),
@@ -221,6 +224,8 @@ impl Stage {
             options: Arc::new(RenderOptions::default()),
             sidecars,
             askers,
+            hook_rules: Arc::default(),
+            hook_askers,
             clock: clock.clone(),
             events,
         };

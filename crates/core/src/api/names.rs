@@ -30,6 +30,14 @@ pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
 pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 /// Annotation: skip the task with this ID.
 pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
+/// Annotation: the task with this ID, which waits for a person, may go on.
+pub const ANNOTATION_APPROVE: &str = "windlass.dev/approve";
+/// On a hook's Job: the hook.
+pub const LABEL_HOOK: &str = "windlass.dev/hook";
+/// On a hook's Job: the ID of the task that made it.
+pub const ANNOTATION_TASK: &str = "windlass.dev/task";
+/// On a hook's Job: which attempt of the task made it.
+pub const ANNOTATION_ATTEMPT: &str = "windlass.dev/attempt";
 /// Annotation: who asked last for what with the command line, and why; an [`super::Asked`] as JSON.
 pub const ANNOTATION_ASKED: &str = "windlass.dev/asked";
 /// Annotation on a StatefulSet, and on its pod template: the pod template hash that the template was rendered from.

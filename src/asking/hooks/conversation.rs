@@ -1,0 +1,174 @@
+//! One conversation with a hook's peer: what is sent, and what its answer means.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use k8s_openapi::ByteString;
+use reqwest::Url;
+use serde_json::Value;
+
+use super::client::{HookClient, HookReply, HookRequest};
+use super::{HeaderText, HookQuestion, HookWish, HttpWish, QueryWish, Verdict, prometheus};
+use crate::cluster::{Cluster, ClusterError, Kind};
+use crate::engine::sentence::cut;
+use crate::hooks::{Expression, Over, Variables};
+
+/// The header with the ID of the task, by which a peer recognises a repeat.
+pub(super) const TASK_HEADER: &str = "windlass-task";
+/// The header with the attempt.
+pub(super) const ATTEMPT_HEADER: &str = "windlass-attempt";
+
+/// When an answer is a success unless a hook says so itself.
+const ANY_2XX: &str = "status >= 200 && status < 300";
+
+/// The most that is repeated of an answer, in bytes.
+const EXCERPT_BYTES: usize = 160;
+
+/// The way to a hook's peer.
+pub(super) struct Way<'a> {
+    pub client: &'a dyn HookClient,
+    pub cluster: &'a dyn Cluster,
+    pub namespace: &'a str,
+}
+
+impl Way<'_> {
+    /// Asks once. What is heard is the end of a sentence that begins with who was asked.
+    pub(super) async fn ask(&self, question: &HookQuestion) -> (Verdict, String) {
+        let asked = match &question.wish {
+            HookWish::Http(wish) => self.request(question, wish).await,
+            HookWish::Query(wish) => self.query(question, wish).await,
+        };
+        asked.unwrap_or_else(|nothing| (Verdict::Nothing, nothing))
+    }
+
+    async fn request(&self, question: &HookQuestion, wish: &HttpWish) -> Result<(Verdict, String), String> {
+        let filled = wish.url.fill(&wish.values).map_err(|why| format!("cannot be asked: {why}"))?;
+        let url =
+            Url::parse(&filled).map_err(|why| format!("cannot be asked: {filled:?} is no URL: {why}"))?;
+        // The text was checked; what a library makes of it is what counts.
+        if url.scheme() != "http"
+            || !url.username().is_empty()
+            || url.password().is_some()
+            || !url.host_str().is_some_and(|host| wish.url.goes_to(host, &wish.values))
+        {
+            return Err(format!("is not asked: {filled:?} leads elsewhere than its host may"));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, text) in &wish.headers {
+            let (name, value) = self.header(name, text).await?;
+            headers.append(name, value);
+        }
+        let id = HeaderValue::from_str(&question.task_id).map_err(|why| format!("cannot be asked: {why}"))?;
+        headers.insert(TASK_HEADER, id);
+        headers.insert(ATTEMPT_HEADER, HeaderValue::from(question.attempt));
+        let request = HookRequest {
+            method: wish.method.clone(),
+            url,
+            headers,
+            body: wish.body.clone(),
+            timeout: question.timeout,
+        };
+        let reply = self.client.send(request).await?;
+        Ok(judge(wish, &reply))
+    }
+
+    async fn query(&self, question: &HookQuestion, wish: &QueryWish) -> Result<(Verdict, String), String> {
+        let mut url = Url::parse(&wish.url).map_err(|why| format!("cannot be asked: {why}"))?;
+        url.query_pairs_mut().append_pair("query", &wish.promql);
+        let request = HookRequest {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: String::new(),
+            timeout: question.timeout,
+        };
+        let reply = self.client.send(request).await?;
+        let samples = prometheus::samples(&reply)?;
+        if samples.is_empty() {
+            return Err("answered with no data".to_owned());
+        }
+        let said = prometheus::shown(&samples);
+        let variables = Variables::of_result(&samples);
+        Ok(verdict(&wish.success, &wish.failure, Over::Result, &variables, said))
+    }
+
+    async fn header(&self, name: &str, text: &HeaderText) -> Result<(HeaderName, HeaderValue), String> {
+        let cannot = |why: &str| format!("cannot be asked: the header {name:?} {why}");
+        let header =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| cannot("has a name that no header has"))?;
+        let value = match text {
+            HeaderText::Plain(value) => HeaderValue::from_str(value),
+            HeaderText::Secret { name, key } => {
+                // Secrets are often written with a newline at their end.
+                let secret = self.secret(name, key).await?;
+                HeaderValue::from_str(secret.trim()).map(|mut value| {
+                    value.set_sensitive(true);
+                    value
+                })
+            }
+        };
+        Ok((header, value.map_err(|_| cannot("has a value that no header has"))?))
+    }
+
+    async fn secret(&self, name: &str, key: &str) -> Result<String, String> {
+        let secret = format!("cannot be asked: Secret {}/{name}, which a header names,", self.namespace);
+        match self.cluster.get(Kind::Secret, self.namespace, name).await {
+            Ok(Some(object)) => {
+                let data = object["data"].get(key).cloned();
+                let bytes = data.and_then(|data| serde_json::from_value::<ByteString>(data).ok());
+                let text = bytes.and_then(|bytes| String::from_utf8(bytes.0).ok());
+                text.ok_or_else(|| format!("{secret} has no text under its key {key:?}"))
+            }
+            Ok(None) => Err(format!("{secret} does not exist")),
+            Err(ClusterError::Forbidden { .. }) => Err(format!(
+                "{secret} may not be read by the operator: give its role the verb get on secrets"
+            )),
+            Err(error) => Err(format!("{secret} cannot be read: {error}")),
+        }
+    }
+}
+
+fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
+    let text = String::from_utf8_lossy(&reply.body);
+    let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let more = if reply.is_cut { " (and more than is read)" } else { "" };
+    let words = excerpt(&text);
+    let said = match words.is_empty() {
+        true => format!("answered {}", reply.status),
+        false => format!("answered {}: {words}{more}", reply.status),
+    };
+    let variables = Variables::of_answer(reply.status, &reply.headers, &text, &body);
+    let success = if wish.success.is_empty() { ANY_2XX } else { &wish.success };
+    // What is in front of a peer answers so while it is not there.
+    let failure = if reply.status >= 500 { "" } else { &wish.failure };
+    let (found, said) = verdict(success, failure, Over::Answer, &variables, said);
+    let is_nothing = reply.status >= 500 && found == Verdict::Neither;
+    (if is_nothing { Verdict::Nothing } else { found }, said)
+}
+
+/// What an answer means: a failure, before all else; a success; or neither.
+fn verdict(
+    success: &str,
+    failure: &str,
+    over: Over,
+    variables: &Variables,
+    said: String,
+) -> (Verdict, String) {
+    let holds = |text: &str| Expression::compile(text, over)?.holds(variables);
+    let failed = if failure.is_empty() { Ok(false) } else { holds(failure) };
+    if failed == Ok(true) {
+        return (Verdict::Failure, said);
+    }
+    match (holds(success), failed) {
+        (Ok(true), Ok(_)) => (Verdict::Success, said),
+        // It cannot be told whether it failed: that is no success.
+        (_, Err(why)) => (Verdict::Neither, format!("{said}; `failure` cannot be told: {why}")),
+        (Ok(false), Ok(_)) => (Verdict::Neither, said),
+        (Err(why), Ok(_)) => (Verdict::Neither, format!("{said}; `success` cannot be told: {why}")),
+    }
+}
+
+/// The beginning of a text from outside, on one line, short enough to be repeated in a status.
+pub(super) fn excerpt(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let line: String = text.chars().take(4 * EXCERPT_BYTES).map(printable).collect();
+    cut(&line.split_whitespace().collect::<Vec<_>>().join(" "), EXCERPT_BYTES)
+}

@@ -1,0 +1,130 @@
+//! What a Prometheus answers to an instant query.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::client::HookReply;
+use super::conversation::excerpt;
+use crate::hooks::Sample;
+
+/// How many samples are named in a sentence.
+const SHOWN: usize = 3;
+
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    #[serde(default)]
+    data: Value,
+    #[serde(default)]
+    error: String,
+}
+
+/// The samples of an answer; a scalar is one without labels. An error is the end of a sentence.
+pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
+    let words = || excerpt(&String::from_utf8_lossy(&reply.body));
+    if reply.is_cut {
+        return Err(format!(
+            "answered {} with more than is read: ask for less, with sum or topk",
+            reply.status
+        ));
+    }
+    let answer: Answer = serde_json::from_slice(&reply.body)
+        .map_err(|_| format!("answered {}, and not as a Prometheus does: {}", reply.status, words()))?;
+    if answer.status != "success" || reply.status >= 300 {
+        return Err(format!("answered {}: {}", reply.status, excerpt(&answer.error)));
+    }
+    let result = &answer.data["result"];
+    let garbled = || format!("answered {}, and not as a Prometheus does: {}", reply.status, words());
+    match answer.data["resultType"].as_str() {
+        Some("vector") => {
+            let list = result.as_array().ok_or_else(garbled)?;
+            list.iter().map(|one| sample(&one["metric"], &one["value"]).ok_or_else(garbled)).collect()
+        }
+        Some("scalar") => Ok(vec![sample(&Value::Null, result).ok_or_else(garbled)?]),
+        Some(other) => Err(format!(
+            "answered with a {}: a hook's query has to be an instant vector or a scalar",
+            excerpt(other)
+        )),
+        None => Err(garbled()),
+    }
+}
+
+fn sample(metric: &Value, value: &Value) -> Option<Sample> {
+    let labels = metric.as_object().into_iter().flatten();
+    let labels = labels.map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    let value = value.get(1)?.as_str()?.parse().ok()?;
+    Some(Sample { labels: labels.collect::<Option<_>>()?, value })
+}
+
+/// The samples in a sentence.
+pub(super) fn shown(samples: &[Sample]) -> String {
+    let one = |sample: &Sample| {
+        let labels: Vec<String> =
+            sample.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        if labels.is_empty() {
+            sample.value.to_string()
+        } else {
+            format!("{{{}}} {}", labels.join(","), sample.value)
+        }
+    };
+    let first: Vec<String> = samples.iter().take(SHOWN).map(one).collect();
+    let more = match samples.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("answered {}{more}", excerpt(&first.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(status: u16, body: &str) -> Result<Vec<Sample>, String> {
+        samples(&HookReply { status, body: body.as_bytes().to_vec(), ..HookReply::default() })
+    }
+
+    fn vector(result: &Value) -> String {
+        json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
+    }
+
+    #[test]
+    fn vectors_and_scalars_are_read() {
+        let body = vector(&json!([
+            {"metric": {"pod": "db-0-0"}, "value": [1.5, "0.25"]},
+            {"metric": {}, "value": [1, "NaN"]},
+            {"metric": {}, "value": [1, "+Inf"]},
+        ]));
+        let found = read(200, &body).unwrap();
+        assert_eq!(found[0], Sample { labels: vec![("pod".to_owned(), "db-0-0".to_owned())], value: 0.25 });
+        assert!(found[1].value.is_nan() && found[2].value == f64::INFINITY);
+        assert_eq!(shown(&found), "answered {pod=\"db-0-0\"} 0.25; NaN; inf");
+        let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}"#;
+        assert_eq!(read(200, scalar), Ok(vec![Sample { labels: Vec::new(), value: 2.0 }]));
+        assert_eq!(read(200, &vector(&json!([]))), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn whatever_else_is_answered_is_said() {
+        let matrix = r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#;
+        let refused = r#"{"status":"error","errorType":"bad_data","error":"parse error at char 3"}"#;
+        let table = [
+            (200, matrix, "answered with a matrix"),
+            (400, refused, "answered 400: parse error at char 3"),
+            (503, "Service Unavailable", "answered 503, and not as a Prometheus does: Service Unavailable"),
+            (200, "<html>", "not as a Prometheus does"),
+            (200, "{}", "not as a Prometheus does"),
+            (200, r#"{"status":"success"}"#, "not as a Prometheus does"),
+            (200, &vector(&json!([{"metric": {}, "value": [1]}])), "not as a Prometheus does"),
+            (200, &vector(&json!([{"metric": {}, "value": [1, "many"]}])), "not as a Prometheus does"),
+            (200, &vector(&json!([{"metric": {}, "histogram": [1, {}]}])), "not as a Prometheus does"),
+        ];
+        for (status, body, part) in table {
+            let said = read(status, body).unwrap_err();
+            assert!(said.contains(part), "{body}: {said}");
+        }
+        let cut = HookReply { status: 200, is_cut: true, ..HookReply::default() };
+        assert!(samples(&cut).unwrap_err().contains("more than is read"));
+    }
+}

@@ -1,0 +1,238 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::*;
+use crate::clock::{Clock, SharedClock};
+use crate::cluster::port::MockCluster;
+use crate::cluster::{Key, Kind};
+use crate::hooks::Host;
+
+/// Answers what it was given, in order, and keeps what it was sent.
+#[derive(Default)]
+struct Played {
+    replies: Mutex<VecDeque<Result<HookReply, String>>>,
+    sent: Mutex<Vec<HookRequest>>,
+}
+
+#[async_trait]
+impl HookClient for Played {
+    async fn send(&self, request: HookRequest) -> Result<HookReply, String> {
+        self.sent.lock().unwrap().push(request);
+        self.replies.lock().unwrap().pop_front().unwrap_or_else(|| Err("did not answer in time".to_owned()))
+    }
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_900_000_000, 0).unwrap()
+    }
+}
+
+fn reply(status: u16, body: &str) -> Result<HookReply, String> {
+    Ok(HookReply { status, body: body.as_bytes().to_vec(), ..HookReply::default() })
+}
+
+fn owner() -> HookOwner {
+    HookOwner::Node(Key::new("shop", "db-0"))
+}
+
+fn question(wish: HookWish) -> HookQuestion {
+    HookQuestion {
+        task_id: "0123456789-2".to_owned(),
+        attempt: 1,
+        wish,
+        interval: Duration::from_secs(5),
+        timeout: Duration::from_secs(2),
+    }
+}
+
+fn http(success: &str, failure: &str) -> HttpWish {
+    let values = Values { pod_ip: Some("10.0.0.7".to_owned()), ..Values::default() };
+    HttpWish {
+        url: HookUrl::parse("http://{{podIP}}:80/drain", &[Host::parse("peer").unwrap()].into()).unwrap(),
+        values,
+        method: http::Method::POST,
+        headers: vec![("X-A".to_owned(), HeaderText::Plain("1".to_owned()))],
+        body: "{}".to_owned(),
+        success: success.to_owned(),
+        failure: failure.to_owned(),
+    }
+}
+
+fn query(success: &str, failure: &str) -> HookWish {
+    HookWish::Query(QueryWish {
+        url: "http://prometheus:9090/api/v1/query".to_owned(),
+        promql: "sum(rate(errors[5m])) > 0".to_owned(),
+        success: success.to_owned(),
+        failure: failure.to_owned(),
+    })
+}
+
+struct Asked {
+    client: Arc<Played>,
+    askers: Arc<HookAskers>,
+    lanes: HookLanes,
+}
+
+fn asked(replies: Vec<Result<HookReply, String>>, cluster: MockCluster) -> Asked {
+    let client = Arc::new(Played { replies: Mutex::new(replies.into()), ..Played::default() });
+    let clock: SharedClock = Arc::new(Still);
+    let (askers, lanes) = HookAskers::new(client.clone(), Arc::new(cluster), clock);
+    Asked { client, askers, lanes }
+}
+
+/// What comes of one answer.
+async fn verdict(wish: HookWish, answered: Result<HookReply, String>) -> (Verdict, String) {
+    let asked = asked(vec![answered], MockCluster::new());
+    let question = question(wish);
+    asked.askers.ask(&owner(), question.clone(), Duration::ZERO);
+    assert!(asked.askers.answer(&owner()).await);
+    let answer = asked.askers.last(&owner(), &question).unwrap();
+    (answer.verdict, answer.said)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_means_what_the_hook_says() {
+    let drained = r#"{"state":"drained"}"#;
+    let failed = r#"{"state":"failed"}"#;
+    let judged = ("body.state == 'drained'", "body.state == 'failed'");
+    let table = [
+        (("", ""), reply(204, ""), Verdict::Success, "answered 204"),
+        (("", ""), reply(404, "no such\npage"), Verdict::Neither, "answered 404: no such page"),
+        (("", ""), reply(302, ""), Verdict::Neither, "answered 302"),
+        (("", ""), reply(503, "starting"), Verdict::Nothing, "answered 503: starting"),
+        (("", ""), Err("did not answer in time".to_owned()), Verdict::Nothing, "did not answer in time"),
+        (judged, reply(200, drained), Verdict::Success, "answered 200: {\"state\":\"drained\"}"),
+        (judged, reply(200, failed), Verdict::Failure, "answered 200: {\"state\":\"failed\"}"),
+        (judged, reply(500, failed), Verdict::Nothing, "answered 500"),
+        (("", "status >= 400"), reply(500, ""), Verdict::Nothing, "answered 500"),
+        (("", "status >= 400"), reply(409, ""), Verdict::Failure, "answered 409"),
+        (("true", "status < 300"), reply(200, ""), Verdict::Failure, "answered 200"),
+        (("status == 503", ""), reply(503, ""), Verdict::Success, "answered 503"),
+        (judged, reply(200, "<html>"), Verdict::Neither, "cannot be told"),
+        (judged, reply(200, "{}"), Verdict::Neither, "`failure` cannot be told"),
+        (("body.state == 'drained'", ""), reply(200, "{}"), Verdict::Neither, "`success` cannot be told"),
+        (("true", "body.state == 'failed'"), reply(200, "{}"), Verdict::Neither, "`failure` cannot be told"),
+    ];
+    for ((success, failure), answered, expected, part) in table {
+        let what = format!("{success} / {failure} / {answered:?}");
+        let (verdict, said) = verdict(HookWish::Http(Box::new(http(success, failure))), answered).await;
+        assert_eq!(verdict, expected, "{what}: {said}");
+        assert!(said.contains(part) && said.len() < 600, "{what}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_means_what_the_hook_says() {
+    let vector = |value: &str| {
+        let result = json!([{"metric": {}, "value": [1, value]}]);
+        reply(
+            200,
+            &json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string(),
+        )
+    };
+    let none = json!({"status": "success", "data": {"resultType": "vector", "result": []}}).to_string();
+    let table = [
+        (vector("0.01"), Verdict::Success, "answered 0.01"),
+        (vector("0.5"), Verdict::Failure, "answered 0.5"),
+        (vector("0.1"), Verdict::Neither, "answered 0.1"),
+        (vector("NaN"), Verdict::Neither, "answered NaN"),
+        (reply(200, &none), Verdict::Nothing, "answered with no data"),
+        (reply(503, "starting"), Verdict::Nothing, "answered 503"),
+        (Err("did not answer: refused".to_owned()), Verdict::Nothing, "did not answer: refused"),
+    ];
+    for (answered, expected, part) in table {
+        let (verdict, said) = verdict(query("scalar < 0.05", "scalar > 0.2"), answered).await;
+        assert_eq!(verdict, expected, "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
+    let mut cluster = MockCluster::new();
+    let secret = json!({"data": {"token": "QmVhcmVyIGFiYwo="}});
+    cluster
+        .expect_get()
+        .withf(|kind, namespace, name| (*kind, namespace, name) == (Kind::Secret, "shop", "drain"))
+        .times(2)
+        .returning(move |_, _, _| Ok(Some(secret.clone())));
+    let asked = asked(vec![reply(200, "")], cluster);
+    let text = |key: &str| HeaderText::Secret { name: "drain".to_owned(), key: key.to_owned() };
+    let with = |key: &str| {
+        let mut wish = http("", "");
+        wish.headers.push(("Authorization".to_owned(), text(key)));
+        question(HookWish::Http(Box::new(wish)))
+    };
+    asked.askers.ask(&owner(), with("token"), Duration::ZERO);
+    asked.askers.answer(&owner()).await;
+    {
+        let sent = asked.client.sent.lock().unwrap();
+        let request = &sent[0];
+        assert_eq!(request.url.as_str(), "http://10.0.0.7/drain");
+        assert_eq!((request.method.as_str(), request.body.as_str()), ("POST", "{}"));
+        assert_eq!(request.timeout, Duration::from_secs(2));
+        let header = |name: &str| request.headers[name].to_str().unwrap();
+        assert_eq!(header("windlass-task"), "0123456789-2");
+        assert_eq!(header("windlass-attempt"), "1");
+        assert_eq!(header("x-a"), "1");
+        assert_eq!(header("authorization"), "Bearer abc");
+    }
+    // One that is not there is said, and nothing is sent.
+    let without = with("tok");
+    asked.askers.ask(&owner(), without.clone(), Duration::ZERO);
+    asked.askers.answer(&owner()).await;
+    let answer = asked.askers.last(&owner(), &without).unwrap();
+    assert_eq!(answer.verdict, Verdict::Nothing);
+    assert!(answer.said.contains("Secret shop/drain") && answer.said.contains("\"tok\""), "{}", answer.said);
+    assert_eq!(asked.client.sent.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_asked_once_at_a_time_and_again_after_the_interval() {
+    let mut asked = asked((0..9).map(|_| reply(503, "")).collect(), MockCluster::new());
+    let question = question(HookWish::Http(Box::new(http("", ""))));
+    let ask = |first: u64| asked.askers.ask(&owner(), question.clone(), Duration::from_secs(first));
+    // After a restart it is not yet time.
+    assert_eq!(ask(3), HookHeard { last: None, again: Duration::from_secs(3) });
+    assert!(asked.lanes.nodes.try_recv().is_err());
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert!(ask(3).last.is_none());
+    ask(3);
+    assert_eq!(asked.lanes.nodes.try_recv(), Ok(Key::new("shop", "db-0")));
+    assert!(asked.lanes.nodes.try_recv().is_err(), "it is listed once");
+    assert!(asked.askers.answer(&owner()).await);
+    assert!(!asked.askers.answer(&owner()).await, "it is not asked again at once");
+    let heard = ask(3);
+    assert_eq!(heard.again, Duration::from_secs(5));
+    let first = heard.last.unwrap();
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(ask(3).last, Some(first.clone()));
+    assert!(asked.askers.answer(&owner()).await);
+    // The clock stands still, and they are two answers all the same.
+    assert_ne!(ask(3).last.unwrap().at, first.at);
+    assert_eq!(asked.client.sent.lock().unwrap().len(), 2);
+    asked.askers.forget(&owner());
+    assert_eq!(asked.askers.known(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_belongs_to_the_question_that_it_was_given_to() {
+    let asked = asked(vec![reply(200, ""), reply(200, "")], MockCluster::new());
+    let first = question(HookWish::Http(Box::new(http("", ""))));
+    let second = HookQuestion { attempt: 2, ..first.clone() };
+    asked.askers.ask(&owner(), first.clone(), Duration::ZERO);
+    asked.askers.answer(&owner()).await;
+    assert!(asked.askers.last(&owner(), &first).is_some());
+    assert_eq!(asked.askers.ask(&owner(), second.clone(), Duration::ZERO).last, None);
+    assert!(asked.askers.last(&owner(), &first).is_none());
+    asked.askers.answer(&owner()).await;
+    assert!(asked.askers.last(&owner(), &second).is_some());
+    let sent = asked.client.sent.lock().unwrap();
+    assert_eq!(sent[1].headers["windlass-attempt"], "2");
+}

@@ -1,0 +1,261 @@
+//! Whether a hook could be carried out, as far as that can be told from its text: what the API server's rules cannot
+//! see.
+
+use std::fmt::Display;
+
+use http::{HeaderName, HeaderValue};
+
+use crate::api::hooks::{Hook, HookAction, HookPoint, HttpHook, JobHook, QueryHook};
+
+use super::expression::{Expression, Over};
+use super::host::HookUrl;
+use super::rules::HookRules;
+use super::values::{Filled, ValueName};
+
+/// Headers that say how a request is carried, where it goes, or which task sends it.
+const OURS: [&str; 10] = [
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "windlass-task",
+    "windlass-attempt",
+];
+
+/// Whether a hook could be carried out. An error is a sentence with the hook's name.
+pub fn check(hook: &Hook, rules: &HookRules) -> Result<(), String> {
+    let checked = match hook.action() {
+        Some(HookAction::Http(http)) => check_http(http, hook.at, rules),
+        Some(HookAction::Job(job)) => check_job(job),
+        Some(HookAction::Query(query)) => check_query(query, hook.at, rules),
+        Some(HookAction::Approval | HookAction::Wait(_)) => Ok(()),
+        None => Err("it does exactly one of http, job, query, approval and wait: give it one, and only one"
+            .to_owned()),
+    };
+    checked.map_err(|why| format!("hook {}: {why}", hook.name))
+}
+
+fn check_http(http: &HttpHook, at: HookPoint, rules: &HookRules) -> Result<(), String> {
+    let url = HookUrl::parse(&http.url, &rules.hosts).map_err(|why| format!("http.url {why}"))?;
+    are_there("http.url", url.values(), at)?;
+    let body = Filled::parse(&http.body).map_err(|why| format!("http.body {why}"))?;
+    are_there("http.body", body.values(), at)?;
+    for header in &http.headers {
+        let field = format!("the header {:?} of http.headers", header.name);
+        let name = HeaderName::from_bytes(header.name.as_bytes())
+            .map_err(|_| format!("{field} has a name that no header has"))?;
+        if OURS.contains(&name.as_str()) {
+            return Err(format!("{field} is set by Windlass itself: leave it out"));
+        }
+        if let Some(text) = &header.value {
+            let filled = Filled::parse(text).map_err(|why| format!("{field} {why}"))?;
+            are_there(&field, filled.values(), at)?;
+            HeaderValue::from_str(text).map_err(|_| format!("{field} has a value that no header has"))?;
+        }
+    }
+    compiles("http.success", &http.success, Over::Answer)?;
+    compiles("http.failure", &http.failure, Over::Answer)
+}
+
+fn check_query(query: &QueryHook, at: HookPoint, rules: &HookRules) -> Result<(), String> {
+    if rules.prometheus.is_none() {
+        return Err("a query is asked of the Prometheus that the operator was started with, and it was started without: \
+                    give it --prometheus-url"
+            .to_owned());
+    }
+    let promql = Filled::parse(&query.promql).map_err(|why| format!("query.promql {why}"))?;
+    are_there("query.promql", promql.values(), at)?;
+    compiles("query.success", &query.success, Over::Result)?;
+    compiles("query.failure", &query.failure, Over::Result)
+}
+
+/// All else of a Job is asked of the API server, by a dry run.
+fn check_job(job: &JobHook) -> Result<(), String> {
+    if job.template.is_object() && job.template["template"]["spec"]["containers"].is_array() {
+        return Ok(());
+    }
+    Err("job.template has to be a JobSpec: its pods' containers are in template.spec.containers".to_owned())
+}
+
+/// One that is not there is one that says nothing.
+fn compiles(field: &str, text: &str, over: Over) -> Result<(), String> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    Expression::compile(text, over).map(drop).map_err(|why| format!("{field} does not compile: {why}"))
+}
+
+fn are_there(field: &str, mut values: impl Iterator<Item = ValueName>, at: HookPoint) -> Result<(), String> {
+    values.find(|value| !is_there(*value, at)).map_or(Ok(()), |value| Err(missing(field, value, at)))
+}
+
+/// Whether a value exists at a point.
+#[must_use]
+pub fn is_there(value: ValueName, at: HookPoint) -> bool {
+    match value {
+        ValueName::Node | ValueName::Ordinal | ValueName::Pod | ValueName::PodIp => at.is_of_node(),
+        // Whatever leaves goes to nothing.
+        ValueName::TargetHash => at != HookPoint::BeforeRemove,
+        ValueName::Fleet
+        | ValueName::Namespace
+        | ValueName::Image
+        | ValueName::FromHash
+        | ValueName::PlanId
+        | ValueName::TaskId
+        | ValueName::Set => true,
+    }
+}
+
+fn missing(field: impl Display, value: ValueName, at: HookPoint) -> String {
+    let points: Vec<&str> =
+        HookPoint::ALL.into_iter().filter(|point| is_there(value, *point)).map(HookPoint::as_str).collect();
+    format!("{field} has {value}, which does not exist at {}; it does at {}", at.as_str(), points.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::hooks::{Host, PrometheusUrl};
+
+    fn rules() -> HookRules {
+        HookRules {
+            hosts: [Host::parse("peer").unwrap()].into(),
+            prometheus: Some(PrometheusUrl::parse("http://prometheus:9090").unwrap()),
+        }
+    }
+
+    fn checked(at: &str, action: &Value) -> Result<(), String> {
+        let mut hook = json!({"name": "drain", "at": at});
+        hook.as_object_mut().unwrap().extend(action.as_object().unwrap().clone());
+        check(&serde_json::from_value(hook).unwrap(), &rules())
+    }
+
+    fn template() -> Value {
+        json!({"template": {"spec": {"containers": [{"name": "a"}], "restartPolicy": "Never"}}})
+    }
+
+    #[test]
+    fn what_can_be_carried_out_is_taken() {
+        let all = "{{fleet}} {{namespace}} {{image}} {{fromHash}} {{planID}} {{taskID}} {{set}}";
+        let table = [
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://{{podIP}}:80/{{node}}/{{ordinal}}/{{pod}}/{{targetHash}}"}}),
+            ),
+            (
+                "BeforeRollout",
+                json!({"http": {"url": "http://peer:80/", "body": all, "method": "POST",
+                "headers": [{"name": "X-A", "value": "{{fleet}}"}, {"name": "Authorization", "secretKeyRef": {"name": "a", "key": "b"}}],
+                "success": "status == 200", "failure": "body.state == 'failed'"}}),
+            ),
+            ("BeforeRemove", json!({"http": {"url": "http://{{podIP}}/{{fromHash}}"}})),
+            (
+                "AfterStep",
+                json!({"query": {"promql": "up{ns=\"{{namespace}}\"}", "success": "scalar > 0.0"}}),
+            ),
+            ("AfterRollout", json!({"job": {"template": template()}})),
+            ("BeforePromotion", json!({"approval": {}})),
+            ("AfterPromotion", json!({"wait": {"seconds": 1}})),
+        ];
+        for (at, action) in table {
+            assert_eq!(checked(at, &action), Ok(()), "{at} {action}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_is_refused_with_the_hooks_name() {
+        let table = [
+            (
+                "BeforeRollout",
+                json!({"http": {"url": "http://{{podIP}}/"}}),
+                "http.url has {{podIP}}, which does not exist at BeforeRollout",
+            ),
+            (
+                "AfterStep",
+                json!({"http": {"url": "http://peer/", "body": "{{node}}"}}),
+                "http.body has {{node}}",
+            ),
+            ("BeforeRemove", json!({"http": {"url": "http://peer/{{targetHash}}"}}), "{{targetHash}}"),
+            (
+                "BeforePromotion",
+                json!({"query": {"promql": "up{pod=\"{{pod}}\"}", "success": "true"}}),
+                "query.promql has {{pod}}",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/{{nodeName}}"}}),
+                "unknown value {{nodeName}}",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://kubernetes.default.svc/"}}),
+                "host kubernetes.default.svc, which is not allowed",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "success": "status =="}}),
+                "http.success does not compile: Syntax error",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "failure": "stat == 1"}}),
+                "http.failure does not compile: undeclared reference to 'stat' at line 1, column 1",
+            ),
+            (
+                "BeforeNode",
+                json!({"query": {"promql": "up", "success": "status == 1"}}),
+                "query.success does not compile",
+            ),
+            (
+                "BeforeNode",
+                json!({"query": {"promql": "up", "success": "true", "failure": ")"}}),
+                "query.failure does not compile",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "headers": [{"name": "a b", "value": ""}]}}),
+                "a name that no header has",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "headers": [{"name": "Host", "value": "x"}]}}),
+                "set by Windlass itself",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "headers": [{"name": "windlass-task", "value": "x"}]}}),
+                "set by Windlass itself",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "headers": [{"name": "a", "value": "x\ny"}]}}),
+                "a value that no header has",
+            ),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "http://peer/", "headers": [{"name": "a", "value": "{{x}}"}]}}),
+                "unknown value {{x}}",
+            ),
+            ("BeforeNode", json!({"job": {"template": {}}}), "job.template has to be a JobSpec"),
+            ("BeforeNode", json!({}), "exactly one of"),
+            ("BeforeNode", json!({"approval": {}, "wait": {"seconds": 1}}), "exactly one of"),
+        ];
+        for (at, action, part) in table {
+            let sentence = checked(at, &action).unwrap_err();
+            assert!(sentence.starts_with("hook drain: ") && sentence.contains(part), "{action}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn a_query_needs_somebody_to_ask() {
+        let hook = json!({"name": "q", "at": "BeforeNode", "query": {"promql": "up", "success": "true"}});
+        let sentence = check(&serde_json::from_value(hook).unwrap(), &HookRules::default()).unwrap_err();
+        assert!(sentence.starts_with("hook q: ") && sentence.contains("--prometheus-url"), "{sentence}");
+    }
+}

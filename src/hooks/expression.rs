@@ -1,0 +1,205 @@
+//! What a hook's `success` and `failure` say, in CEL. Whoever may write fleets writes them, and whoever answers a hook
+//! chooses what they are evaluated over: so an expression is checked whole before it is used, and its evaluation ends
+//! in bounded time and memory, whatever it is given.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::IdedExpr;
+use kube_cel::cel::parser::Parser;
+use kube_cel::cel::{Value, objects};
+
+use super::bounds::{self, Budget};
+use super::references;
+
+/// The longest expression, in bytes.
+pub const MAX_EXPRESSION_BYTES: usize = 2_048;
+/// How deep an expression may be nested, once its macros are written out.
+const MAX_DEPTH: usize = 128;
+/// The parser recurses for each level before its depth can be known.
+const PARSERS_STACK: usize = 64 * 1024 * 1024;
+/// The longest sentence of the interpreter that is repeated, in bytes.
+const MAX_SENTENCE_BYTES: usize = 240;
+
+/// What an expression is about.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Over {
+    /// The answer to a request: `status`, `headers`, `text` and `body`.
+    Answer,
+    /// The answer to a query: `result` and `scalar`.
+    Result,
+}
+
+impl Over {
+    /// The names that it may use.
+    #[must_use]
+    pub fn variables(self) -> &'static [&'static str] {
+        match self {
+            Self::Answer => &["status", "headers", "text", "body"],
+            Self::Result => &["result", "scalar"],
+        }
+    }
+}
+
+/// An expression that compiles.
+#[derive(Debug)]
+pub struct Expression {
+    tree: IdedExpr,
+}
+
+impl Expression {
+    /// Compiles a text. An error is what the parser says, and where.
+    pub fn compile(text: &str, over: Over) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            return Err("it is empty".to_owned());
+        }
+        if text.len() > MAX_EXPRESSION_BYTES {
+            return Err(format!("it is longer than {MAX_EXPRESSION_BYTES} bytes"));
+        }
+        let owned = text.to_owned();
+        let parser = std::thread::Builder::new().stack_size(PARSERS_STACK).spawn(move || parse(&owned));
+        let mut tree = match parser.map(std::thread::JoinHandle::join) {
+            Ok(Ok(parsed)) => parsed?,
+            Ok(Err(_)) => return Err("the parser cannot read it".to_owned()),
+            Err(error) => return Err(format!("there is no thread to parse it: {error}")),
+        };
+        references::check(&tree, text, over)?;
+        if references::is_never_a_truth(&tree, over) {
+            return Err("it is neither true nor false: compare its result with something".to_owned());
+        }
+        bounds::charge(&mut tree);
+        Ok(Self { tree })
+    }
+
+    /// Whether it holds over these variables. An error says why that cannot be told.
+    pub fn holds(&self, variables: &Variables) -> Result<bool, String> {
+        let budget = Budget::whole();
+        let mut context = bounds::context(&budget);
+        for (name, value) in &variables.0 {
+            context.add_variable_from_value(*name, value.clone());
+        }
+        // The interpreter panics over what it has not learned yet.
+        let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)));
+        if budget.is_spent() {
+            return Err("it takes too long over what was answered".to_owned());
+        }
+        match evaluated {
+            Ok(Ok(Value::Bool(truth))) => Ok(truth),
+            Ok(Ok(_)) => Err("it is neither true nor false over what was answered".to_owned()),
+            Ok(Err(error)) => {
+                Err(crate::engine::sentence::cut(&one_line(&error.to_string()), MAX_SENTENCE_BYTES))
+            }
+            Err(_) => Err("it cannot be evaluated over what was answered".to_owned()),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<IdedExpr, String> {
+    let parsed = Parser::new().parse(text).map_err(|errors| {
+        let Some(first) = errors.errors.first() else { return "it does not compile".to_owned() };
+        format!("{} at line {}, column {}", one_line(&first.msg), first.pos.0, first.pos.1)
+    })?;
+    // Whatever is done with the tree later recurses, too, on a smaller stack.
+    if depth(&parsed) > MAX_DEPTH {
+        return Err(format!("it is nested more than {MAX_DEPTH} levels deep"));
+    }
+    Ok(parsed)
+}
+
+fn depth(tree: &IdedExpr) -> usize {
+    let mut deepest = 0;
+    references::for_each_child(&tree.expr, |child| deepest = deepest.max(depth(child)));
+    deepest + 1
+}
+
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What expressions are evaluated over.
+#[derive(Clone, Debug)]
+pub struct Variables(Vec<(&'static str, Value)>);
+
+impl Variables {
+    /// An answer to a request. Header names are in lower case.
+    #[must_use]
+    pub fn of_answer(
+        status: u16,
+        headers: &[(String, String)],
+        text: &str,
+        body: &serde_json::Value,
+    ) -> Self {
+        let mut by_name: HashMap<String, String> = HashMap::new();
+        for (name, value) in headers {
+            let known = by_name.entry(name.to_ascii_lowercase());
+            known.and_modify(|all| *all = format!("{all}, {value}")).or_insert_with(|| value.clone());
+        }
+        let headers = by_name.into_iter().map(|(name, value)| (key(name), string(value))).collect();
+        Self(vec![
+            ("status", Value::Int(i64::from(status))),
+            ("headers", map(headers)),
+            ("text", string(text.to_owned())),
+            ("body", of_json(body)),
+        ])
+    }
+
+    /// An answer to a query. `scalar` is the value of a result that has just one.
+    #[must_use]
+    pub fn of_result(samples: &[Sample]) -> Self {
+        let one = |sample: &Sample| {
+            let labels = sample
+                .labels
+                .iter()
+                .map(|(name, value)| (key(name.clone()), string(value.clone())))
+                .collect();
+            let fields = [("labels", map(labels)), ("value", Value::Float(sample.value))];
+            map(fields.into_iter().map(|(name, value)| (key(name.to_owned()), value)).collect())
+        };
+        let scalar = match samples {
+            [only] => Value::Float(only.value),
+            _ => Value::Null,
+        };
+        Self(vec![("result", Value::List(Arc::new(samples.iter().map(one).collect()))), ("scalar", scalar)])
+    }
+}
+
+/// One element of an instant vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Its labels.
+    pub labels: Vec<(String, String)>,
+    /// Its value.
+    pub value: f64,
+}
+
+fn key(name: String) -> objects::Key {
+    objects::Key::String(Arc::new(name))
+}
+
+fn string(text: String) -> Value {
+    Value::String(Arc::new(text))
+}
+
+fn map(entries: HashMap<objects::Key, Value>) -> Value {
+    Value::Map(objects::Map { map: Arc::new(entries) })
+}
+
+/// As Kubernetes reads JSON for its own rules: a number without a fraction is an int.
+fn of_json(value: &serde_json::Value) -> Value {
+    match value {
+        serde_json::Value::Null => Value::Null,
+        serde_json::Value::Bool(truth) => Value::Bool(*truth),
+        serde_json::Value::Number(number) => {
+            number.as_i64().map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Int)
+        }
+        serde_json::Value::String(text) => string(text.clone()),
+        serde_json::Value::Array(list) => Value::List(Arc::new(list.iter().map(of_json).collect())),
+        serde_json::Value::Object(fields) => {
+            map(fields.iter().map(|(name, value)| (key(name.clone()), of_json(value))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

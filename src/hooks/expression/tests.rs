@@ -1,0 +1,190 @@
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+
+fn answered(text: &str, status: u16, body: &str) -> Result<bool, String> {
+    let headers = [("Content-Type", "application/json"), ("X-A", "1"), ("x-a", "2")];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let json = serde_json::from_str(body).unwrap_or_default();
+    let variables = Variables::of_answer(status, &headers, body, &json);
+    Expression::compile(text, Over::Answer)?.holds(&variables)
+}
+
+fn asked(text: &str, samples: &[(&str, f64)]) -> Result<bool, String> {
+    let sample = |(pod, value): &(&str, f64)| Sample {
+        labels: vec![("pod".to_owned(), (*pod).to_owned())],
+        value: *value,
+    };
+    let samples: Vec<Sample> = samples.iter().map(sample).collect();
+    Expression::compile(text, Over::Result)?.holds(&Variables::of_result(&samples))
+}
+
+#[test]
+fn an_answer_is_judged() {
+    let body = r#"{"state":"drained","shards":[{"n":0},{"n":3}],"ratio":0.5,"leader":null,"is-big":true}"#;
+    let table = [
+        ("status == 200", true),
+        ("status >= 200 && status < 300", true),
+        ("body.state == 'drained' && status == 200", true),
+        ("body.state == 'draining'", false),
+        ("body.shards.all(s, s.n < 4)", true),
+        ("body.shards.exists(s, s.n == 3) && size(body.shards) == 2", true),
+        ("body.shards.filter(s, s.n > 0).map(s, s.n * 2) == [6]", true),
+        ("body.shards.exists_one(s, s.n == 0)", true),
+        ("body.ratio <= 0.5", true),
+        ("body.ratio < 1", true),
+        ("body.leader == null", true),
+        ("has(body.leader) && !has(body.none)", true),
+        ("!has(body.state) || body.state.startsWith('drain')", true),
+        ("body['is-big']", true),
+        ("text.contains('drained')", true),
+        ("text.matches('\"n\": ?3')", true),
+        ("headers['content-type'] == 'application/json'", true),
+        ("headers['x-a'] == '1, 2'", true),
+        ("'x-b' in headers", false),
+        ("body.state.upperAscii() == 'DRAINED'", true),
+        ("body.state in ['drained', 'gone']", true),
+        ("status == 200 ? body.ratio > 0.4 : false", true),
+        ("[1, 2].exists(i, [3, 4].exists(j, i + j == 6))", true),
+    ];
+    for (text, holds) in table {
+        assert_eq!(answered(text, 200, body), Ok(holds), "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_in_an_answer_is_no_truth() {
+    for (text, body) in [
+        ("body.state == 'drained'", "<html>"),
+        ("body.state == 'drained'", "{}"),
+        ("body.busy == false", "<html>"),
+        ("!body.busy", "[1]"),
+        ("!has(body.busy)", "<html>"),
+        ("body.all(b, b.ready)", "[{\"ready\": true}, 3]"),
+        ("body", "[1]"),
+        ("body.a.b", r#"{"a":{"b":"yes"}}"#),
+        ("headers['none'] == ''", ""),
+        ("1 / (status - 200) > 0", ""),
+        ("size(body) > 0", "3"),
+    ] {
+        let Err(why) = answered(text, 200, body) else { panic!("{text}") };
+        assert!(!why.is_empty() && why.len() < 300 && !why.contains('\n'), "{text}: {why}");
+    }
+}
+
+#[test]
+fn the_result_of_a_query_is_judged() {
+    let two = [("db-0-0", 0.01), ("db-1-0", 2.0)];
+    let table: [(&str, &[(&str, f64)], bool); 8] = [
+        ("scalar < 0.05", &[("a", 0.01)], true),
+        ("scalar > 1", &[("a", 2.0)], true),
+        ("scalar == 2", &[("a", 2.0)], true),
+        ("scalar != 2 || 3 == scalar || scalar == '2'", &[("a", 2.0)], false),
+        ("scalar == null", &two, true),
+        ("result.all(r, r.value < 3.0)", &two, true),
+        ("result.exists(r, r.labels.pod == 'db-1-0' && r.value >= 2)", &two, true),
+        ("size(result) == 2", &two, true),
+    ];
+    for (text, samples, holds) in table {
+        assert_eq!(asked(text, samples), Ok(holds), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_number_is_no_success() {
+    assert_ne!(asked("scalar < 0.05", &[("a", f64::NAN)]), Ok(true));
+    assert_ne!(asked("scalar >= 0.05", &[("a", f64::NAN)]), Ok(true));
+}
+
+#[test]
+fn what_does_not_compile_is_said_in_the_parsers_words_and_where() {
+    let table = [
+        ("status ==", "Syntax error", "line 1, column 10"),
+        ("status == 200 &&\n  )", "Syntax error", "line 2, column 3"),
+        ("status = 200", "Syntax error", "line 1, column 8"),
+        ("statuss == 200", "undeclared reference to 'statuss'", "line 1, column 1"),
+        ("status == 200 && bod.x", "undeclared reference to 'bod'", "line 1, column 18"),
+        ("text.replace('a', text) == ''", "undeclared reference to 'replace'", "column 6"),
+        ("result.all(r, r.value > 0)", "undeclared reference to 'result'", "column 1"),
+        ("[1].all(x, y == 1)", "undeclared reference to 'y'", "column 12"),
+        ("[1].all(x, x == 1) && x == 1", "undeclared reference to 'x'", "line 1"),
+        ("[1].all(status.x, true)", "simple name", "line 1"),
+        ("status", "neither true nor false", ""),
+        ("'yes'", "neither true nor false", ""),
+        ("status + 1", "neither true nor false", ""),
+        ("body.a.map(x, x)", "neither true nor false", ""),
+        ("true ? 1 : 2", "neither true nor false", ""),
+        ("Foo{a: 1} == 1", "undeclared reference to 'Foo'", ""),
+        ("", "empty", ""),
+        (" ", "empty", ""),
+        ("\"", "", "line 1"),
+        ("status == 200 // done?\n&&", "", "line"),
+    ];
+    for (text, what, place) in table {
+        let why = Expression::compile(text, Over::Answer).map(drop).unwrap_err();
+        assert!(why.contains(what) && why.contains(place), "{text}: {why}");
+        assert!(!why.contains('\n'), "{why}");
+    }
+    let why = asked("status == 200", &[]).unwrap_err();
+    assert!(why.contains("undeclared reference to 'status'") && why.contains("result, scalar"), "{why}");
+}
+
+#[test]
+fn nothing_that_is_written_ends_the_process() {
+    let texts = [
+        "(".repeat(2_000),
+        "[".repeat(2_000),
+        "!".repeat(2_000),
+        "-".repeat(2_000),
+        format!("body{}", ".a".repeat(1_000)),
+        format!("body{}", "[0]".repeat(680)),
+        format!("{}1 > 0", "1+".repeat(1_000)),
+        format!("{}true", "true&&".repeat(340)),
+        format!("{}true", "status==1?false:".repeat(120)),
+        format!("text{} == ''", ".trim()".repeat(280)),
+        "\u{0}\u{1}\u{ffff}".to_owned(),
+        "'\\".to_owned(),
+        "x".repeat(3_000),
+        "99999999999999999999999 > 1".to_owned(),
+        "size() == 1".to_owned(),
+        "text.matches() || text.contains()".to_owned(),
+        "text.matches('(a{1000}){1000}')".to_owned(),
+        "{1: 2}[3] == 4".to_owned(),
+        "text.substring(-1) == ''".to_owned(),
+    ];
+    for text in texts {
+        // Either way will do; it must only come back.
+        let _ = answered(&text, 200, "{}");
+    }
+}
+
+#[test]
+fn nothing_that_is_evaluated_takes_long_or_much() {
+    let list: Vec<u8> = vec![1; 30_000];
+    let body = json!(list).to_string();
+    assert!(body.len() < 64 * 1024);
+    // A whole list of what an answer can hold is no problem.
+    assert_eq!(answered("body.all(a, a == 1 || a > 3)", 200, &body), Ok(true));
+    for text in [
+        "body.all(a, body.all(b, a == b))",
+        "body.all(a, body.all(b, a == b || true) || true) || true",
+        "body.exists(a, body.exists(b, body.exists(c, c == 2)))",
+        "size(body.map(a, text + text)) == 0",
+        "size(body.map(a, [text, text, text])) == 0",
+        "body.all(a, body == body)",
+        "body.all(a, 2 in body || true)",
+        "body.all(a, text.matches('[0-9]{9}x$') || true)",
+        "body.all(a, [body, body].all(b, true))",
+        "size(body.map(a, a)) == 0",
+        "body.all(a, {'k': body}['k'] == body)",
+    ] {
+        #[allow(clippy::disallowed_methods, reason = "the time that it takes is what this test is about")]
+        let began = Instant::now();
+        let said = answered(text, 200, &body);
+        let took = began.elapsed();
+        assert_eq!(said, Err("it takes too long over what was answered".to_owned()), "{text}");
+        assert!(took < Duration::from_secs(10), "{text}: {took:?}");
+    }
+}

@@ -1,0 +1,171 @@
+//! What an expression refers to. The parser takes any name; what there is not would only be found out when the first
+//! answer comes, in the middle of a rollout.
+
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+
+use super::expression::Over;
+
+/// The functions that there are: those of CEL, and of Kubernetes' what cannot make much out of little.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "string",
+    "double",
+    "int",
+    "uint",
+    "max",
+    "min",
+    "duration",
+    "timestamp",
+    "getFullYear",
+    "getMonth",
+    "getDayOfYear",
+    "getDayOfMonth",
+    "getDate",
+    "getDayOfWeek",
+    "getHours",
+    "getMinutes",
+    "getSeconds",
+    "getMilliseconds",
+    "charAt",
+    "indexOf",
+    "lastIndexOf",
+    "lowerAscii",
+    "upperAscii",
+    "substring",
+    "trim",
+    "split",
+    "find",
+    "findAll",
+    "isSorted",
+    "sum",
+];
+
+/// Calls `see` with each expression right below this one.
+pub(super) fn for_each_child<'a>(expr: &'a Expr, mut see: impl FnMut(&'a IdedExpr)) {
+    match expr {
+        Expr::Call(call) => {
+            call.target.iter().for_each(|target| see(target));
+            call.args.iter().for_each(see);
+        }
+        Expr::Comprehension(loop_) => {
+            let parts =
+                [&loop_.iter_range, &loop_.accu_init, &loop_.loop_cond, &loop_.loop_step, &loop_.result];
+            parts.into_iter().for_each(see);
+        }
+        Expr::List(list) => list.elements.iter().for_each(see),
+        Expr::Map(map) => {
+            for entry in &map.entries {
+                if let EntryExpr::MapEntry(entry) = &entry.expr {
+                    see(&entry.key);
+                    see(&entry.value);
+                }
+            }
+        }
+        Expr::Select(select) => see(&select.operand),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
+    }
+}
+
+/// Whether all that an expression refers to is there. An error is a sentence that says what is not, and where.
+pub(super) fn check(tree: &IdedExpr, source: &str, over: Over) -> Result<(), String> {
+    within(&tree.expr, source, over, &mut Vec::new())
+}
+
+fn within<'a>(expr: &'a Expr, source: &str, over: Over, own: &mut Vec<&'a str>) -> Result<(), String> {
+    match expr {
+        Expr::Ident(name) if !own.contains(&name.as_str()) && !over.variables().contains(&name.as_str()) => {
+            let known = over.variables().join(", ");
+            return Err(format!(
+                "undeclared reference to '{name}' {}; there are {known}",
+                place(source, name)
+            ));
+        }
+        Expr::Call(call) => {
+            let name = call.func_name.as_str();
+            let is_operator = name.starts_with(['_', '!', '-', '@']);
+            if !is_operator && !FUNCTIONS.contains(&name) {
+                return Err(format!("undeclared reference to '{name}' {}", place(source, name)));
+            }
+        }
+        Expr::Comprehension(loop_) => {
+            within(&loop_.iter_range.expr, source, over, own)?;
+            within(&loop_.accu_init.expr, source, over, own)?;
+            own.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
+            let inner = [&loop_.loop_cond, &loop_.loop_step, &loop_.result];
+            let checked = inner.into_iter().try_for_each(|part| within(&part.expr, source, over, own));
+            own.truncate(own.len() - 2);
+            return checked;
+        }
+        Expr::Struct(message) => {
+            let name = &message.type_name;
+            return Err(format!(
+                "undeclared reference to '{name}' {}: messages are not known here",
+                place(source, name)
+            ));
+        }
+        Expr::Unspecified => return Err("a part of it cannot be read".to_owned()),
+        Expr::Ident(_) | Expr::List(_) | Expr::Map(_) | Expr::Literal(_) | Expr::Select(_) => {}
+    }
+    let mut checked = Ok(());
+    for_each_child(expr, |child| {
+        if checked.is_ok() {
+            checked = within(&child.expr, source, over, own);
+        }
+    });
+    checked
+}
+
+/// Where a name stands first, as an editor counts.
+fn place(source: &str, name: &str) -> String {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let stands_alone =
+        |at: usize| !source[..at].ends_with(is_of_word) && !source[at + name.len()..].starts_with(is_of_word);
+    let at = source.match_indices(name).map(|(at, _)| at).find(|at| stands_alone(*at)).unwrap_or_default();
+    let before = &source[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("at line {line}, column {column}")
+}
+
+/// Whether an expression certainly is no truth, whatever was answered.
+pub(super) fn is_never_a_truth(tree: &IdedExpr, over: Over) -> bool {
+    match &tree.expr {
+        Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
+        Expr::List(_) | Expr::Map(_) => true,
+        // A body may be a truth: JSON knows them.
+        Expr::Ident(name) => over.variables().contains(&name.as_str()) && name != "body",
+        Expr::Call(call) => match call.func_name.as_str() {
+            operators::ADD
+            | operators::SUBSTRACT
+            | operators::MULTIPLY
+            | operators::DIVIDE
+            | operators::MODULO
+            | operators::NEGATE
+            | "size"
+            | "string"
+            | "double"
+            | "int"
+            | "uint"
+            | "lowerAscii"
+            | "upperAscii"
+            | "trim"
+            | "substring"
+            | "split"
+            | "find"
+            | "findAll"
+            | "indexOf"
+            | "lastIndexOf"
+            | "charAt"
+            | "sum" => true,
+            operators::CONDITIONAL => call.args[1..].iter().all(|branch| is_never_a_truth(branch, over)),
+            _ => false,
+        },
+        // What `map` and `filter` make starts as an empty list.
+        Expr::Comprehension(loop_) => matches!(loop_.accu_init.expr, Expr::List(_)),
+        Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => false,
+    }
+}
