@@ -37,6 +37,7 @@
 
 pub mod apply;
 pub mod asking;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod cluster;
 pub mod controller;
