@@ -11,6 +11,7 @@ mod await_removal;
 mod await_spec_update;
 mod create_entrants;
 mod entrants;
+pub mod hooks;
 mod mark_ready;
 mod observe_image;
 mod replace_pod;

@@ -1,0 +1,132 @@
+//! `call-http`: a request was answered with a success.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::HookParams;
+use super::turn::{Turn, due};
+use crate::api::HookAction;
+use crate::api::hooks::HttpHook;
+use crate::asking::hooks::{HeaderText, HookQuestion, HookWish, HttpWish, Verdict};
+use crate::engine::{Due, Outcome, Task, TaskContext, TaskError};
+use crate::hooks::{Filled, HookUrl};
+
+/// Unless the hook says otherwise.
+const INTERVAL_SECONDS: i64 = 5;
+const REQUEST_TIMEOUT_SECONDS: i64 = 5;
+/// How soon it is looked at again where there is nobody to ask yet.
+const NOBODY_YET: Duration = Duration::from_secs(5);
+
+/// Sends a request at each interval until its answer is a success.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct CallHttp(pub HookParams);
+
+#[typetag::serde(name = "call-http")]
+#[async_trait]
+impl Task for CallHttp {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let turn = match Turn::of(cx, &self.0) {
+            Ok(turn) => turn,
+            Err(outcome) => return Ok(outcome),
+        };
+        let Some(HookAction::Http(http)) = turn.hook.action() else { return Ok(Outcome::Done) };
+        Ok(call(&turn, http))
+    }
+
+    fn skippable(&self) -> bool {
+        true
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, &self.0)
+    }
+}
+
+fn call(turn: &Turn<'_>, http: &HttpHook) -> Outcome {
+    let name = &turn.hook.name;
+    let question = match question(turn, http) {
+        Ok(question) => question,
+        Err(why) if turn.is_overdue() => return turn.is_late(&why),
+        Err(why) => return turn.waits(format!("waiting for hook {name}: {why}"), NOBODY_YET),
+    };
+    let asked = format!("{} {}", method(http), shown(&question));
+    let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
+    let (last, again) = match &turn.scope.hold {
+        // What was asked before may still be answered.
+        Some(why) => match askers.last(&owner, &question) {
+            Some(last) if last.verdict == Verdict::Success => (Some(last), NOBODY_YET),
+            _ if turn.is_overdue() => (None, NOBODY_YET),
+            _ => return turn.waits(why.clone(), NOBODY_YET),
+        },
+        None => {
+            let heard = askers.ask(&owner, question, Duration::ZERO);
+            (heard.last, heard.again)
+        }
+    };
+    match last {
+        Some(last) if last.verdict == Verdict::Success => Outcome::Done,
+        Some(last) if last.verdict == Verdict::Failure => turn.fails(&format!("{asked} {}", last.said)),
+        Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
+        Some(last) => turn.waits(format!("waiting for hook {name}: {asked} {}", last.said), again),
+        // After a restart what was heard before is in the record.
+        None if turn.is_overdue() => turn.is_late(&turn.said_before(format!("{asked} was not answered"))),
+        None => turn.waits(turn.said_before(format!("waiting for hook {name}: {asked}")), again),
+    }
+}
+
+fn method(http: &HttpHook) -> &str {
+    if http.method.is_empty() { "GET" } else { &http.method }
+}
+
+fn shown(question: &HookQuestion) -> String {
+    match &question.wish {
+        HookWish::Http(wish) => wish.url.fill(&wish.values).unwrap_or_default(),
+        HookWish::Query(wish) => wish.promql.clone(),
+    }
+}
+
+/// What is asked. An error is a sentence: it cannot be asked now.
+fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
+    let values = turn.values();
+    let url = HookUrl::parse(&http.url, &turn.scope.rules.hosts).map_err(|why| format!("http.url {why}"))?;
+    url.fill(&values)?;
+    let filled = |field: &str, text: &str| {
+        let text = Filled::parse(text).map_err(|why| format!("{field} {why}"))?;
+        text.fill_plainly(&values)
+    };
+    let mut headers = Vec::new();
+    for header in &http.headers {
+        let text = match (&header.value, &header.secret_key_ref) {
+            (Some(value), _) => HeaderText::Plain(filled("a header", value)?),
+            (None, Some(secret)) => HeaderText::Secret { name: secret.name.clone(), key: secret.key.clone() },
+            (None, None) => HeaderText::Plain(String::new()),
+        };
+        headers.push((header.name.clone(), text));
+    }
+    let seconds = |seconds: Option<i64>, default: i64| {
+        Duration::from_secs(u64::try_from(seconds.unwrap_or(default)).unwrap_or_default().max(1))
+    };
+    Ok(HookQuestion {
+        task_id: turn.cx.record.id.clone(),
+        attempt: turn.attempt(),
+        interval: seconds(http.interval_seconds, INTERVAL_SECONDS),
+        timeout: seconds(http.request_timeout_seconds, REQUEST_TIMEOUT_SECONDS),
+        wish: HookWish::Http(Box::new(HttpWish {
+            url,
+            method: ::http::Method::from_bytes(method(http).as_bytes())
+                .map_err(|_| format!("http.method {:?} is none", http.method))?,
+            headers,
+            body: filled("http.body", &http.body)?,
+            values,
+            success: http.success.clone(),
+            failure: http.failure.clone(),
+        })),
+    })
+}

@@ -1,0 +1,225 @@
+//! `run-job`: a Job is Complete.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::HookParams;
+use super::manifest::{Attempt, JobOwner, job_name, manifest};
+use super::turn::{Turn, due};
+use crate::api::hooks::JobHook;
+use crate::api::names::ANNOTATION_TASK;
+use crate::api::{Hook, HookAction};
+use crate::cluster::observed::Meta;
+use crate::cluster::{Cluster, ClusterError, Kind, Target};
+use crate::engine::{Due, Outcome, Plan, Task, TaskContext, TaskError, TaskState};
+use crate::hooks::{ValueName, Values};
+
+/// How often a Job is looked at. It is not watched: the right to watch Jobs is not asked for.
+const LOOK: Duration = Duration::from_secs(2);
+/// How soon after a write that met another it is looked at again.
+const AT_ONCE: Duration = Duration::from_millis(200);
+
+/// Runs a Job and waits until it is Complete.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct RunJob(pub HookParams);
+
+#[typetag::serde(name = "run-job")]
+#[async_trait]
+impl Task for RunJob {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let turn = match Turn::of(cx, &self.0) {
+            Ok(turn) => turn,
+            Err(outcome) => return Ok(outcome),
+        };
+        let Some(HookAction::Job(job)) = turn.hook.action() else { return Ok(Outcome::Done) };
+        run(&turn, job).await
+    }
+
+    fn skippable(&self) -> bool {
+        true
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, &self.0)
+    }
+}
+
+/// What is kept of a Job: that it was made.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Made {
+    uid: String,
+}
+
+async fn run(turn: &Turn<'_>, job: &JobHook) -> Result<Outcome, TaskError> {
+    let (owner, cluster) = (&turn.scope.owner, &turn.scope.cluster);
+    let attempt = Attempt { hook: &turn.hook.name, task_id: &turn.cx.record.id, number: turn.attempt() };
+    let name = job_name(&owner.name, attempt.hook, attempt.task_id, attempt.number);
+    let made = Made::deserialize(&turn.cx.record.progress).unwrap_or_default();
+    let found = cluster.get(Kind::Job, &owner.namespace, &name).await.map_err(allowed)?;
+    let Some(found) = found else {
+        if turn.is_overdue() {
+            return Ok(turn.is_late(&turn.said_before(format!("Job {name} was not made"))));
+        }
+        if !made.uid.is_empty() {
+            // Nobody knows how far it was: to run it once more is for a person to say.
+            return Ok(turn.fails(&format!(
+                "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
+            )));
+        }
+        if let Some(why) = &turn.scope.hold {
+            return Ok(turn.waits(why.clone(), LOOK));
+        }
+        return create(turn, attempt, &job.template).await;
+    };
+    let meta = Meta::read(&found);
+    if !is_ours(&meta, owner, attempt.task_id) {
+        return Ok(turn.fails(&format!(
+            "Job {name} exists and does not belong to this task; Windlass does not touch it: rename or remove it"
+        )));
+    }
+    match end(&found) {
+        Some(End::Complete) => return Ok(Outcome::Done),
+        Some(End::Failed(words)) => return Ok(turn.fails(&format!("Job {name} failed: {words}"))),
+        None => {}
+    }
+    let so_far = format!("Job {name} is not complete: {}", so_far(&found));
+    if turn.is_overdue() {
+        // What is late must not go on beside what comes next.
+        delete(cluster.as_ref(), &meta).await?;
+        return Ok(turn.is_late(&so_far));
+    }
+    let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
+    if made.uid == meta.uid {
+        return Ok(turn.waits(message, LOOK));
+    }
+    Ok(turn.keeps(message, LOOK, json!(Made { uid: meta.uid })))
+}
+
+async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
+    let made = manifest(&turn.scope.owner, attempt, template, &turn.values());
+    let waiting = |name: &str| format!("waiting for hook {}: Job {name} was made", attempt.hook);
+    match turn.scope.cluster.create(Kind::Job, made).await {
+        Ok(stored) => {
+            let meta = Meta::read(&stored);
+            Ok(turn.keeps(waiting(&meta.name), LOOK, json!(Made { uid: meta.uid })))
+        }
+        // By us, and the answer was lost; or by somebody: the next look tells.
+        Err(error @ (ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. })) => {
+            Ok(turn.waits(error.to_string(), AT_ONCE))
+        }
+        Err(ClusterError::Refused { message, .. }) => {
+            Ok(turn.fails(&format!("the API server refuses its Job: {message}")))
+        }
+        Err(error) => Err(allowed(error).into()),
+    }
+}
+
+/// Says of a right that is missing where it is to be had.
+fn allowed(error: ClusterError) -> ClusterError {
+    match error {
+        ClusterError::Forbidden { object, message } => ClusterError::Forbidden {
+            object,
+            message: format!("{message}; hooks with Jobs need the rights in deploy/rbac/hook-jobs-*.yaml"),
+        },
+        error => error,
+    }
+}
+
+fn is_ours(meta: &Meta, owner: &JobOwner, task_id: &str) -> bool {
+    meta.is_controlled_by(&owner.uid) && meta.annotation(ANNOTATION_TASK) == Some(task_id)
+}
+
+enum End {
+    Complete,
+    Failed(String),
+}
+
+/// How a Job ended, if it has.
+fn end(job: &Value) -> Option<End> {
+    let conditions = job["status"]["conditions"].as_array()?;
+    let is_true = |type_: &str| conditions.iter().find(|c| c["type"] == type_ && c["status"] == "True");
+    if is_true("Complete").is_some() {
+        return Some(End::Complete);
+    }
+    let failed = is_true("Failed")?;
+    let words = [&failed["reason"], &failed["message"]].into_iter().filter_map(Value::as_str);
+    Some(End::Failed(words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(": ")))
+}
+
+fn so_far(job: &Value) -> String {
+    let status = &job["status"];
+    let count = |field: &str| status[field].as_i64().unwrap_or_default();
+    let (active, ready, failed) = (count("active"), count("ready"), count("failed"));
+    if job["spec"]["suspend"] == true {
+        return "it is suspended".to_owned();
+    }
+    format!("{active} of its pods active, {ready} of them ready, {failed} failed")
+}
+
+async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> {
+    if meta.terminating {
+        return Ok(());
+    }
+    match cluster.delete(Target::of(Kind::Job, meta)).await {
+        Err(ClusterError::NotFound { .. }) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// Deletes the Jobs of a plan that is to end before they have ended: it is superseded, or a person aborts it. A Job of a
+/// task that is done stays, for as long as its template says.
+///
+/// To be called before the plan's end is persisted: should the process die in between, it is called again.
+pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
+    let is_begun = |state: TaskState| matches!(state, TaskState::Running | TaskState::Failed);
+    for record in plan.tasks.iter().filter(|task| task.type_ == "run-job" && is_begun(task.state)) {
+        let Some(hook) = record.params["hook"].as_str() else { continue };
+        for attempt in 1..=record.attempt.max(1) {
+            let name = job_name(&owner.name, hook, &record.id, attempt);
+            let Some(found) = cluster.get(Kind::Job, &owner.namespace, &name).await? else { continue };
+            let meta = Meta::read(&found);
+            if is_ours(&meta, owner, &record.id) {
+                delete(cluster, &meta).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why a hook's Job was not let through by the API server.
+#[derive(Debug)]
+pub enum DryRun {
+    /// It will go on refusing it: the spec is at fault, in a sentence with the hook's name.
+    Refused(String),
+    /// It could not be asked, or does not allow it for now.
+    NotNow(ClusterError),
+}
+
+/// Asks the API server what it would make of a hook's Job, with strict field validation. Nothing is stored. A hook without
+/// one is no Job's fault.
+pub async fn dry_run(cluster: &dyn Cluster, owner: &JobOwner, hook: &Hook) -> Result<(), DryRun> {
+    let Some(HookAction::Job(job)) = hook.action() else { return Ok(()) };
+    let mut values = Values::default();
+    for name in ValueName::ALL {
+        // Every name and address is a text: which one does not matter.
+        values.set(name, "unknown");
+    }
+    let attempt = Attempt { hook: &hook.name, task_id: "0000000000-0", number: 1 };
+    let wanted = manifest(owner, attempt, &job.template, &values);
+    match cluster.try_create(Kind::Job, wanted).await {
+        Ok(()) => Ok(()),
+        Err(ClusterError::Refused { message, .. }) => {
+            Err(DryRun::Refused(format!("hook {}: the API server refuses its Job: {message}", hook.name)))
+        }
+        Err(error) => Err(DryRun::NotNow(allowed(error))),
+    }
+}

@@ -1,0 +1,190 @@
+//! A hook's Job: what it is called and what is in it.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::api::names::{
+    ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY, MANAGER,
+    VERSION,
+};
+use crate::cluster::Kind;
+use crate::hooks::Values;
+
+/// How long a Job is kept after its end, unless its template says otherwise.
+const TTL_SECONDS: i64 = 3_600;
+/// The longest name of a Job: it is a label of its pods.
+const MAX_NAME: usize = 63;
+/// The variable with the attempt.
+const ATTEMPT_VARIABLE: &str = "WINDLASS_ATTEMPT";
+
+/// To whom a Job belongs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct JobOwner {
+    /// A fleet or a node.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The fleet: itself, or the node's. Empty for a node of none.
+    pub fleet: String,
+}
+
+/// The name of a hook's Job: one for each attempt of a task, whatever is killed in between. A name that is too long is
+/// cut: the digits are those of the task, which no other has.
+#[must_use]
+pub fn job_name(owner: &str, hook: &str, task_id: &str, attempt: u32) -> String {
+    let digest = Sha256::digest(format!("{task_id}/{attempt}"));
+    let digits = crate::revision::hash::hex(&digest[..4]);
+    let mut whose = format!("{owner}-{hook}");
+    whose.truncate(MAX_NAME - 1 - digits.len());
+    format!("{}-{digits}", whose.trim_end_matches('-'))
+}
+
+/// One attempt of a task, whose Job it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt<'a> {
+    pub hook: &'a str,
+    pub task_id: &'a str,
+    pub number: u32,
+}
+
+/// The Job as it is made.
+pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value, values: &Values) -> Value {
+    let mut spec = template.clone();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.entry("ttlSecondsAfterFinished").or_insert(json!(TTL_SECONDS));
+    }
+    let number = attempt.number.to_string();
+    let mut variables: Vec<(&str, &str)> = values.variables().collect();
+    variables.push((ATTEMPT_VARIABLE, &number));
+    for list in ["initContainers", "containers"] {
+        let containers = spec.pointer_mut(&format!("/template/spec/{list}")).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                add_variables(container, &variables);
+            }
+        }
+    }
+    let mut labels = json!({LABEL_MANAGED_BY: MANAGER, LABEL_HOOK: attempt.hook});
+    if !owner.fleet.is_empty() {
+        labels[LABEL_DEPLOYMENT] = json!(owner.fleet);
+    }
+    json!({
+        "apiVersion": Kind::Job.api_version(),
+        "kind": Kind::Job.name(),
+        "metadata": {
+            "name": job_name(&owner.name, attempt.hook, attempt.task_id, attempt.number),
+            "namespace": owner.namespace,
+            "labels": labels,
+            "annotations": {ANNOTATION_TASK: attempt.task_id, ANNOTATION_ATTEMPT: number},
+            "ownerReferences": [{
+                "apiVersion": format!("{GROUP}/{VERSION}"),
+                "kind": owner.kind.name(),
+                "name": owner.name,
+                "uid": owner.uid,
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": spec,
+    })
+}
+
+/// Adds variables to a container, before its own, which may refer to them: `$(WINDLASS_NODE)`. One that it sets itself
+/// stays as it is.
+fn add_variables(container: &mut Map<String, Value>, variables: &[(&str, &str)]) {
+    let own = match container.remove("env") {
+        Some(Value::Array(own)) => own,
+        None | Some(Value::Null) => Vec::new(),
+        // What is no list the API server will say.
+        Some(other) => {
+            container.insert("env".to_owned(), other);
+            return;
+        }
+    };
+    let is_set = |name: &str| own.iter().any(|variable| variable["name"] == name);
+    let added = variables.iter().filter(|(name, _)| !is_set(name));
+    let added = added.map(|(name, value)| json!({"name": name, "value": value}));
+    let all = added.chain(own.iter().cloned()).collect();
+    container.insert("env".to_owned(), Value::Array(all));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> JobOwner {
+        JobOwner {
+            kind: Kind::StatefulNode,
+            namespace: "shop".to_owned(),
+            name: "db-0".to_owned(),
+            uid: "uid-0".to_owned(),
+            fleet: "db".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_attempt_of_a_task_has_one_name_and_no_other_has_it() {
+        let name = job_name("db-0", "backup", "0123456789-2", 1);
+        assert_eq!(name, "db-0-backup-5336b111");
+        assert_ne!(name, job_name("db-0", "backup", "0123456789-2", 2));
+        assert_ne!(name, job_name("db-0", "backup", "0123456789-21", 1));
+        let (owner, hook) = ("a".repeat(52), "b".repeat(63));
+        let long = job_name(&owner, &hook, "0123456789-2", 1);
+        assert_eq!(long.len(), 63);
+        assert!(long.starts_with(&format!("{owner}-b-")), "{long}");
+        let cut_at_a_dash = job_name(&"a".repeat(52), "-b", "0123456789-2", 1);
+        assert!(!cut_at_a_dash.contains("--"), "{cut_at_a_dash}");
+    }
+
+    #[test]
+    fn every_container_gets_the_variables_and_keeps_its_own() {
+        let template = json!({
+            "backoffLimit": 0,
+            "futureField": [null],
+            "template": {"spec": {
+                "restartPolicy": "Never",
+                "initContainers": [{"name": "i"}],
+                "containers": [
+                    {"name": "a", "env": [{"name": "TO", "value": "s3://$(WINDLASS_NODE)"}]},
+                    {"name": "b", "env": [{"name": "WINDLASS_NODE", "value": "mine"}]},
+                ],
+            }},
+        });
+        let values =
+            Values { node: Some("db-0".to_owned()), from_hash: Some(String::new()), ..Values::default() };
+        let attempt = Attempt { hook: "backup", task_id: "0123456789-2", number: 2 };
+        let job = manifest(&owner(), attempt, &template, &values);
+        let spec = &job["spec"];
+        assert_eq!((&spec["backoffLimit"], &spec["futureField"]), (&json!(0), &json!([null])));
+        assert_eq!(spec["ttlSecondsAfterFinished"], 3_600);
+        let ours = [
+            json!({"name": "WINDLASS_NODE", "value": "db-0"}),
+            json!({"name": "WINDLASS_FROM_HASH", "value": ""}),
+            json!({"name": "WINDLASS_ATTEMPT", "value": "2"}),
+        ];
+        let pod = &spec["template"]["spec"];
+        assert_eq!(pod["initContainers"][0]["env"], json!(ours));
+        let own = json!({"name": "TO", "value": "s3://$(WINDLASS_NODE)"});
+        assert_eq!(pod["containers"][0]["env"], json!([ours[0], ours[1], ours[2], own]));
+        let mine = json!({"name": "WINDLASS_NODE", "value": "mine"});
+        assert_eq!(pod["containers"][1]["env"], json!([ours[1], ours[2], mine]));
+        let meta = &job["metadata"];
+        assert_eq!(meta["ownerReferences"][0]["uid"], "uid-0");
+        assert_eq!(meta["labels"][LABEL_DEPLOYMENT], "db");
+        assert_eq!(meta["annotations"][ANNOTATION_TASK], "0123456789-2");
+        // Its pods are not the fleet's.
+        assert_eq!(spec["template"]["metadata"], Value::Null);
+    }
+
+    #[test]
+    fn how_long_it_is_kept_may_be_said() {
+        let template = json!({"ttlSecondsAfterFinished": 5, "template": {}});
+        let attempt = Attempt { hook: "backup", task_id: "0123456789-2", number: 1 };
+        let job = manifest(&owner(), attempt, &template, &Values::default());
+        assert_eq!(job["spec"], template);
+    }
+}

@@ -1,0 +1,142 @@
+//! `check-query`: a query was answered so often with a success, and not too often with a failure.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::HookParams;
+use super::turn::{Turn, due};
+use crate::api::HookAction;
+use crate::api::hooks::QueryHook;
+use crate::asking::hooks::{HookAnswer, HookQuestion, HookWish, QueryWish, Verdict};
+use crate::engine::{Due, Outcome, Task, TaskContext, TaskError};
+use crate::hooks::Filled;
+
+/// Unless the hook says otherwise.
+const INTERVAL_SECONDS: i64 = 30;
+/// How long an answer is waited for.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon it is looked at again where nobody may be asked.
+const NOT_NOW: Duration = Duration::from_secs(5);
+
+/// Asks Prometheus at each interval until the answers are a success.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct CheckQuery(pub HookParams);
+
+/// What was counted so far. It is persisted, so that an operator that is restarted goes on with it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+struct Counts {
+    /// Successes in a row.
+    successes: i64,
+    /// Failures in all.
+    failures: i64,
+    /// The answer that was counted last: each counts once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<DateTime<Utc>>,
+}
+
+impl Counts {
+    fn take(&mut self, answer: &HookAnswer) {
+        self.at = Some(answer.at);
+        match answer.verdict {
+            Verdict::Success => self.successes += 1,
+            Verdict::Failure => (self.successes, self.failures) = (0, self.failures + 1),
+            Verdict::Neither => self.successes = 0,
+            // Nobody said anything: what was said before stands.
+            Verdict::Nothing => {}
+        }
+    }
+}
+
+#[typetag::serde(name = "check-query")]
+#[async_trait]
+impl Task for CheckQuery {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let turn = match Turn::of(cx, &self.0) {
+            Ok(turn) => turn,
+            Err(outcome) => return Ok(outcome),
+        };
+        let Some(HookAction::Query(query)) = turn.hook.action() else { return Ok(Outcome::Done) };
+        Ok(check(&turn, query))
+    }
+
+    fn skippable(&self) -> bool {
+        true
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, &self.0)
+    }
+}
+
+fn check(turn: &Turn<'_>, query: &QueryHook) -> Outcome {
+    let name = &turn.hook.name;
+    let (count, limit) = (query.count.unwrap_or(1).max(1), query.failure_limit.unwrap_or(0));
+    let question = match question(turn, query) {
+        Ok(question) => question,
+        Err(why) if turn.is_overdue() => return turn.is_late(&why),
+        Err(why) => return turn.waits(format!("waiting for hook {name}: {why}"), NOT_NOW),
+    };
+    let mut counts: Counts = Counts::deserialize(&turn.cx.record.progress).unwrap_or_default();
+    let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
+    let interval = question.interval;
+    let new = askers.last(&owner, &question).filter(|answer| counts.at != Some(answer.at));
+    if let Some(answer) = new {
+        counts.take(&answer);
+        let so_far = format!(
+            "the query {}; {} of {count} successes in a row, {} failures of at most {limit}",
+            answer.said, counts.successes, counts.failures
+        );
+        if counts.failures > limit {
+            return turn.fails(&so_far);
+        }
+        if counts.successes >= count {
+            return Outcome::Done;
+        }
+        if turn.is_overdue() {
+            return turn.is_late(&so_far);
+        }
+        return turn.keeps(format!("waiting for hook {name}: {so_far}"), interval, json!(counts));
+    }
+    if turn.is_overdue() {
+        return turn.is_late(&turn.said_before("the query was not answered".to_owned()));
+    }
+    if let Some(why) = &turn.scope.hold {
+        return turn.waits(why.clone(), NOT_NOW);
+    }
+    // After a restart it is asked when it would have been asked anyway. A clock that was set back asks at once.
+    let since = counts.at.and_then(|at| (turn.cx.now - at).to_std().ok());
+    let first = since.map_or(Duration::ZERO, |since| interval.saturating_sub(since));
+    let heard = askers.ask(&owner, question, first);
+    turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again)
+}
+
+/// What is asked. An error is a sentence: it cannot be asked.
+fn question(turn: &Turn<'_>, query: &QueryHook) -> Result<HookQuestion, String> {
+    let Some(prometheus) = &turn.scope.rules.prometheus else {
+        return Err("the operator was started without --prometheus-url".to_owned());
+    };
+    let promql = Filled::parse(&query.promql).map_err(|why| format!("query.promql {why}"))?;
+    let seconds = query.interval_seconds.unwrap_or(INTERVAL_SECONDS).max(1);
+    Ok(HookQuestion {
+        task_id: turn.cx.record.id.clone(),
+        attempt: turn.attempt(),
+        interval: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+        timeout: QUERY_TIMEOUT,
+        wish: HookWish::Query(QueryWish {
+            url: prometheus.instant_queries(),
+            promql: promql.fill_plainly(&turn.values())?,
+            success: query.success.clone(),
+            failure: query.failure.clone(),
+        }),
+    })
+}

@@ -1,0 +1,185 @@
+//! Requests and queries.
+
+use super::*;
+
+fn drain(more: &Value) -> Value {
+    let mut http = json!({"url": "http://{{podIP}}:80/drain?node={{node}}&task={{taskID}}", "method": "POST",
+        "success": "body.state == 'drained'", "failure": "body.state == 'failed'"});
+    http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"name": "drain", "at": "BeforeNode", "timeoutSeconds": 60, "http": http})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sent_at_each_interval_until_it_is_a_success() {
+    let mut stage = Stage::new(&drain(&json!({"intervalSeconds": 3})), MockCluster::new());
+    let _ = stage.turn().await;
+    assert!(stage.message().ends_with("did not answer in time"), "{}", stage.message());
+    for (status, body) in [(503, "starting"), (200, "<html>"), (200, "{\"state\":\"draining\"}")] {
+        stage.answers(status, body);
+        let looked = stage.look().await;
+        assert_eq!(again(&looked), Duration::from_secs(3));
+        pass(3).await;
+        let _ = stage.turn().await;
+        let said = format!("http://10.0.0.7:80/drain?node=db-0&task={} answered {status}", stage.id());
+        assert!(stage.message().contains(&said), "{}", stage.message());
+        assert_eq!(stage.state(), TaskState::Running);
+    }
+    stage.answers(200, "{\"state\":\"drained\"}");
+    pass(3).await;
+    let ended = stage.turn().await;
+    assert_eq!((ended, stage.state()), (Advance::Ended, TaskState::Complete));
+    assert_eq!(stage.sent(), 5);
+    let sent = stage.peer.sent.lock().unwrap();
+    assert!(sent.iter().all(|request| request.headers["windlass-task"] == *stage.plan.tasks[0].id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_one_at_once_and_says_what_was_answered() {
+    let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+    stage.answers(200, "{\"state\":\"failed\",\"why\":\"no quorum\"}");
+    let _ = stage.turn().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    assert!(stage.plan.is_active());
+    let said = stage.message();
+    assert!(said.starts_with("hook drain of db-0: POST http://10.0.0.7:80/drain"), "{said}");
+    assert!(said.contains("answered 200") && said.contains("no quorum"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
+    let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+    let _ = stage.turn().await;
+    pass(55).await;
+    stage.answers(500, "{\"state\":\"failed\"}");
+    let waits = stage.turn().await;
+    assert_eq!(stage.state(), TaskState::Running);
+    assert!(again(&waits) <= Duration::from_millis(5_001), "it is looked at when its time is up: {waits:?}");
+    // The clock of the time-out is the persisted one.
+    stage.restart();
+    pass(6).await;
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    let said = stage.message();
+    assert!(said.contains("no success within 60 s") && said.contains("answered 500"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_is_restarted_asks_under_the_same_id_and_says_what_was_heard_before() {
+    let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+    stage.answers(200, "{\"state\":\"draining\"}");
+    let _ = stage.turn().await;
+    let before = stage.message().to_owned();
+    stage.restart();
+    let _ = stage.look().await;
+    assert_eq!(stage.message(), before);
+    let _ = stage.turn().await;
+    let sent = stage.peer.sent.lock().unwrap();
+    assert_eq!(sent.len(), 2);
+    assert_eq!(sent[0].headers["windlass-task"], sent[1].headers["windlass-task"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_begun_while_it_is_held_and_what_was_answered_counts() {
+    let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+    stage.scope.hold = Some("waiting for the fleet to be resumed".to_owned());
+    stage.answers(200, "{\"state\":\"drained\"}");
+    let _ = stage.turn().await;
+    assert_eq!((stage.sent(), stage.message()), (0, "waiting for the fleet to be resumed"));
+    stage.scope.hold = None;
+    let _ = stage.look().await;
+    stage.scope.askers.answer(&stage.scope.asks_for()).await;
+    stage.scope.hold = Some("waiting for the fleet to be resumed".to_owned());
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_an_address_is_waited_for_and_a_host_that_is_not_allowed_is_not_asked() {
+    let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+    stage.scope.values.pod_ip = None;
+    let _ = stage.turn().await;
+    assert!(stage.message().contains("{{podIP}} is not known"), "{}", stage.message());
+    stage.scope.values.pod_ip = Some("10.0.0.7".to_owned());
+    let _ = stage.turn().await;
+    assert_eq!(stage.sent(), 1);
+    let mut elsewhere =
+        Stage::new(&drain(&json!({"url": "http://kubernetes.default.svc/"})), MockCluster::new());
+    let _ = elsewhere.turn().await;
+    assert!(elsewhere.message().contains("not allowed"), "{}", elsewhere.message());
+    assert_eq!(elsewhere.sent(), 0);
+}
+
+fn errors() -> Value {
+    json!({"name": "errors", "at": "AfterStep", "timeoutSeconds": 3600, "query": {"promql": "errors{node=\"{{node}}\"}",
+        "success": "scalar < 0.05", "failure": "scalar > 0.2", "count": 3, "failureLimit": 1}})
+}
+
+fn vector(value: &str) -> String {
+    let result = json!([{"metric": {}, "value": [1, value]}]);
+    json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_successes_in_a_row_are_a_success() {
+    let mut stage = Stage::new(&errors(), MockCluster::new());
+    let nothing = json!({"status": "success", "data": {"resultType": "vector", "result": []}}).to_string();
+    // What breaks the row, what does not, and one failure that is allowed.
+    for (answer, in_a_row) in [
+        (vector("0.01"), 1),
+        (vector("0.01"), 2),
+        (vector("0.1"), 0),
+        (vector("0.01"), 1),
+        (nothing, 1),
+        (vector("0.5"), 0),
+        (vector("0.01"), 1),
+        (vector("0.01"), 2),
+    ] {
+        stage.answers(200, &answer);
+        let _ = stage.turn().await;
+        assert!(stage.message().contains(&format!("{in_a_row} of 3 successes")), "{}", stage.message());
+        // However often it is looked at, an answer counts once; and an operator may die after any.
+        let _ = stage.look().await;
+        stage.restart();
+        let _ = stage.look().await;
+        assert!(stage.message().contains(&format!("{in_a_row} of 3 successes")), "{}", stage.message());
+        pass(30).await;
+    }
+    let _ = stage.turn().await;
+    assert_eq!(stage.state(), TaskState::Complete);
+    assert_eq!(stage.sent(), 9, "it is asked at each interval, and no more often after a restart");
+    let sent = stage.peer.sent.lock().unwrap();
+    let query = sent[0].url.query_pairs().next().map(|(name, value)| format!("{name}={value}"));
+    assert_eq!(query.as_deref(), Some("query=errors{node=\"db-0\"}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_failures_than_are_allowed_are_a_failure() {
+    let mut stage = Stage::new(&errors(), MockCluster::new());
+    for answer in ["0.5", "0.01"] {
+        stage.answers(200, &vector(answer));
+        let _ = stage.turn().await;
+        assert_eq!(stage.state(), TaskState::Running);
+        stage.restart();
+        pass(30).await;
+    }
+    stage.answers(200, &vector("0.7"));
+    let _ = stage.turn().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    let said = stage.message();
+    assert!(said.contains("hook errors of db-0") && said.contains("answered 0.7"), "{said}");
+    assert!(said.contains("2 failures of at most 1"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_prometheus_is_a_failure_only_when_time_is_up() {
+    let mut stage = Stage::new(&errors(), MockCluster::new());
+    for _ in 0..60 {
+        let _ = stage.turn().await;
+        assert_eq!(stage.state(), TaskState::Running);
+        pass(60).await;
+    }
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    let said = stage.message();
+    assert!(said.contains("no success within 3600 s") && said.contains("did not answer in time"), "{said}");
+}

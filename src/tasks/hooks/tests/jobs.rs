@@ -1,0 +1,211 @@
+//! Jobs.
+
+use super::*;
+use crate::engine::Advance;
+
+type Store = Arc<Mutex<Vec<Value>>>;
+
+fn backup() -> Value {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "backup:1"}]});
+    json!({"name": "backup", "at": "BeforeNode", "timeoutSeconds": 60, "job": {"template": {"template": {"spec": pod}}}})
+}
+
+/// A cluster that keeps Jobs; how often each name was made is in the second list.
+fn cluster() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
+    let (store, made): (Store, Arc<Mutex<Vec<String>>>) = (Arc::default(), Arc::default());
+    let mut cluster = MockCluster::new();
+    let jobs = store.clone();
+    cluster.expect_get().returning(move |kind, _, name| {
+        assert_eq!(kind, Kind::Job);
+        Ok(jobs.lock().unwrap().iter().find(|job| job["metadata"]["name"] == name).cloned())
+    });
+    let (jobs, names) = (store.clone(), made.clone());
+    cluster.expect_create().returning(move |_, mut manifest| {
+        let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
+        let mut jobs = jobs.lock().unwrap();
+        if jobs.iter().any(|job| job["metadata"]["name"] == name) {
+            return Err(ClusterError::AlreadyExists { object: name });
+        }
+        manifest["metadata"]["uid"] = json!(format!("uid of {name}"));
+        manifest["metadata"]["resourceVersion"] = json!("1");
+        names.lock().unwrap().push(name);
+        jobs.push(manifest.clone());
+        Ok(manifest)
+    });
+    let jobs = store.clone();
+    cluster.expect_delete().returning(move |target| {
+        jobs.lock().unwrap().retain(|job| job["metadata"]["uid"] != target.uid.as_str());
+        Ok(())
+    });
+    (cluster, store, made)
+}
+
+fn ends(store: &Store, type_: &str) {
+    let condition =
+        json!({"type": type_, "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"});
+    store.lock().unwrap()[0]["status"] = json!({"conditions": [condition]});
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_makes_one_job_whatever_is_killed_in_between() {
+    let (cluster, store, made) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let fresh = stage.plan.clone();
+    let _ = stage.look().await;
+    // Killed after the Job was made and before that was persisted.
+    stage.plan = fresh;
+    stage.restart();
+    let _ = stage.look().await;
+    stage.restart();
+    let looked = stage.look().await;
+    assert_eq!(again(&looked), Duration::from_secs(2));
+    let name = format!("db-0-backup-{}", &job_name("", "", &stage.id(), 1)[1..]);
+    assert_eq!(*made.lock().unwrap(), [name.clone()]);
+    assert!(stage.message().contains(&format!("Job {name} is not complete")), "{}", stage.message());
+    ends(&store, "Complete");
+    stage.restart();
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Complete);
+    assert_eq!(made.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_is_a_failure_in_its_own_words_and_the_next_attempt_has_another() {
+    let (cluster, store, made) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    ends(&store, "Failed");
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    assert!(stage.message().ends_with("failed: BackoffLimitExceeded: too often"), "{}", stage.message());
+    // As a retry does.
+    let record = &mut stage.plan.tasks[0];
+    (record.state, record.attempt, record.progress) = (TaskState::Pending, 2, Value::Null);
+    (record.started_at, record.finished_at) = (None, None);
+    let _ = stage.look().await;
+    let made = made.lock().unwrap();
+    assert_eq!(made.len(), 2);
+    assert_ne!(made[0], made[1]);
+    let second = store.lock().unwrap()[1].clone();
+    assert_eq!(second["metadata"]["annotations"]["windlass.dev/attempt"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_a_hand_deletes_is_not_run_again_by_itself() {
+    let (cluster, store, made) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    store.lock().unwrap().clear();
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    assert!(stage.message().contains("was deleted before it was seen to end"), "{}", stage.message());
+    assert_eq!(made.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_somebody_else_is_not_touched() {
+    let (cluster, store, made) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let name = job_name("db-0", "backup", &stage.id(), 1);
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let of = |uid: &str, task: &str| {
+        json!({"metadata": {"name": name, "namespace": "shop", "uid": "x", "resourceVersion": "1",
+            "annotations": {ANNOTATION_TASK: task},
+            "ownerReferences": [{"kind": "StatefulNode", "name": "db-0", "uid": uid, "controller": true}]},
+            "status": done})
+    };
+    for foreign in [of("earlier", &stage.id()), of("uid-0", "0000000000-0")] {
+        *store.lock().unwrap() = vec![foreign];
+        let mut plan = stage.plan.clone();
+        std::mem::swap(&mut plan, &mut stage.plan);
+        let _ = stage.look().await;
+        assert_eq!(stage.state(), TaskState::Failed);
+        assert!(stage.message().contains("does not touch it"), "{}", stage.message());
+        stage.plan = plan;
+    }
+    assert!(made.lock().unwrap().is_empty());
+    assert_eq!(store.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
+    let (cluster, store, _) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    store.lock().unwrap()[0]["status"] = json!({"active": 1, "ready": 0});
+    pass(60).await;
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    let said = stage.message();
+    assert!(
+        said.contains("no success within 60 s") && said.contains("1 of its pods active, 0 of them ready"),
+        "{said}"
+    );
+    assert!(store.lock().unwrap().is_empty(), "what is late does not go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_ends_takes_its_jobs_with_it_and_nobody_elses() {
+    let (cluster, store, _) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let untouched = MockCluster::new();
+    delete_jobs(&untouched, &stage.scope.owner, &stage.plan).await.unwrap();
+    let _ = stage.look().await;
+    let stranger = json!({"metadata": {"name": "other", "uid": "other"}});
+    store.lock().unwrap().push(stranger.clone());
+    delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan).await.unwrap();
+    assert_eq!(*store.lock().unwrap(), [stranger]);
+    // It may have to be done again.
+    delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan).await.unwrap();
+    stage.plan.tasks[0].state = TaskState::Complete;
+    delete_jobs(&untouched, &stage.scope.owner, &stage.plan).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_while_it_is_held() {
+    let (cluster, _, made) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    stage.scope.hold = Some("waiting for the fleet to be resumed".to_owned());
+    let _ = stage.look().await;
+    assert!(made.lock().unwrap().is_empty());
+    assert_eq!(stage.message(), "waiting for the fleet to be resumed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_said_with_the_hooks_name() {
+    let owner = Stage::new(&backup(), MockCluster::new()).scope.owner;
+    let hook: Hook = serde_json::from_value(backup()).unwrap();
+    let refuses = |error: ClusterError| {
+        let mut cluster = MockCluster::new();
+        cluster.expect_try_create().times(1).returning(move |kind, manifest| {
+            assert_eq!(kind, Kind::Job);
+            let variables = manifest["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+            assert_eq!(variables.len(), 13);
+            Err(error.clone())
+        });
+        cluster
+    };
+    let (object, message) = ("Job shop/x".to_owned(), "unknown field \"spec.backofLimit\"".to_owned());
+    let refused = refuses(ClusterError::Refused { object: object.clone(), message });
+    let Err(DryRun::Refused(sentence)) = dry_run(&refused, &owner, &hook).await else { panic!("refused") };
+    assert!(sentence.starts_with("hook backup: ") && sentence.contains("spec.backofLimit"), "{sentence}");
+    let forbidden =
+        refuses(ClusterError::Forbidden { object, message: "jobs.batch is forbidden".to_owned() });
+    let Err(DryRun::NotNow(error)) = dry_run(&forbidden, &owner, &hook).await else { panic!("forbidden") };
+    assert!(error.to_string().contains("deploy/rbac/hook-jobs"), "{error}");
+    let wait: Hook =
+        serde_json::from_value(json!({"name": "w", "at": "BeforeNode", "wait": {"seconds": 1}})).unwrap();
+    assert!(dry_run(&MockCluster::new(), &owner, &wait).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_it_waits_and_says_which_is_missing() {
+    let mut cluster = MockCluster::new();
+    cluster.expect_get().returning(|_, _, _| {
+        Err(ClusterError::Forbidden { object: "Job shop/x".to_owned(), message: "no".to_owned() })
+    });
+    let mut stage = Stage::new(&backup(), cluster);
+    let looked = stage.look().await;
+    assert!(matches!(looked, Advance::Waiting { .. }));
+    assert!(stage.message().contains("deploy/rbac/hook-jobs"), "{}", stage.message());
+}
