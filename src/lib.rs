@@ -44,6 +44,8 @@ pub mod controller;
 pub mod hooks;
 pub mod observe;
 pub mod operator;
+pub mod reader;
+pub mod report;
 pub mod sidecar;
 pub mod tasks;
 

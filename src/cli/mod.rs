@@ -6,7 +6,9 @@ mod definitions;
 mod demo;
 mod operator;
 mod output;
+mod status;
 mod target;
+mod text;
 mod verbs;
 
 use std::process::ExitCode;
@@ -35,6 +37,10 @@ enum Command {
     /// A fleet rolled before your eyes, on an embedded cluster; nothing to install
     #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
+    /// What fleets are doing, what they wait for, and which nodes are ill
+    Status(status::StatusArgs),
+    /// Wait until a fleet is up to date, or stalled or refused
+    Wait(status::WaitArgs),
     /// Begin nothing more of a fleet's rollouts until it is resumed
     Pause(verbs::VerbArgs),
     /// Go on with a paused fleet
@@ -81,7 +87,14 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
     };
-    ended(match arguments.command {
+    let command = match arguments.command {
+        Command::Status(arguments) => return coded(runtime.block_on(status::status(arguments))),
+        Command::Wait(arguments) => return coded(runtime.block_on(status::wait(arguments))),
+        command => command,
+    };
+    ended(match command {
+        // Each has a code of its own.
+        Command::Status(_) | Command::Wait(_) => Ok(()),
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::run(arguments),
@@ -104,6 +117,11 @@ fn ended(result: Result<(), String>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => failed(&sentence),
     }
+}
+
+/// As [`ended`], of a command whose code says more than whether it went well.
+fn coded(result: Result<ExitCode, String>) -> ExitCode {
+    result.unwrap_or_else(|sentence| failed(&sentence))
 }
 
 fn failed(sentence: &str) -> ExitCode {

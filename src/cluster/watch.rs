@@ -56,11 +56,34 @@ pub fn watch<T: Observed>(
     view: Arc<View>,
     cache: fn(&View) -> &Cache<T>,
 ) -> BoxStream<'static, Meta> {
+    let config = selector.map_or_else(|| config(kind), |selector| config(kind).labels(selector));
+    watch_with(api, config, kind, view, cache)
+}
+
+/// The same of one object only, by its name, where one is given.
+pub fn watch_named<T: Observed>(
+    api: Api<RawObject>,
+    fields: Option<&str>,
+    kind: Kind,
+    view: Arc<View>,
+    cache: fn(&View) -> &Cache<T>,
+) -> BoxStream<'static, Meta> {
+    let config = fields.map_or_else(|| config(kind), |fields| config(kind).fields(fields));
+    watch_with(api, config, kind, view, cache)
+}
+
+fn config(kind: Kind) -> watcher::Config {
+    watcher::Config::default().timeout(renewed_after(kind)).page_size(PAGE)
+}
+
+fn watch_with<T: Observed>(
+    api: Api<RawObject>,
+    config: watcher::Config,
+    kind: Kind,
+    view: Arc<View>,
+    cache: fn(&View) -> &Cache<T>,
+) -> BoxStream<'static, Meta> {
     view.freshness.listen(kind);
-    let mut config = watcher::Config::default().timeout(renewed_after(kind)).page_size(PAGE);
-    if let Some(selector) = selector {
-        config = config.labels(selector);
-    }
     paced(watcher::watcher(api, config).boxed(), kind)
         .flat_map(move |event| stream::iter(take(&view, cache(&view), event)))
         .boxed()

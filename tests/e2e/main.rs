@@ -13,6 +13,7 @@ mod controlplane;
 mod deletion;
 mod edits;
 mod events;
+mod eyes;
 mod flags;
 mod force;
 mod foreign;

@@ -9,8 +9,6 @@ mod screen;
 mod seen;
 mod stage;
 mod story;
-mod text;
-mod tree;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -11,9 +11,10 @@ use kube::{Client, ResourceExt};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::super::status::tree;
+use super::super::text::{Style, paint};
+use super::screen::Screen;
 use super::seen::{Seen, Sort};
-use super::text::{Style, paint};
-use super::{screen::Screen, tree};
 use crate::api::names::{GROUP, VERSION};
 use crate::clock::{SharedClock, monotonic};
 
@@ -103,15 +104,20 @@ impl Picture {
 
 fn draw(seen: &Seen, screen: &mut Screen, clock: &SharedClock, began: Instant) {
     let now = clock.now();
+    let Some(report) = seen.report(now) else { return };
     if screen.is_live() {
-        // Two lines are the fleet's own.
-        let rows = screen.rows().saturating_sub(2);
-        screen.draw(&tree::tree(seen, now, rows));
+        // Some lines are the fleet's own.
+        let rows = screen.rows().saturating_sub(OF_FLEET);
+        let shown = tree::Shown { all: true, rows, namespaces: false };
+        screen.draw(&tree::tree(&report, now, screen.look(), shown));
     } else {
         let seconds = monotonic().duration_since(began).as_secs_f64();
-        screen.note(&paint(Style::Dim, &format!("  {seconds:>5.1}s  "), false), &tree::line(seen, now));
+        screen.note(&paint(Style::Dim, &format!("  {seconds:>5.1}s  "), false), &tree::line(&report));
     }
 }
+
+/// How many lines of the tree are about the fleet itself, at most.
+const OF_FLEET: usize = 5;
 
 fn take(seen: &mut Seen, sort: Sort, event: Event<DynamicObject>) {
     let (object, gone) = match event {

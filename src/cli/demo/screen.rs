@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::super::is_coloured;
-use super::text::{Line, Style, paint, wrapped};
+use super::super::text::{Line, Look, Style, paint, wrapped};
 
 /// How wide a line is where nobody says so.
 const WIDTH: usize = 120;
@@ -18,6 +18,7 @@ pub struct Screen {
     /// How many columns and rows a terminal has.
     size: fn() -> Option<(usize, usize)>,
     colours: bool,
+    unicode: bool,
     /// What of the picture stands on the terminal.
     drawn: Vec<String>,
     /// The last plain line.
@@ -36,6 +37,7 @@ impl Screen {
             terminal,
             size: of_stdout,
             colours: terminal && is_coloured(&io::stdout()),
+            unicode: Look::of_stdout().unicode,
             drawn: Vec::new(),
             last: String::new(),
             error: None,
@@ -79,10 +81,16 @@ impl Screen {
         self.write(&out);
     }
 
+    /// What is seen of it.
+    pub fn look(&self) -> Look {
+        let width = self.size().map_or(WIDTH, |(columns, _)| columns);
+        Look { width, colours: self.colours, unicode: self.unicode }
+    }
+
     /// Draws the picture in its place.
     pub fn draw(&mut self, picture: &[Line]) {
-        let width = self.size().map_or(WIDTH, |(columns, _)| columns);
-        let lines: Vec<String> = picture.iter().map(|line| line.painted(width, self.colours)).collect();
+        let look = self.look();
+        let lines: Vec<String> = picture.iter().map(|line| line.painted(look)).collect();
         if lines == self.drawn {
             return;
         }
@@ -97,7 +105,7 @@ impl Screen {
 
     /// Writes a plain line, unless it says what the last one said.
     pub fn note(&mut self, stamp: &str, line: &Line) {
-        let text = line.painted(WIDTH, self.colours);
+        let text = line.painted(Look { width: WIDTH, ..self.look() });
         if !text.trim().is_empty() && text != self.last {
             self.write(&format!("{stamp}{text}\n"));
             self.last = text;
@@ -165,6 +173,7 @@ mod tests {
             terminal,
             size: || Some((20, 24)),
             colours: false,
+            unicode: true,
             drawn: Vec::new(),
             last: String::new(),
             error: None,

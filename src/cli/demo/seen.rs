@@ -3,8 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 use serde_json::Value;
+
+use crate::cluster::observed::Observed;
+use crate::report::{self, FleetReport};
 
 /// A fleet and what belongs to it.
 #[derive(Clone, Debug, Default)]
@@ -21,21 +26,6 @@ pub struct Seen {
     pub counting: bool,
     /// Every pod that there ever was, by UID.
     pub pods_ever: BTreeSet<String>,
-}
-
-/// How a node is doing.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Standing {
-    /// It cannot run what it was granted.
-    Failed,
-    /// On its way.
-    Moving,
-    /// Serves what is wanted, and not yet for `minReadySeconds`.
-    Settling,
-    /// Serves what was before.
-    Before,
-    /// Serves what is wanted.
-    Done,
 }
 
 /// Which of the three watches an object came from.
@@ -111,24 +101,19 @@ impl Seen {
         self.pods.get(&format!("{node}-0"))
     }
 
-    /// How a node is doing at this time.
-    pub fn standing(&self, name: &str, node: &Value, now: DateTime<Utc>) -> Standing {
-        let wanted = &self.fleet["spec"]["template"]["spec"]["image"];
-        match self.pod(name) {
-            _ if node["status"]["phase"] == "Failed" => Standing::Failed,
-            Some(pod) if is_ready(pod) && pod["spec"]["containers"][0]["image"] == *wanted => {
-                if self.free_in(pod, now).is_some() { Standing::Settling } else { Standing::Done }
-            }
-            Some(pod) if is_ready(pod) => Standing::Before,
-            _ => Standing::Moving,
+    /// What is shown of the fleet; none before it was made.
+    pub fn report(&self, now: DateTime<Utc>) -> Option<FleetReport> {
+        if self.fleet.is_null() {
+            return None;
         }
-    }
-
-    /// In how many seconds a Ready pod has been so for `minReadySeconds`; none where it has.
-    pub fn free_in(&self, pod: &Value, now: DateTime<Utc>) -> Option<i64> {
-        let soon = TimeDelta::seconds(self.fleet["spec"]["minReadySeconds"].as_i64().unwrap_or_default());
-        let left = ready_since(pod)? + soon - now;
-        (left > TimeDelta::zero()).then(|| (left.num_milliseconds() + 999) / 1000)
+        let pods = self.pods.iter().map(|(name, pod)| (name.clone(), Arc::new(Observed::read(pod))));
+        let seen = report::Seen {
+            fleet: Arc::new(Observed::read(&self.fleet)),
+            nodes: self.nodes.values().map(|node| Arc::new(Observed::read(node))).collect(),
+            pods: pods.collect(),
+            unread: Vec::new(),
+        };
+        Some(FleetReport::of(&seen, now))
     }
 }
 
@@ -145,13 +130,9 @@ pub fn text(value: &Value) -> &str {
 
 /// Whether a pod serves.
 pub fn is_ready(pod: &Value) -> bool {
-    ready_since(pod).is_some() && pod["metadata"]["deletionTimestamp"].is_null()
-}
-
-fn ready_since(pod: &Value) -> Option<DateTime<Utc>> {
-    let conditions = pod["status"]["conditions"].as_array()?;
-    let ready = conditions.iter().find(|c| c["type"] == "Ready" && c["status"] == "True")?;
-    text(&ready["lastTransitionTime"]).parse().ok()
+    let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    ready && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn ordinal(name: &str) -> u64 {

@@ -7,12 +7,13 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use super::super::status::tree;
+use super::super::text::Style;
+use super::FLEET;
 use super::picture::Picture;
 use super::screen::Screen;
 use super::seen::Seen;
 use super::stage::Stage;
-use super::text::Style;
-use super::{FLEET, tree};
 use crate::api::names::{GROUP, VERSION};
 use crate::clock::monotonic;
 

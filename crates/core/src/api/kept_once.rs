@@ -154,6 +154,12 @@ impl JsonText {
         // It was written by this type.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
+
+    /// Whether its text has this piece: a look before it is read.
+    #[must_use]
+    pub fn mentions(&self, piece: &str) -> bool {
+        self.0.contains(piece)
+    }
 }
 
 impl From<Value> for JsonText {

@@ -41,6 +41,12 @@ impl RawPlan {
         self.text("recipe")
     }
 
+    /// Whether it may be active: cheaper than to read it. No task is in a state of that name.
+    #[must_use]
+    pub fn may_be_active(&self) -> bool {
+        self.0.mentions("\"Active\"")
+    }
+
     fn text(&self, field: &str) -> Option<String> {
         self.0.value().get(field).and_then(Value::as_str).map(str::to_owned)
     }

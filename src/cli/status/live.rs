@@ -1,0 +1,221 @@
+//! `windlass status -w`: the tree drawn anew in its place at each change, on a screen of its own; where there is no terminal,
+//! a line for each change.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::Client;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::style::{Color, Modifier, Style as Paint};
+use ratatui::text::{Line as Row, Span};
+use ratatui::widgets::Paragraph;
+use tokio::sync::mpsc;
+
+use super::super::text::{Line, Look, Style};
+use super::{StatusArgs, exit_code, lines, reports, tree};
+use crate::reader::{Sight, Wanted};
+use crate::report::{FleetReport, Verdict};
+
+/// Changes that come together are drawn together: ten times a second, whatever comes.
+const TOGETHER: Duration = Duration::from_millis(100);
+/// How far one watch may be behind another.
+const BEHIND: Duration = Duration::from_millis(500);
+/// Times on the screen go on although nothing changes.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Shows fleets until somebody has seen enough.
+pub async fn watch(
+    client: &Client,
+    sight: &Sight,
+    wanted: &Wanted,
+    arguments: &StatusArgs,
+) -> Result<ExitCode, String> {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if std::io::stdout().is_terminal() && !dumb {
+        on_a_screen(client, sight, wanted, arguments).await
+    } else {
+        in_lines(client, sight, wanted, arguments).await
+    }
+}
+
+fn is_over(reports: &[FleetReport], arguments: &StatusArgs) -> bool {
+    arguments.exit_status && reports.first().is_none_or(|worst| worst.verdict != Verdict::Progressing)
+}
+
+async fn in_lines(
+    client: &Client,
+    sight: &Sight,
+    wanted: &Wanted,
+    arguments: &StatusArgs,
+) -> Result<ExitCode, String> {
+    let look = Look { width: usize::MAX, ..Look::of_stdout() };
+    let mut changes = sight.watch(client, wanted);
+    let stopped = super::super::stopped()?;
+    tokio::pin!(stopped);
+    let mut before = std::collections::BTreeMap::new();
+    let mut was_over = false;
+    loop {
+        let seen = reports(sight, wanted);
+        for report in &seen {
+            let name = tree::name(report, arguments.selected.scope.all_namespaces);
+            let mut line = Line::of(Style::Bold, format!("{name}   "));
+            for (style, text) in tree::line(report).pieces() {
+                line.add(*style, text.clone());
+            }
+            let text = line.painted(look);
+            if before.get(&name) != Some(&text) {
+                let at = super::super::now().format("%H:%M:%S");
+                super::super::print(&format!("{at}  {text}\n"))?;
+                before.insert(name, text);
+            }
+        }
+        let over = is_over(&seen, arguments);
+        if over && was_over {
+            return Ok(exit_code(&seen, true));
+        }
+        was_over = over;
+        tokio::select! {
+            // Each kind has a watch of its own: the nodes' may be a moment behind the fleet's.
+            () = tokio::time::sleep(BEHIND), if over => {}
+            _ = changes.next() => {}
+            () = &mut stopped => return Ok(ExitCode::SUCCESS),
+        }
+        // What else comes at once is one change.
+        tokio::time::sleep(TOGETHER).await;
+        while let Some(Some(_)) = futures::FutureExt::now_or_never(changes.next()) {}
+    }
+}
+
+async fn on_a_screen(
+    client: &Client,
+    sight: &Sight,
+    wanted: &Wanted,
+    arguments: &StatusArgs,
+) -> Result<ExitCode, String> {
+    let mut changes = sight.watch(client, wanted);
+    let mut keys = keys();
+    let stopped = super::super::stopped()?;
+    tokio::pin!(stopped);
+    let screen = Screen::open();
+    let Screen(mut terminal) = screen?;
+    let mut from = 0;
+    let ended = loop {
+        let seen = reports(sight, wanted);
+        let drawn = terminal.draw(|frame| {
+            let area = frame.area();
+            let mut look = Look::of_stdout();
+            look.width = usize::from(area.width);
+            let height = usize::from(area.height);
+            let rows = if arguments.all { usize::MAX } else { height.saturating_sub(7).max(3) };
+            let all = lines(&seen, arguments, look, rows);
+            from = from.min(all.len().saturating_sub(height.saturating_sub(1)));
+            let mut shown: Vec<Row<'_>> =
+                all.iter().skip(from).take(height.saturating_sub(1)).map(|line| row(line, look)).collect();
+            shown.resize(height.saturating_sub(1), Row::default());
+            let more = if all.len() >= height { "  j k more" } else { "" };
+            shown.push(row(&Line::of(Style::Dim, format!("q ends{more}")), look));
+            frame.render_widget(Paragraph::new(shown), area);
+        });
+        if let Err(error) = drawn {
+            break Err(format!("the terminal cannot be written: {error}"));
+        }
+        if is_over(&seen, arguments) {
+            break Ok((exit_code(&seen, true), seen));
+        }
+        let tick = tokio::time::sleep(TICK);
+        let stop = tokio::select! {
+            _ = changes.next() => {
+                tokio::time::sleep(TOGETHER).await;
+                while let Some(Some(_)) = futures::FutureExt::now_or_never(changes.next()) {}
+                false
+            }
+            () = tick => false,
+            key = keys.recv() => match key {
+                Some(Key::Quit) => true,
+                Some(Key::Down) => { from += 1; false }
+                Some(Key::Up) => { from = from.saturating_sub(1); false }
+                Some(Key::Other) | None => false,
+            },
+            () = &mut stopped => true,
+        };
+        if stop {
+            break Ok((exit_code(&seen, arguments.exit_status), seen));
+        }
+    };
+    ratatui::restore();
+    let (code, seen) = ended?;
+    // What was seen last stays on the screen that one came from.
+    super::super::print(&super::drawn(&seen, arguments, Look::of_stdout()))?;
+    Ok(code)
+}
+
+/// A terminal's other screen, which is left again however this ends.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self, String> {
+        ratatui::try_init().map(Self).map_err(|error| format!("the terminal cannot be drawn on: {error}"))
+    }
+}
+
+fn row(line: &Line, look: Look) -> Row<'static> {
+    let cut = line.cut(look);
+    Row::from(
+        cut.pieces()
+            .iter()
+            .map(|(style, text)| Span::styled(text.clone(), paint(*style, look)))
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn paint(style: Style, look: Look) -> Paint {
+    let plain = Paint::default();
+    if !look.colours {
+        return plain;
+    }
+    match style {
+        Style::Plain => plain,
+        Style::Bold => plain.add_modifier(Modifier::BOLD),
+        Style::Dim => plain.add_modifier(Modifier::DIM),
+        Style::Red => plain.fg(Color::Red),
+        Style::Green => plain.fg(Color::Green),
+        Style::Yellow => plain.fg(Color::Yellow),
+        Style::Magenta => plain.fg(Color::Magenta),
+        Style::Cyan => plain.fg(Color::Cyan),
+    }
+}
+
+/// What a person pressed.
+enum Key {
+    Quit,
+    Down,
+    Up,
+    Other,
+}
+
+/// Keys, from a thread: they are waited for as long as the program runs.
+fn keys() -> mpsc::Receiver<Key> {
+    let (tell, told) = mpsc::channel(8);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            let key = match event {
+                Event::Key(key) if key.kind == KeyEventKind::Release => continue,
+                Event::Key(key) => match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
+                    KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Quit,
+                    KeyCode::Char('j') | KeyCode::Down => Key::Down,
+                    KeyCode::Char('k') | KeyCode::Up => Key::Up,
+                    _ => Key::Other,
+                },
+                _ => Key::Other,
+            };
+            if tell.blocking_send(key).is_err() {
+                return;
+            }
+        }
+    });
+    told
+}

@@ -1,0 +1,180 @@
+//! What a person may see: objects that are read, or watched, with their own rights, into the caches that the planner reads.
+//! What those rights do not allow is left out, and said. Nothing is written here.
+
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use kube::Client;
+use kube::api::{Api, ListParams};
+
+use crate::api::names::LABEL_DEPLOYMENT;
+use crate::cluster::observed::{Meta, ObservedFleet};
+use crate::cluster::raw::RawObject;
+use crate::cluster::watch::{self, Scope};
+use crate::cluster::{Key, Kind, View};
+
+/// As many objects are asked for at once as kubectl asks for.
+const PAGE: u32 = 500;
+
+/// Which fleets somebody wants to see.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Wanted {
+    /// Where.
+    pub scope: Scope,
+    /// Those of these names; all, where there are none.
+    pub names: Vec<String>,
+}
+
+impl Wanted {
+    /// The labels of what belongs to these fleets.
+    fn labels(&self) -> String {
+        match self.names.as_slice() {
+            [] => LABEL_DEPLOYMENT.to_owned(),
+            [name] => format!("{LABEL_DEPLOYMENT}={name}"),
+            names => format!("{LABEL_DEPLOYMENT} in ({})", names.join(",")),
+        }
+    }
+
+    fn is_wanted(&self, fleet: &Key) -> bool {
+        self.names.is_empty() || self.names.contains(&fleet.name)
+    }
+}
+
+/// What was read of a cluster, and what could not be.
+#[derive(Clone, Default)]
+pub struct Sight {
+    /// What was read.
+    pub view: Arc<View>,
+    /// What could not be read, each in a sentence.
+    pub unread: Vec<String>,
+    /// The kinds that were read.
+    kinds: Vec<Kind>,
+}
+
+/// The kinds of which a report is made.
+pub const OF_REPORTS: [Kind; 2] = [Kind::StatefulNode, Kind::Pod];
+
+impl Sight {
+    /// Reads fleets, and these kinds of what belongs to them. An error says in a sentence why the fleets cannot be read.
+    pub async fn read(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
+        let mut sight = Self { view: View::shared(), unread: Vec::new(), kinds: vec![Kind::NodeDeployment] };
+        sight.read_fleets(client, wanted).await?;
+        let labels = wanted.labels();
+        let reads = kinds.iter().map(|kind| {
+            let params = ListParams::default().labels(&labels);
+            let view = sight.view.clone();
+            async move { (*kind, list(client, &wanted.scope, *kind, params, &view).await) }
+        });
+        let results: Vec<(Kind, kube::Result<()>)> =
+            stream::iter(reads).buffered(kinds.len().max(1)).collect().await;
+        for (kind, result) in results {
+            match result {
+                Ok(()) => sight.kinds.push(kind),
+                Err(error) => sight.unread.push(left_out(kind, &error)),
+            }
+        }
+        Ok(sight)
+    }
+
+    /// One by one where they are named: a person may have the right to no more.
+    async fn read_fleets(&self, client: &Client, wanted: &Wanted) -> Result<(), String> {
+        let kind = Kind::NodeDeployment;
+        let Scope::Namespace(namespace) = &wanted.scope else {
+            let listed = list(client, &wanted.scope, kind, ListParams::default(), &self.view).await;
+            return listed.map_err(|error| format!("fleets cannot be listed: {}", sentence(&error)));
+        };
+        if wanted.names.is_empty() {
+            let listed = list(client, &wanted.scope, kind, ListParams::default(), &self.view).await;
+            return listed.map_err(|error| {
+                format!("fleets of namespace {namespace} cannot be listed: {}", sentence(&error))
+            });
+        }
+        let api = api(client, &wanted.scope, kind);
+        for name in &wanted.names {
+            match api.get_opt(name).await {
+                Ok(Some(fleet)) => self.view.observe_raw(kind, &fleet),
+                Ok(None) => {
+                    return Err(format!(
+                        "nodedeployment.windlass.dev/{name} is not in namespace {namespace}; name another with --namespace"
+                    ));
+                }
+                Err(error) => {
+                    return Err(format!("nodedeployment.windlass.dev/{name}: {}", sentence(&error)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The fleets that were wanted, by namespace and name.
+    #[must_use]
+    pub fn fleets(&self, wanted: &Wanted) -> Vec<Arc<ObservedFleet>> {
+        self.view.fleets.list_all(|fleet| wanted.is_wanted(&fleet.meta.key()))
+    }
+
+    /// Watches from here on what was read. Yields what changed, after the view has taken it in; never ends.
+    pub fn watch(&self, client: &Client, wanted: &Wanted) -> BoxStream<'static, (Kind, Meta)> {
+        let labels = wanted.labels();
+        let named = match wanted.names.as_slice() {
+            [name] => Some(format!("metadata.name={name}")),
+            _ => None,
+        };
+        let streams = self.kinds.iter().filter_map(|kind| {
+            let (view, labels) = (self.view.clone(), labels.as_str());
+            let api = wanted.scope.api(client, &view, *kind);
+            let changes = match kind {
+                Kind::NodeDeployment => watch::watch_named(api, named.as_deref(), *kind, view, |v| &v.fleets),
+                Kind::StatefulNode => watch::watch(api, Some(labels), *kind, view, |v| &v.nodes),
+                Kind::Pod => watch::watch(api, Some(labels), *kind, view, |v| &v.pods),
+                Kind::StatefulSet => watch::watch(api, Some(labels), *kind, view, |v| &v.sets),
+                Kind::ControllerRevision => watch::watch(api, Some(labels), *kind, view, |v| &v.revisions),
+                _ => return None,
+            };
+            let kind = *kind;
+            Some(changes.map(move |meta| (kind, meta)).boxed())
+        });
+        stream::select_all(streams.collect::<Vec<_>>()).boxed()
+    }
+}
+
+/// Reads all objects of a kind into a view, page by page.
+async fn list(
+    client: &Client,
+    scope: &Scope,
+    kind: Kind,
+    params: ListParams,
+    view: &View,
+) -> kube::Result<()> {
+    let api = api(client, scope, kind);
+    let mut params = params.limit(PAGE);
+    loop {
+        let page = api.list(&params).await?;
+        for object in &page.items {
+            view.observe_raw(kind, object);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn api(client: &Client, scope: &Scope, kind: Kind) -> Api<RawObject> {
+    match scope {
+        Scope::All => Api::all_with(client.clone(), &kind.resource()),
+        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
+    }
+}
+
+fn left_out(kind: Kind, error: &kube::Error) -> String {
+    format!("left out, because {}s cannot be listed: {}", kind.name(), sentence(error))
+}
+
+/// What the API server says, without the library's words around it.
+#[must_use]
+pub fn sentence(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => format!("the API server cannot be reached: {other}"),
+    }
+}

@@ -1,0 +1,42 @@
+//! How long a rollout takes yet: by the nodes that it has moved already. Always said with "about".
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
+
+use super::age;
+use crate::cluster::observed::ObservedNode;
+
+/// As many nodes say how long the others will take: more would cost time and tell nothing new.
+const SAMPLES: usize = 50;
+
+/// How long a node takes to be moved, by those that were since `from`: the median of their own plans' times. `None` where
+/// no node tells.
+pub fn node_seconds<'a>(
+    nodes: impl Iterator<Item = &'a ObservedNode>,
+    from: Option<DateTime<Utc>>,
+) -> Option<i64> {
+    let took = |node: &ObservedNode| {
+        let plan = node.status.plan.as_ref()?.0.value();
+        let time = |field: &str| plan[field].as_str()?.parse::<DateTime<Utc>>().ok();
+        let is_move = matches!(plan["recipe"].as_str(), Some("NodeUpdate" | "RestartNode"));
+        let (began, ended) = (time("startedAt")?, time("finishedAt")?);
+        let counts =
+            is_move && plan["state"] == Value::from("Complete") && from.is_none_or(|from| began >= from);
+        counts.then(|| (ended - began).num_seconds().max(1))
+    };
+    let mut all: Vec<i64> = nodes.filter_map(took).take(SAMPLES).collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
+
+/// A duration that nobody knows exactly: to ten seconds below a minute, to minutes below two hours.
+#[must_use]
+pub fn about(left: TimeDelta) -> String {
+    let seconds = left.num_seconds().max(1);
+    match seconds {
+        0..55 => format!("about {}s", (seconds + 9) / 10 * 10),
+        55..7_200 => format!("about {}m", ((seconds + 30) / 60).max(1)),
+        7_200..172_800 => format!("about {}h", (seconds + 1_800) / 3_600),
+        _ => format!("about {}", age(left)),
+    }
+}

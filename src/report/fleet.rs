@@ -1,0 +1,373 @@
+//! How a fleet is doing: its rollout, its plan, what it waits for, and its nodes.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+
+use super::node::{self, Goal};
+use super::{Health, NodeReport, Seen, age, node_seconds, tag};
+use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
+use crate::api::{NodeDeploymentStatus, Rollout, Stage};
+use crate::engine::{PlanState, TaskState};
+use crate::revision;
+
+/// What came of what a fleet's spec asks for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub enum Verdict {
+    /// It cannot be carried out: the spec is invalid, or the API server refuses it.
+    Refused,
+    /// It stands still until somebody does something.
+    Stalled,
+    /// It is on its way, or waits for a person or for its time.
+    Progressing,
+    /// All of it is so.
+    UpToDate,
+}
+
+impl Verdict {
+    /// What `--exit-status` and `windlass wait` end with.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::UpToDate => 0,
+            Self::Refused | Self::Stalled => 1,
+            Self::Progressing => 3,
+        }
+    }
+
+    fn of(seen: &Seen) -> Self {
+        let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
+        let condition = |type_: &str| conditions::find(&status.conditions, type_);
+        let is_current = status.observed_generation == meta.generation;
+        if !is_current || meta.terminating {
+            return Self::Progressing;
+        }
+        let refused = |c: &conditions::Condition| c.reason == "InvalidSpec" && c.status != "Unknown";
+        if [STALLED, UP_TO_DATE].into_iter().filter_map(condition).any(|c| refused(c)) {
+            return Self::Refused;
+        }
+        if conditions::is_true(&status.conditions, STALLED) {
+            return Self::Stalled;
+        }
+        let replicas = seen.fleet.spec.as_ref().map_or(0, |spec| spec.replicas);
+        let is_settled = condition(RECONCILING).is_some_and(|c| c.status == "False");
+        if replicas == 0 && is_settled {
+            return Self::UpToDate;
+        }
+        // Once traffic has moved what is wanted serves: that the old set goes is nothing to wait for.
+        let is_over = status.rollout.as_ref().is_none_or(|rollout| rollout.stage == Stage::Retiring);
+        let serves = conditions::is_true(&status.conditions, READY) && status.replicas == replicas;
+        if is_over && serves && conditions::is_true(&status.conditions, UP_TO_DATE) {
+            return Self::UpToDate;
+        }
+        Self::Progressing
+    }
+}
+
+/// Which wave of how many a rollout in place is in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Wave {
+    /// The one that is under way, from 1.
+    pub number: i32,
+    /// How many there are.
+    pub of: i32,
+}
+
+/// A rollout that is under way.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutReport {
+    /// Why it began: a reason of the condition RolloutInProgress.
+    pub cause: String,
+    /// Where it is.
+    pub stage: Stage,
+    /// When it began.
+    pub started_at: DateTime<Utc>,
+    /// How many nodes are wanted.
+    pub total: i32,
+    /// How many were observed at the target.
+    pub updated: i32,
+    /// How many are Ready, at whatever they run.
+    pub ready: i32,
+    /// How many are disrupted.
+    pub disrupted: i32,
+    /// How many cannot run what they were granted.
+    pub failed: i32,
+    /// The wave; absent where nodes are not updated in place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wave: Option<Wave>,
+    /// How long it has taken, in seconds.
+    pub elapsed_seconds: i64,
+    /// About how long it takes yet, in seconds, by the nodes that it has moved; absent where none tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about_left_seconds: Option<i64>,
+    /// In how many seconds it counts as stalled if nothing moves, 0 where it does; absent while its clock stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalls_in_seconds: Option<i64>,
+    /// The image that it began from, where nodes that still run it tell; else empty.
+    pub from_image: String,
+    /// The image that it goes to.
+    pub to_image: String,
+}
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanReport {
+    /// Its ID.
+    pub id: String,
+    /// Its recipe.
+    pub recipe: String,
+    /// Where it stands.
+    pub state: PlanState,
+    /// When it began.
+    pub started_at: DateTime<Utc>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<DateTime<Utc>>,
+    /// Its tasks.
+    pub tasks: Vec<TaskReport>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failure: String,
+}
+
+/// A task of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskReport {
+    /// Its ID.
+    pub id: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The hook that it is of; empty where it is of none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub hook: String,
+    /// Where it stands.
+    pub state: TaskState,
+    /// What it waits for, or why it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+impl PlanReport {
+    /// Reports on a stored plan; `None` where it cannot be read.
+    #[must_use]
+    pub fn of(plan: &crate::api::RawPlan) -> Option<Self> {
+        let plan = plan.parse().ok()?;
+        let tasks = plan.tasks.into_iter().map(|task| TaskReport {
+            hook: task.params["hook"].as_str().unwrap_or_default().to_owned(),
+            id: task.id,
+            type_: task.type_,
+            state: task.state,
+            message: task.message,
+            started_at: task.started_at,
+            finished_at: task.finished_at,
+        });
+        Some(Self {
+            id: plan.id,
+            recipe: plan.recipe,
+            state: plan.state,
+            started_at: plan.started_at,
+            finished_at: plan.finished_at,
+            tasks: tasks.collect(),
+            failure: plan.failure,
+        })
+    }
+}
+
+/// A fleet, as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetReport {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// InPlace, BlueGreen or HardFork.
+    pub strategy: String,
+    /// Its phase.
+    pub phase: String,
+    /// What came of what its spec asks for.
+    pub verdict: Verdict,
+    /// A few words: `Updating 2/5`, or the phase.
+    pub summary: String,
+    /// What it waits for, or why it stands, in a sentence; empty where there is nothing to say.
+    pub waiting_for: String,
+    /// Since when, where a node stands in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<DateTime<Utc>>,
+    /// How many nodes its spec asks for.
+    pub replicas: i32,
+    /// The image that its spec asks for.
+    pub image: String,
+    /// The set that serves.
+    pub active_set: String,
+    /// The rollout that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutReport>,
+    /// What is being done, or was last done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanReport>,
+    /// Its nodes, by set and ordinal. Those that do not exist although they should are at the end.
+    pub nodes: Vec<NodeReport>,
+    /// What could not be read, and is therefore left out, each in a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+}
+
+impl FleetReport {
+    /// Reports on a fleet.
+    #[must_use]
+    pub fn of(seen: &Seen, now: DateTime<Utc>) -> Self {
+        let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
+        let spec = seen.fleet.spec.as_deref().ok();
+        let goal = Goal::of(seen);
+        let mut nodes: Vec<NodeReport> =
+            seen.nodes.iter().map(|node| node::report(seen, &goal, node, now)).collect();
+        let is_known = |name: &str| nodes.iter().any(|node| node.name == name);
+        let unconverged = status.rollout.iter().flat_map(|rollout| &rollout.unconverged);
+        let others: Vec<NodeReport> = unconverged
+            .filter(|said| !is_known(&said.name))
+            .map(|said| NodeReport::named(&meta.name, said))
+            .collect();
+        nodes.extend(others);
+        let plan = status.plan.as_ref().and_then(PlanReport::of);
+        let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
+        let rollout =
+            status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, image, now));
+        let (waiting_for, waiting_since) = waiting_for(status);
+        let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
+        Self {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            strategy: strategy(seen),
+            phase: status.phase.clone(),
+            verdict: Verdict::of(seen),
+            summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
+            waiting_for,
+            waiting_since,
+            replicas: spec.map_or(0, |spec| spec.replicas),
+            image: image.to_owned(),
+            active_set: status.active_set.clone(),
+            rollout,
+            plan,
+            nodes,
+            unread: seen.unread.clone(),
+        }
+    }
+
+    /// What it waits for, with for how long, and when that counts as a stall.
+    #[must_use]
+    pub fn waiting(&self, now: DateTime<Utc>) -> String {
+        let Some(since) = self.waiting_since else { return self.waiting_for.clone() };
+        let stalls = match self.rollout.as_ref().and_then(|rollout| rollout.stalls_in_seconds) {
+            Some(0) => " (stalled)".to_owned(),
+            Some(left) => format!(" (stalls in {})", age(TimeDelta::seconds(left))),
+            None => String::new(),
+        };
+        format!("{} for {}{stalls}", self.waiting_for, age(now - since))
+    }
+
+    /// How many nodes serve, by the tag that they run; the largest group first.
+    #[must_use]
+    pub fn serving(&self) -> Vec<(Health, String, usize)> {
+        let mut groups: Vec<(Health, String, usize)> = Vec::new();
+        let serves = |node: &&NodeReport| !node.health.is_ill() && node.health != Health::Settling;
+        for node in self.nodes.iter().filter(serves) {
+            let tag = tag(&node.image);
+            match groups.iter_mut().find(|(health, known, _)| *health == node.health && *known == tag) {
+                Some((_, _, count)) => *count += 1,
+                None => groups.push((node.health, tag, 1)),
+            }
+        }
+        groups.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)));
+        groups
+    }
+}
+
+/// The fleets that are ill before those that are on their way before those that are as wanted, each by name.
+pub fn worst_first(reports: &mut [FleetReport]) {
+    reports.sort_by(|a, b| (a.verdict, &a.namespace, &a.name).cmp(&(b.verdict, &b.namespace, &b.name)));
+}
+
+fn strategy(seen: &Seen) -> String {
+    let of_spec =
+        || seen.fleet.spec.as_ref().map(|spec| spec.update_strategy.type_.clone()).unwrap_or_default();
+    let of_rollout = seen.fleet.status.rollout.as_ref().map(|rollout| rollout.strategy.clone());
+    of_rollout.filter(|strategy| !strategy.is_empty()).unwrap_or_else(of_spec)
+}
+
+fn rollout_report(
+    seen: &Seen,
+    rollout: &Rollout,
+    nodes: &[NodeReport],
+    image: &str,
+    now: DateTime<Utc>,
+) -> RolloutReport {
+    let spec = seen.fleet.spec.as_deref().ok();
+    let counts = &rollout.nodes;
+    let in_place = rollout.entrant_set.is_empty() && rollout.stage == Stage::Updating;
+    let held = spec.map_or(0, |spec| spec.partition());
+    let to_move = (counts.total - held).max(0);
+    let most = spec.map_or(1, |spec| spec.max_unavailable());
+    let wave = (in_place && to_move > 0).then(|| {
+        let of = (to_move + most - 1) / most;
+        Wave { number: (counts.updated / most + 1).min(of), of }
+    });
+    let moved = seen.nodes.iter().map(AsRef::as_ref);
+    let each = node_seconds(moved, Some(rollout.started_at)).filter(|_| in_place);
+    let settle = spec.map_or(0, |spec| spec.min_ready_seconds);
+    let left = each.map(|each| {
+        let waves = ((to_move - counts.updated).max(0) + most - 1) / most;
+        i64::from(waves) * (each + settle)
+    });
+    let deadline = spec.map_or(0, |spec| spec.update_strategy.progress_deadline_seconds);
+    let stalls_at = rollout.last_progress_at + TimeDelta::seconds(deadline);
+    let paused = spec.is_some_and(|spec| spec.paused);
+    let runs = !rollout.clock_stopped && !paused && rollout.stage != Stage::Retiring;
+    let before = nodes.iter().find(|n| !n.image.is_empty() && n.image != image).map(|n| n.image.clone());
+    RolloutReport {
+        cause: rollout.cause.clone(),
+        stage: rollout.stage,
+        started_at: rollout.started_at,
+        total: counts.total,
+        updated: counts.updated,
+        ready: counts.ready,
+        disrupted: counts.disrupted,
+        failed: counts.failed,
+        wave,
+        elapsed_seconds: (now - rollout.started_at).num_seconds().max(0),
+        about_left_seconds: left.filter(|_| counts.failed == 0 || counts.disrupted < most),
+        stalls_in_seconds: runs.then(|| (stalls_at - now).num_seconds().max(0)),
+        from_image: before.unwrap_or_default(),
+        to_image: image.to_owned(),
+    }
+}
+
+/// What a fleet waits for, and since when a node stands in its way, where one does.
+fn waiting_for(status: &NodeDeploymentStatus) -> (String, Option<DateTime<Utc>>) {
+    let condition = |type_: &str| conditions::find(&status.conditions, type_);
+    let Some(rollout) = &status.rollout else {
+        let stalled = condition(STALLED).filter(|c| c.status == "True");
+        if let Some(stalled) = stalled {
+            let why = condition(UP_TO_DATE).filter(|c| c.status == "False").unwrap_or(stalled);
+            return (format!("{}: {}", why.reason, why.message), None);
+        }
+        let reconciling = condition(RECONCILING).filter(|c| c.status == "True");
+        return (reconciling.map(|c| c.message.clone()).unwrap_or_default(), None);
+    };
+    let ill = |reason: &str| !matches!(reason, "WaitingForWave" | "NotReady" | "Missing" | "Terminating");
+    let worst =
+        rollout.unconverged.first().filter(|node| ill(&node.reason) && rollout.stage != Stage::Retiring);
+    match worst {
+        Some(node) => (format!("waiting for {}: {}", node.name, node.reason), Some(node.since)),
+        None => (rollout.message.clone(), None),
+    }
+}

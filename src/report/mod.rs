@@ -1,0 +1,18 @@
+//! What a person is shown of a fleet: what it is doing, what it waits for, how its nodes are. Objects as they were read in,
+//! a value out, which the terminal, the page and `-o json` show alike. Pure: no I/O, no clock.
+//!
+//! The types here are what `windlass status -o json` prints (docs/terminal.md): a field keeps its name and its meaning.
+
+mod estimate;
+mod fleet;
+mod node;
+mod seen;
+#[cfg(test)]
+pub mod tests;
+mod words;
+
+pub use estimate::{about, node_seconds};
+pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, worst_first};
+pub use node::{Health, NodeReport};
+pub use seen::Seen;
+pub use words::{age, clock_time, tag};

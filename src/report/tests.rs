@@ -1,0 +1,309 @@
+//! What is reported of fleets in every state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::observed::Observed;
+
+const NOW: &str = "2026-01-01T04:15:11Z";
+
+fn now() -> DateTime<Utc> {
+    NOW.parse().unwrap()
+}
+
+fn merged(mut into: Value, changes: Value) -> Value {
+    json_patch::merge(&mut into, &changes);
+    into
+}
+
+/// A fleet of five whose rollout to 1.2 stands at its second wave.
+pub fn fleet() -> Value {
+    let task = |index: u32, type_: &str, state: &str| json!({"id": format!("495ff12537-{index}"), "type": type_, "state": state});
+    json!({
+        "metadata": {"name": "db", "namespace": "prod", "uid": "fleet", "generation": 3, "resourceVersion": "9"},
+        "spec": {"replicas": 5, "minReadySeconds": 4,
+            "template": {"spec": {"image": "registry.example/db:1.2", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}},
+            "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": 2}, "progressDeadlineSeconds": 600}},
+        "status": {"observedGeneration": 3, "phase": "Upgrading", "replicas": 5, "activeSet": "first",
+            "rollout": {"strategy": "InPlace", "cause": "TemplateChanged", "stage": "Updating",
+                "startedAt": "2026-01-01T04:11:01Z", "lastProgressAt": "2026-01-01T04:12:09Z",
+                "nodes": {"total": 5, "updated": 2, "ready": 3, "disrupted": 2, "failed": 1}, "summary": "Updating 2/5",
+                "unconverged": [{"name": "db-2", "reason": "ImagePullBackOff", "message": "Back-off pulling image \"db:1.2\"",
+                    "since": "2026-01-01T04:12:09Z"}],
+                "message": "waiting for db-2: ImagePullBackOff: Back-off pulling image \"db:1.2\""},
+            "plan": {"id": "495ff12537", "recipe": "InPlace", "targetHash": "v1:a", "state": "Active",
+                "startedAt": "2026-01-01T04:11:01Z", "tasks": [task(0, "update-node-specs", "Complete"),
+                    task(1, "await-spec-update", "Running"), task(2, "mark-ready", "Pending")]},
+            "conditions": [said("Ready", "False", "NodesFailed"), said("UpToDate", "Unknown", "Applying"),
+                said("RolloutInProgress", "True", "TemplateChanged"), said("Stalled", "False", "Progressing"),
+                said("Reconciling", "True", "Progressing")]}
+    })
+}
+
+fn said(type_: &str, status: &str, reason: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T04:00:00Z"})
+}
+
+fn node(ordinal: u32, granted: &str, runs: &str, ready: Option<&str>) -> Value {
+    let image = |tag: &str| format!("registry.example/db:{tag}");
+    let status = if ready.is_some() { "True" } else { "False" };
+    json!({
+        "metadata": {"name": format!("db-{ordinal}"), "namespace": "prod", "uid": format!("n{ordinal}"), "generation": 1,
+            "resourceVersion": "5", "labels": {"windlass.dev/deployment": "db"}},
+        "spec": {"image": image(granted), "grantedHash": granted, "podTemplate": {"spec": {"containers": [{"name": "db"}]}}},
+        "status": {"observedGeneration": 1, "phase": "Running", "podTemplateHash": runs,
+            "currentImage": if runs.is_empty() { String::new() } else { image(runs) },
+            "conditions": [{"type": "Ready", "status": status, "reason": "NodeReady",
+                "lastTransitionTime": ready.unwrap_or("2026-01-01T04:12:09Z")}]}
+    })
+}
+
+/// Its nodes: two done, one that cannot pull, one whose old pod goes, one that was not reached.
+pub fn nodes() -> Vec<Value> {
+    let done = |ordinal: u32| {
+        let plan = json!({"id": "x", "recipe": "NodeUpdate", "state": "Complete", "targetHash": "1.2", "tasks": [],
+            "startedAt": "2026-01-01T04:11:02Z", "finishedAt": "2026-01-01T04:12:02Z"});
+        merged(node(ordinal, "1.2", "1.2", Some("2026-01-01T04:12:02Z")), json!({"status": {"plan": plan}}))
+    };
+    let problem = json!({"reason": "ImagePullBackOff", "message": "Back-off pulling image \"db:1.2\"",
+        "since": "2026-01-01T04:12:09Z"});
+    let moving = json!({"id": "y", "recipe": "NodeUpdate", "state": "Active", "targetHash": "1.2",
+        "startedAt": "2026-01-01T04:14:58Z", "tasks": [
+            {"id": "y-0", "type": "apply-stateful-set", "state": "Complete"},
+            {"id": "y-1", "type": "replace-pod", "state": "Running", "startedAt": "2026-01-01T04:14:59Z",
+                "message": "waiting for the old pod to terminate"}]});
+    vec![
+        node(0, "1.1", "1.1", Some("2026-01-01T03:00:00Z")),
+        merged(node(1, "1.2", "1.1", None), json!({"status": {"phase": "Updating", "plan": moving}})),
+        merged(node(2, "1.2", "", None), json!({"status": {"phase": "Failed", "problem": problem}})),
+        done(3),
+        done(4),
+    ]
+}
+
+/// What is seen of them.
+pub fn seen(fleet: &Value, nodes: &[Value]) -> Seen {
+    Seen {
+        fleet: Arc::new(Observed::read(fleet)),
+        nodes: nodes.iter().map(|node| Arc::new(Observed::read(node))).collect(),
+        pods: BTreeMap::new(),
+        unread: Vec::new(),
+    }
+}
+
+fn report(changes: Value) -> FleetReport {
+    FleetReport::of(&seen(&merged(fleet(), changes), &nodes()), now())
+}
+
+#[test]
+fn each_node_is_told_by_what_it_does_and_what_stands_in_its_way() {
+    let report = report(json!({}));
+    let health: Vec<Health> = report.nodes.iter().map(|node| node.health).collect();
+    assert_eq!(health, [Health::Before, Health::Moving, Health::Failed, Health::Serving, Health::Serving]);
+    assert_eq!(report.nodes[1].message, "the old pod terminates, 12s of 30s");
+    assert_eq!(report.nodes[1].versions(""), "1.1 → 1.2");
+    assert_eq!(report.nodes[2].versions(""), "→ 1.2");
+    assert_eq!(report.nodes[2].versions("registry.example/db:1.1"), "1.1 → 1.2");
+    assert_eq!(report.nodes[2].reason, "ImagePullBackOff");
+}
+
+#[test]
+fn a_node_that_has_just_become_ready_frees_its_place_later() {
+    let mut nodes = nodes();
+    nodes[3] = node(3, "1.2", "1.2", Some("2026-01-01T04:15:10Z"));
+    let report = FleetReport::of(&seen(&fleet(), &nodes), now());
+    assert_eq!(report.nodes[3].health, Health::Settling);
+    assert_eq!(report.nodes[3].message, "Ready; its place in the wave is free in 3s");
+}
+
+#[test]
+fn a_node_that_does_not_exist_is_named_by_what_the_fleet_says() {
+    let missing = json!({"status": {"rollout": {"unconverged": [{"name": "db-2", "reason": "Missing",
+        "message": "the node does not exist yet", "since": "2026-01-01T04:15:00Z"}]}}});
+    let mut nodes = nodes();
+    nodes.remove(2);
+    let report = FleetReport::of(&seen(&merged(fleet(), missing), &nodes), now());
+    let last = report.nodes.last().unwrap();
+    assert_eq!((last.name.as_str(), last.health, last.set.as_str()), ("db-2", Health::Down, "first"));
+}
+
+#[test]
+fn a_rollout_is_told_with_its_wave_and_what_is_left_by_the_nodes_that_it_moved() {
+    let report = report(json!({}));
+    let rollout = report.rollout.clone().unwrap();
+    assert_eq!(rollout.wave, Some(Wave { number: 2, of: 3 }));
+    assert_eq!(rollout.elapsed_seconds, 250);
+    assert_eq!(rollout.about_left_seconds, None, "nobody knows how long a node takes that cannot run");
+    assert_eq!(rollout.from_image, "registry.example/db:1.1");
+    assert_eq!(rollout.stalls_in_seconds, Some(418));
+    assert_eq!(report.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s (stalls in 6m58s)");
+    let well = self::report(json!({"status": {"rollout": {"nodes": {"failed": 0}}}}));
+    // Two waves of a minute each, and 4 s in which a node settles.
+    assert_eq!(well.rollout.unwrap().about_left_seconds, Some(128));
+}
+
+#[test]
+fn a_clock_that_stands_is_not_said_to_run_out() {
+    let stopped = report(json!({"status": {"rollout": {"clockStopped": true}}}));
+    assert_eq!(stopped.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s");
+    let stalled = report(json!({"status": {"rollout": {"lastProgressAt": "2026-01-01T04:00:00Z"}}}));
+    assert!(stalled.waiting(now()).ends_with("(stalled)"), "{}", stalled.waiting(now()));
+}
+
+/// The conditions that say this of `UpToDate`, `Ready`, `Stalled` and `Reconciling`.
+fn conditions(up_to_date: &str, ready: &str, stalled: &str, reconciling: &str) -> Value {
+    let each =
+        [("UpToDate", up_to_date), ("Ready", ready), ("Stalled", stalled), ("Reconciling", reconciling)];
+    each.map(|(type_, text)| {
+        let (status, reason) = text.split_once('/').unwrap_or((text, "X"));
+        said(type_, status, reason)
+    })
+    .to_vec()
+    .into()
+}
+
+#[test]
+fn the_verdict_is_what_a_script_can_go_by() {
+    let gone = json!(null);
+    let cases = [
+        (
+            "steady",
+            json!({"rollout": gone, "conditions": conditions("True/Applied", "True", "False", "False")}),
+            Verdict::UpToDate,
+            0,
+        ),
+        (
+            "applied, not ready",
+            json!({"rollout": gone, "conditions": conditions("True/Applied", "False", "False", "True")}),
+            Verdict::Progressing,
+            3,
+        ),
+        ("rolling", json!({}), Verdict::Progressing, 3),
+        (
+            "stalled",
+            json!({"conditions": conditions("False/Stalled", "False", "True/NoProgress", "False")}),
+            Verdict::Stalled,
+            1,
+        ),
+        (
+            "a hook failed",
+            json!({"conditions": conditions("False/HookFailed", "True", "True/HookFailed", "False")}),
+            Verdict::Stalled,
+            1,
+        ),
+        (
+            "refused",
+            json!({"rollout": gone, "conditions": conditions("False/InvalidSpec", "True", "True/InvalidSpec", "False")}),
+            Verdict::Refused,
+            1,
+        ),
+        (
+            "aborted",
+            json!({"rollout": gone, "conditions": conditions("False/Aborted", "True", "True/Aborted", "False")}),
+            Verdict::Stalled,
+            1,
+        ),
+        (
+            "not looked at",
+            json!({"observedGeneration": 2, "rollout": gone, "conditions": conditions("True/Applied", "True", "False", "False")}),
+            Verdict::Progressing,
+            3,
+        ),
+        (
+            "the old set goes",
+            json!({"rollout": {"stage": "Retiring"}, "conditions": conditions("True/Applied", "True", "False", "True")}),
+            Verdict::UpToDate,
+            0,
+        ),
+        (
+            "waits for a person",
+            json!({"rollout": {"stage": "AwaitingPromotion"}, "conditions": conditions("Unknown/ReadyToPromote", "True", "False", "True")}),
+            Verdict::Progressing,
+            3,
+        ),
+        (
+            "a node is missing",
+            json!({"replicas": 4, "rollout": gone, "conditions": conditions("True/Applied", "True", "False", "True")}),
+            Verdict::Progressing,
+            3,
+        ),
+    ];
+    for (what, status, verdict, code) in cases {
+        let report = report(json!({"status": status}));
+        assert_eq!((report.verdict, report.verdict.exit_code()), (verdict, code), "{what}");
+    }
+}
+
+#[test]
+fn what_ended_badly_says_why() {
+    let mut conditions = conditions("False/Aborted", "True", "True/Aborted", "False");
+    conditions[0]["message"] = json!("plan 495ff12537 was aborted; windlass retry tries it again");
+    let report = report(json!({"status": {"rollout": null, "conditions": conditions}}));
+    assert_eq!(report.waiting(now()), "Aborted: plan 495ff12537 was aborted; windlass retry tries it again");
+    assert_eq!(report.summary, "Upgrading");
+}
+
+#[test]
+fn the_ill_come_first() {
+    let named = |name: &str, status: Value| {
+        let fleet = merged(fleet(), json!({"metadata": {"name": name}, "status": status}));
+        FleetReport::of(&seen(&fleet, &[]), now())
+    };
+    let well = json!({"rollout": null, "conditions": conditions("True/Applied", "True", "False", "False")});
+    let mut reports = vec![
+        named("a", well.clone()),
+        named("c", json!({})),
+        named("b", json!({"conditions": conditions("False/Stalled", "False", "True/NoProgress", "False")})),
+        named("d", well),
+    ];
+    worst_first(&mut reports);
+    let names: Vec<&str> = reports.iter().map(|report| report.name.as_str()).collect();
+    assert_eq!(names, ["b", "c", "a", "d"]);
+}
+
+#[test]
+fn times_and_images_are_written_for_people() {
+    let seconds = |n: i64| age(chrono::TimeDelta::seconds(n));
+    assert_eq!(
+        [seconds(-3), seconds(12), seconds(182), seconds(7_500), seconds(273_600)],
+        ["0s", "12s", "3m02s", "2h05m", "3d04h"]
+    );
+    let left = |n: i64| about(chrono::TimeDelta::seconds(n));
+    assert_eq!(
+        [left(0), left(41), left(58), left(360), left(10_000)],
+        ["about 10s", "about 50s", "about 1m", "about 6m", "about 3h"]
+    );
+    for (image, expected) in [
+        ("registry.example:5000/a/db:1.2", "1.2"),
+        ("db@sha256:0123456789", "0123456"),
+        ("db:1.2@sha256:0123456789", "1.2"),
+        ("registry.example:5000/db", "db"),
+        ("", ""),
+    ] {
+        assert_eq!(tag(image), expected);
+    }
+    let at = |text: &str| clock_time(text.parse().unwrap(), now());
+    assert_eq!(at("2026-01-01T04:12:09Z"), "04:12:09");
+    assert_eq!(at("2025-12-31T23:12:09Z"), "2025-12-31 23:12:09");
+}
+
+#[test]
+fn the_data_keeps_its_names() {
+    let value = serde_json::to_value(report(json!({}))).unwrap();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        keys(&value),
+        "activeSet image name namespace nodes phase plan replicas rollout strategy summary verdict waitingFor waitingSince"
+    );
+    assert_eq!(
+        keys(&value["rollout"]),
+        "cause disrupted elapsedSeconds failed fromImage ready stage stallsInSeconds startedAt toImage total updated wave"
+    );
+    assert_eq!(keys(&value["nodes"][2]), "health image message name reason set since targetImage");
+    assert_eq!(keys(&value["plan"]), "id recipe startedAt state tasks");
+    assert_eq!(value["verdict"], "Progressing");
+}

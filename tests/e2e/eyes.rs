@@ -1,0 +1,108 @@
+//! What a person is shown by the command line, on the real control plane.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::kit::{World, condition, fleet};
+
+/// What a command came to.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub async fn windlass(world: &World, words: &[&str]) -> Ran {
+    windlass_as(world, world.cp.kubeconfig(), words).await
+}
+
+pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+/// A kubeconfig of an account that may do this in the world's namespace, and nothing else.
+async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
+    let meta = || json!({"name": name, "namespace": &*world.ns});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(), "rules": rules});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta(),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": &*world.ns}]});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta()});
+    for object in [account, role, binding] {
+        world.cp.kubectl_with(&["-n", &world.ns, "apply", "-f", "-"], &object.to_string()).await.ok();
+    }
+    world.cp.service_account_kubeconfig(&world.ns, name).await.expect("a kubeconfig")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
+    let world = World::new("status").await;
+    let mut wanted = fleet(3, "db:1");
+    wanted["spec"]["updateStrategy"]["progressDeadlineSeconds"] = json!(4);
+    world.settled_fleet(wanted).await;
+    let mark = world.cp.audit_mark().await;
+
+    let steady = windlass(&world, &["status", "--exit-status"]).await;
+    assert_eq!((steady.code, steady.err.as_str()), (0, ""), "{}", steady.out);
+    assert!(steady.out.contains("db") && steady.out.contains("3 nodes serve 1"), "{}", steady.out);
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "20s"]).await;
+    assert_eq!((waited.code, waited.out.as_str()), (0, "nodedeployment.windlass.dev/db is up to date\n"));
+
+    world.set_image("db:2-nope").await;
+    world.until_db("a node cannot run", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
+    let ill = windlass(&world, &["status", "nd/db"]).await;
+    for words in
+        ["Updating 0/3", "wave 1 of 3", "1 → 2-nope", "✗ db-2", "ImagePullBackOff", "2 nodes serve 1"]
+    {
+        assert!(ill.out.contains(words), "{words}: {}", ill.out);
+    }
+    let data = windlass(&world, &["status", "nd/db", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&data.out).unwrap();
+    assert_eq!(data["nodes"][2]["health"], "Failed", "{data:#}");
+    assert_eq!(data["rollout"]["toImage"], "db:2-nope");
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "30s"]).await;
+    assert_eq!(waited.code, 1, "{}{}", waited.out, waited.err);
+    assert!(waited.out.contains("is stalled: waiting for db-2: ImagePullBackOff"), "{}", waited.out);
+    assert_eq!(windlass(&world, &["status", "--exit-status"]).await.code, 1);
+
+    // Whoever watches sees it come right, a line a change.
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    watching
+        .args(["status", "-w", "--exit-status", "nd/db", "-n", &world.ns])
+        .env("KUBECONFIG", world.cp.kubeconfig());
+    world.patch_fleet(json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60}}})).await;
+    world.set_image("db:3").await;
+    world.until_db("it is on its way", |db| condition(db, "Stalled") == "False/Progressing").await;
+    let watched = tokio::time::timeout(crate::kit::PATIENCE, watching.output()).await.unwrap().unwrap();
+    let lines = String::from_utf8(watched.stdout).unwrap();
+    assert_eq!(watched.status.code(), Some(0), "{lines}");
+    assert!(lines.lines().count() > 3 && lines.contains("● ● ●"), "{lines}");
+    world.until_applied().await;
+
+    let viewer = account(
+        &world,
+        "viewer",
+        json!([{"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": ["get", "list", "watch"]}]),
+    )
+    .await;
+    let seen = windlass_as(&world, &viewer, &["status", "nd/db"]).await;
+    assert_eq!(seen.code, 0, "{}", seen.err);
+    assert!(seen.out.contains("left out, because StatefulNodes cannot be listed"), "{}", seen.out);
+    let nobody = account(&world, "nobody", json!([])).await;
+    let refused = windlass_as(&world, &nobody, &["status"]).await;
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+    assert!(refused.err.contains("cannot be listed"), "{}", refused.err);
+
+    let audit = world.cp.audit_since(mark).await;
+    let agents = audit.namespace(&world.ns).write_attempts();
+    let ours = agents.entries().iter().filter(|e| e.user_agent.starts_with("windlass/"));
+    let ours: Vec<_> = ours.filter(|e| e.user.username != world.operator_user()).collect();
+    assert!(ours.is_empty(), "looking writes nothing: {ours:?}");
+}
