@@ -6,8 +6,8 @@ pub mod events;
 mod fleet;
 mod fleet_asked;
 mod fleet_change;
-pub mod metrics;
 mod node;
+mod record;
 mod save;
 
 pub use crate::apply::ReconcileError;
