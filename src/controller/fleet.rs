@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::fleet_change::is_passing;
 use super::save::{Urgency, save};
-use super::{Context, Next, ReconcileError};
+use super::{Context, Next, ReconcileError, hooks};
 use crate::api::conditions::{self, Truth};
 use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
 use crate::apply::{fleet_children, fleet_objects};
@@ -218,6 +218,10 @@ impl<'a> Reconcile<'a> {
                 .await;
         };
         let env = self.cx.env.layer().with(self.scope.clone());
+        let env = match hooks::of_fleet(self.cx, &self.scope.fleet) {
+            Some(scope) => env.with(scope),
+            None => env,
+        };
         let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;
         let advance = engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await;
         self.finish(Some(plan), advance).await

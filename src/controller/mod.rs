@@ -6,6 +6,7 @@ pub mod events;
 mod fleet;
 mod fleet_asked;
 mod fleet_change;
+mod hooks;
 mod node;
 mod record;
 mod save;

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::events::Tone;
 use super::save::{Urgency, save};
-use super::{Context, Next, ReconcileError};
+use super::{Context, Next, ReconcileError, hooks};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
@@ -274,6 +274,10 @@ impl Reconcile<'_> {
             return self.persist(self.stored_plan().ok().flatten().as_ref(), &[], None, Urgency::Now).await;
         };
         let env = self.cx.env.layer().with(self.scope.clone());
+        let env = match hooks::of_node(self.cx, &self.node) {
+            Some(scope) => env.with(scope),
+            None => env,
+        };
         let deadline = self.node.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
         let advance = if self.scope.facts(&self.node).terminating {
             Advance::Waiting { recheck_after: None }
@@ -364,7 +368,8 @@ impl Reconcile<'_> {
         let at_grant = || self.scope.facts(&self.node).grant() == Some(before.pod_template_hash.as_str());
         let urgent = failed(next) != failed(before)
             || next.observed_generation != before.observed_generation
-            || (runs(before) && !runs(next) && at_grant());
+            || (runs(before) && !runs(next) && at_grant())
+            || hooks::keeps_more(before.plan.as_ref(), plan);
         if urgent {
             return Urgency::Now;
         }
