@@ -14,6 +14,7 @@ use super::observed::{ObservedFleet, ObservedNode};
 use super::{Key, Kind};
 use crate::api::StatefulNodeSpec;
 use crate::clock::monotonic;
+use crate::planner::fleet::hooks::AtHook;
 
 /// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
 const MAX_ENTRIES: usize = 200_000;
@@ -109,6 +110,8 @@ pub struct ReadPlan {
     pub leaves: bool,
     /// The wish that the node leaves, where the plan waits for nothing but that.
     pub awaited_removal: Option<String>,
+    /// The hook that it is at.
+    pub at_hook: Option<AtHook>,
 }
 
 /// Progress of a node's plan that is not yet written.
@@ -346,7 +349,7 @@ pub struct Memory {
     /// By the UID of a node or fleet, for a revision with its name: when the name of its Service, or of the revision,
     /// was found to belong to something else, and to what.
     pub foreign: Remembered<String, (Instant, String)>,
-    /// By a node's UID and a kind: when the names of its objects of that kind were last found to be nobody's.
+    /// By a node's UID and a kind: when the name of its StatefulSet or Service was last found to be nobody's.
     pub free: Remembered<(String, Kind), Instant>,
     /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,

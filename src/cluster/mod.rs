@@ -14,7 +14,6 @@ pub mod port;
 mod proxy;
 pub mod raw;
 pub mod refusals;
-mod request;
 pub mod view;
 pub mod watch;
 

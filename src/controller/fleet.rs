@@ -8,18 +8,21 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::events::Tone;
 use super::fleet_change::is_passing;
 use super::save::{Urgency, save};
-use super::{Context, Next, ReconcileError, hooks};
+use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, Truth};
+use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
 use crate::apply::{fleet_children, fleet_objects};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Advance, Plan};
 use crate::observe::fleet_scope::Told;
+use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::status::{
     RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
 use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, release};
+use crate::planner::hooks::step_of;
 use crate::tasks::FleetScope;
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
@@ -83,7 +86,7 @@ pub(super) struct Reconcile<'a> {
     /// What a set that should be gone waits for, in a sentence.
     waits: Option<String>,
     /// Whether `scope.invalid` says no more than what the API server did not answer for a moment.
-    passing: bool,
+    pub(super) passing: bool,
     /// Whether something is left of a set that goes which no watch shows, or a node that leaves rests on others that are
     /// not as they were taken to be: it is looked at again.
     unmarked: bool,
@@ -120,6 +123,8 @@ impl<'a> Reconcile<'a> {
         };
         let mut plan = plan;
         self.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
+        let retried = self.obey_retry(plan.as_mut(), &facts);
+        let followed = plan.as_mut().is_some_and(|plan| self.follow_hooks(plan));
         self.refuse_what_cannot_be_done(&facts);
 
         // Plan.
@@ -139,6 +144,9 @@ impl<'a> Reconcile<'a> {
             && decision != FleetDecision::Keep
         {
             return self.change_plan(&self.scope.facts(), plan, decision, &entrant).await;
+        }
+        if retried.is_some() || followed {
+            return self.write_followed(plan, retried).await;
         }
 
         // Execute.
@@ -218,12 +226,17 @@ impl<'a> Reconcile<'a> {
                 .await;
         };
         let env = self.cx.env.layer().with(self.scope.clone());
-        let env = match hooks::of_fleet(self.cx, &self.scope.fleet) {
-            Some(scope) => env.with(scope),
+        let env = match self.hook_scope(&plan) {
+            Some(hooks) => env.with(hooks),
             None => env,
         };
         let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;
         let advance = engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await;
+        self.pass_over(&mut plan);
+        let advance = self.unless_disrupted(&mut plan, advance);
+        if matches!(advance, Advance::Invalidated { .. }) {
+            self.delete_jobs(&plan).await?;
+        }
         self.finish(Some(plan), advance).await
     }
 
@@ -271,10 +284,11 @@ impl<'a> Reconcile<'a> {
             }
             Some(_) => {}
         }
+        let of_hooks = self.check_hooks().await;
         match fleet_objects::ensure_revision(&self.scope).await {
             Ok(Ok(revision)) => {
                 self.revision = revision;
-                let invalid = self.scope.unchangeable_claims();
+                let invalid = of_hooks.or_else(|| self.scope.unchangeable_claims());
                 self.scope.invalid = self.scope.invalid.take().or(invalid);
             }
             Ok(Err(sentence)) => self.scope.invalid = Some(sentence),
@@ -310,7 +324,7 @@ impl<'a> Reconcile<'a> {
                     status.plan = Some(crate::api::RawPlan::of(&plan));
                     told.extend(self.move_on(&mut status, &facts, &plan));
                 }
-                if self.skipped {
+                if self.skipped || self.has_moved_at_hook(&plan) {
                     urgency = Urgency::Now;
                 }
             }
@@ -354,6 +368,8 @@ impl<'a> Reconcile<'a> {
         // The facts are those of the status that is about to be written: what it newly obeys counts.
         let mut facts = self.scope.facts().activated(&status.active_set);
         facts.set_rollout = SetRollout::of(&status);
+        facts.at_hook = plan.and_then(AtHook::of);
+        facts.step = plan.and_then(step_of);
         facts.beside.clone_from(&self.beside);
         facts.waits.clone_from(&self.waits);
         if self.passing {
@@ -375,6 +391,8 @@ impl<'a> Reconcile<'a> {
             "" => generated_build_id(image, &facts.requested),
             own => own.to_owned(),
         };
+        let retry = meta.annotation(ANNOTATION_RETRY).unwrap_or_default();
+        status.hook_retry = status.hook_retry.take().filter(|obeyed| obeyed.asked == retry);
         if status.spent_force_promote != spec.force_promote {
             status.spent_force_promote.clear();
         }
@@ -415,6 +433,7 @@ impl<'a> Reconcile<'a> {
         for conflict in &facts.conflicts {
             self.tell(Tone::Warning, "InvalidSpec", &conflict.message, &conflict.message);
         }
+        self.tell_of_hooks(&facts);
         let stalled =
             conditions::find(&status.conditions, conditions::STALLED).filter(|c| c.reason == "NoProgress");
         // A stall after some progress is another one.

@@ -20,6 +20,9 @@ impl Reconcile<'_> {
             return false;
         }
         let named = plan.tasks.iter().find(|t| t.id == task_id);
+        if named.is_none() && self.may_be_of_a_node(task_id) {
+            return false;
+        }
         if named.is_some_and(|t| t.state == TaskState::Skipped) {
             return false;
         }
@@ -30,12 +33,19 @@ impl Reconcile<'_> {
             Some(Ok(())) => return true,
             None | Some(Err(SkipRefused::NotSkippable { .. })) => format!(
                 "{task_id} ({what}) is not skipped: of a fleet's tasks only await-caught-up and await-nodes-at-height may \
-                 be, and those of your own that say so; a node's mark-ready may, named on the node"
+                 be, hooks, and those of your own that say so; a node's mark-ready may, named on the node"
             ),
             Some(Err(refused)) => refused.to_string(),
         };
         self.tell(Tone::Warning, "SkipRefused", task_id, &note);
         false
+    }
+
+    /// Whether a plan, or a task of it, may be that of a node whose hooks the fleet names: the node finds it there.
+    fn may_be_of_a_node(&self, id: &str) -> bool {
+        let plan = id.split('-').next().unwrap_or_default();
+        let hooks = &self.scope.spec.update_strategy.hooks;
+        hooks.iter().any(|hook| hook.at.is_of_node()) && engine::id::is_plan_id(plan)
     }
 
     pub(super) fn refuse_what_cannot_be_done(&self, facts: &FleetFacts) {
@@ -80,7 +90,9 @@ impl Reconcile<'_> {
                 || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
                 || status.history.iter().any(|h| h.plan_id == id)
         };
-        let may_be_forgotten = |id: &str| status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id);
+        let may_be_forgotten = |id: &str| {
+            (status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id)) || self.may_be_of_a_node(id)
+        };
         for (key, id) in [(ANNOTATION_ABORT, &facts.abort), (ANNOTATION_RETRY, &facts.retry)] {
             if id.is_empty() || is_known(id) || may_be_forgotten(id) {
                 continue;

@@ -13,6 +13,7 @@ use crate::cluster::memory::Nameless;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
 use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::failed::fail;
+use crate::planner::fleet::hooks::{self, Course};
 use crate::planner::fleet::sets::{naming, stage, status as set_status};
 use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, short};
 use crate::planner::fleet::verdicts::why_stalled;
@@ -28,6 +29,9 @@ const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
 const ASK_ONCE_MORE: Duration = Duration::from_secs(4);
 /// For how long it may stay unanswered before that is more than a moment.
 const A_MOMENT: Duration = Duration::from_secs(10);
+
+/// How soon it is looked at again where traffic could not be moved back yet.
+const LOOK_ONCE_MORE: Duration = Duration::from_secs(1);
 
 /// Why an active plan without its rollout cannot be carried out.
 const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
@@ -206,8 +210,8 @@ impl Reconcile<'_> {
             FleetDecision::Start(start) => (None, Some(start)),
             FleetDecision::Supersede(start) => (Some((Ending::Superseded, "NewTarget")), Some(start)),
             FleetDecision::CompleteAndStart(start) => (Some((Ending::Complete, "")), Some(start)),
-            FleetDecision::RollBack(start) => (Some((Ending::RolledBack, "Stalled")), Some(start)),
-            FleetDecision::TakeBack => (Some((Ending::RolledBack, "Stalled")), None),
+            FleetDecision::RollBack(start) => (Some((Ending::RolledBack, why_back(facts))), Some(start)),
+            FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts))), None),
             FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
             FleetDecision::Abort => (Some((Ending::Aborted, "AbortRequested")), None),
             FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
@@ -216,6 +220,17 @@ impl Reconcile<'_> {
         };
         let mut shown = plan.clone();
         let mut told: Vec<News> = Vec::new();
+        if let Some(old) = plan.as_ref().filter(|_| ending.is_some()) {
+            self.delete_jobs(old).await?;
+            let gives_up = matches!(ending, Some((Ending::RolledBack | Ending::Aborted, _)));
+            let rollout = facts.set_rollout.as_ref().filter(|r| r.stage == Stage::Promoting);
+            if let Some(rollout) = rollout.filter(|_| gives_up) {
+                if !self.move_back(rollout).await? {
+                    return Ok(Next::on_event().within(LOOK_ONCE_MORE));
+                }
+                set_status::moved_back(&mut status, self.now);
+            }
+        }
         if let (Some(mut old), Some((ending, reason))) = (plan.clone(), ending) {
             match ending {
                 Ending::Aborted => drop(engine::abort(&mut old, self.now)),
@@ -243,7 +258,13 @@ impl Reconcile<'_> {
         }
         if let Some(start) = &start {
             let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
-            let plan = self.plan_for(start, &before)?;
+            let course = Course {
+                cause: Some(start.cause),
+                own: start.scope == Scope::Own,
+                is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
+                is_past_return: false,
+            };
+            let plan = self.plan_for(start, &before, course)?;
             begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
             if start.way.makes_set() {
                 set_status::begin(&mut status, facts, start.way, entrant);
@@ -273,7 +294,9 @@ impl Reconcile<'_> {
     ) -> Result<Next, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
         let before = failed.map(|plan| plan.id.as_str()).unwrap_or_default();
-        let plan = self.plan_for(start, before)?;
+        let course =
+            Course { cause: Some(start.cause), own: false, is_way_back: false, is_past_return: true };
+        let plan = self.plan_for(start, before, course)?;
         status.plan = Some(RawPlan::of(&plan));
         if let Some(rollout) = status.rollout.as_mut() {
             start.cause.as_str().clone_into(&mut rollout.cause);
@@ -287,10 +310,15 @@ impl Reconcile<'_> {
     }
 
     /// The plan that a rollout is carried out by.
-    pub(super) fn plan_for(&self, start: &Start, before: &str) -> Result<Plan, ReconcileError> {
+    pub(super) fn plan_for(
+        &self,
+        start: &Start,
+        before: &str,
+        course: Course,
+    ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(start.way.recipe());
         let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        Ok(recipe.plan(PlanSeed {
+        Ok(self.wanted_hooks(course).in_recipe(recipe).plan(PlanSeed {
             uid: &self.scope.fleet.meta.uid,
             target_hash: &start.target,
             now: self.now,
@@ -316,7 +344,13 @@ impl Reconcile<'_> {
             cause: Cause::ChildDrift,
             way: set.as_ref().map_or(Way::InPlace, |set| set.way),
         };
-        let next = self.plan_for(&start, &old.id)?;
+        // Before the rollout is begun anew below.
+        let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
+        let course = Course::of(status)
+            .map_or(Course { cause, own: false, is_way_back: false, is_past_return: false }, |course| {
+                Course { cause, ..course }
+            });
+        let next = self.plan_for(&start, &old.id, course)?;
         let Some(set) = set else {
             let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
             begin(status, facts, &start, &next, &self.revision_of(&start.target), self.now);
@@ -342,7 +376,7 @@ impl Reconcile<'_> {
         plan: &Plan,
     ) -> Option<News> {
         let rollout = SetRollout::of(status)?;
-        if rollout.stage == Stage::Promoting && stage::has_switched(plan) {
+        if rollout.stage == Stage::Promoting && stage::has_promoted(plan) {
             return Some(self.promoted(status, facts, &rollout, plan));
         }
         let next = stage::stage_of(plan, rollout.stage, rollout.way);
@@ -400,6 +434,11 @@ impl Reconcile<'_> {
     }
 }
 
+/// The word in history for why a rollout goes back.
+fn why_back(facts: &FleetFacts) -> &'static str {
+    if hooks::rolls_back(facts) { "HookFailed" } else { "Stalled" }
+}
+
 /// Whether what a rollout that is there has done can still be taken back.
 fn is_before_return(stage: Stage) -> bool {
     !matches!(stage, Stage::Promoting | Stage::Retiring)
@@ -448,10 +487,13 @@ fn ended(
             Some((Tone::Warning, "RolloutAborted", old.id.clone(), note))
         }
         (Ending::RolledBack, _) => {
-            let why = status.rollout.as_ref().map(why_stalled).unwrap_or_default();
+            let by_hook = hooks::failure(facts).filter(|_| hooks::rolls_back(facts));
+            let what = if by_hook.is_some() { "failed at a hook" } else { "stalled" };
+            let stalled = || status.rollout.as_ref().map(why_stalled).unwrap_or_default();
+            let why = by_hook.unwrap_or_else(stalled);
             reject(status, facts, old, Ending::RolledBack);
             let to = short(&facts.last_completed);
-            let note = format!("the rollout to {from} stalled and is rolled back to {to}: {why}");
+            let note = format!("the rollout to {from} {what} and is rolled back to {to}: {why}");
             if let Some(rejected) = status.rejected.as_mut() {
                 rejected.message.clone_from(&why);
             }

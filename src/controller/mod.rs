@@ -6,9 +6,11 @@ pub mod events;
 mod fleet;
 mod fleet_asked;
 mod fleet_change;
+mod fleet_hooks;
 mod hooks;
+pub mod metrics;
 mod node;
-mod record;
+mod node_hooks;
 mod save;
 
 pub use crate::apply::ReconcileError;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::events::Tone;
+use super::hooks::has_moved;
+use super::node_hooks::OfFleet;
 use super::save::{Urgency, save};
-use super::{Context, Next, ReconcileError, hooks};
+use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{ANNOTATION_RESTARTED_AT, ANNOTATION_SKIP};
 use crate::api::status::remember;
@@ -34,15 +36,18 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     let Some(node) = cx.view.nodes.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
     let scope = cx.node_scope(key, &node, now);
-    let reconcile = Reconcile { cx, scope, node, now, beside: Mutex::default(), claims: Mutex::default() };
+    let of_fleet = OfFleet::of(cx.fleet_of(&node.meta));
+    let reconcile =
+        Reconcile { cx, scope, node, of_fleet, now, beside: Mutex::default(), claims: Mutex::default() };
     reconcile.run().await
 }
 
-struct Reconcile<'a> {
-    cx: &'a Context,
-    scope: NodeScope,
-    node: Arc<ObservedNode>,
-    now: DateTime<Utc>,
+pub(super) struct Reconcile<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) scope: NodeScope,
+    pub(super) node: Arc<ObservedNode>,
+    pub(super) of_fleet: OfFleet,
+    pub(super) now: DateTime<Utc>,
     /// What of the spec cannot be carried out although the plan can, in a sentence.
     beside: Mutex<Option<String>>,
     /// Whether what the spec says of claims was carried out, where it came to that.
@@ -82,6 +87,7 @@ impl Reconcile<'_> {
         {
             return self.change_plan(&facts, plan, decision).await;
         }
+        let followed = plan.as_mut().is_some_and(|plan| self.follow_fleet(plan));
         node_objects::forget_unmarked(&self.scope, &self.node).await?;
         node_objects::check_template(&self.scope, &self.node).await?;
         let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
@@ -103,6 +109,9 @@ impl Reconcile<'_> {
             invalid = Some(sentence);
         } else if decision != NodeDecision::Keep {
             return self.change_plan(&facts, plan, decision).await;
+        }
+        if followed {
+            return self.persist(plan.as_ref(), &[], invalid.as_deref(), Urgency::Now).await;
         }
         if let Some(sentence) = &invalid {
             // It takes nothing, and lets go of what it is to leave.
@@ -175,7 +184,8 @@ impl Reconcile<'_> {
 
     /// Skips the task that the annotation names. Answers whether the plan changed.
     fn skip(&self, plan: &mut Plan) -> bool {
-        let Some(task_id) = self.node.meta.annotation(ANNOTATION_SKIP) else { return false };
+        let own = self.node.meta.annotation(ANNOTATION_SKIP);
+        let Some(task_id) = self.skipped_by_fleet(plan).or(own) else { return false };
         let is_skipped =
             |plan: &Plan| plan.tasks.iter().any(|t| t.id == task_id && t.state == TaskState::Skipped);
         if is_skipped(plan) {
@@ -225,6 +235,7 @@ impl Reconcile<'_> {
             NodeDecision::Start { recipe, attempt } => (Some(recipe), attempt),
             NodeDecision::Supersede { reason, next } => {
                 if let Some(old) = &plan {
+                    self.delete_jobs(old).await?;
                     entries.push(self.entry(old, "Superseded", reason));
                 }
                 (next, 0)
@@ -250,7 +261,7 @@ impl Reconcile<'_> {
         before: &str,
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        let mut plan = recipe.plan(PlanSeed {
+        let mut plan = self.wanted_hooks(&recipe.name, None).in_recipe(recipe).plan(PlanSeed {
             uid: &self.node.meta.uid,
             target_hash: target(facts),
             now: self.now,
@@ -274,8 +285,8 @@ impl Reconcile<'_> {
             return self.persist(self.stored_plan().ok().flatten().as_ref(), &[], None, Urgency::Now).await;
         };
         let env = self.cx.env.layer().with(self.scope.clone());
-        let env = match hooks::of_node(self.cx, &self.node) {
-            Some(scope) => env.with(scope),
+        let env = match self.hook_scope(&plan) {
+            Some(hooks) => env.with(hooks),
             None => env,
         };
         let deadline = self.node.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
@@ -293,13 +304,24 @@ impl Reconcile<'_> {
                 let next = next.within_some(recheck_after).within_some(marked);
                 Ok(next.at(engine::next_deadline(&plan), self.now))
             }
-            Advance::Checkpoint | Advance::Held => self.persist(Some(&plan), &[], None, Urgency::Now).await,
+            Advance::Held => {
+                self.pass_over(&mut plan);
+                self.persist(Some(&plan), &[], None, Urgency::Now).await
+            }
+            Advance::Checkpoint => self.persist(Some(&plan), &[], None, Urgency::Now).await,
             Advance::Ended => self.end(plan, advance).await,
-            Advance::Invalidated { .. } => match decide(&self.scope.facts(&self.node), None, self.now) {
-                // In the same write: between two the node would not count as in flight.
-                NodeDecision::Start { recipe, .. } => self.follow(&plan, &advance, recipe).await,
-                _ => self.end(plan, advance).await,
-            },
+            Advance::Invalidated { .. } => {
+                self.delete_jobs(&plan).await?;
+                self.after_invalidated(plan, advance).await
+            }
+        }
+    }
+
+    async fn after_invalidated(&self, plan: Plan, advance: Advance) -> Result<Next, ReconcileError> {
+        match decide(&self.scope.facts(&self.node), None, self.now) {
+            // In the same write: between two the node would not count as in flight.
+            NodeDecision::Start { recipe, .. } => self.follow(&plan, &advance, recipe).await,
+            _ => self.end(plan, advance).await,
         }
     }
 
@@ -352,7 +374,10 @@ impl Reconcile<'_> {
         }
         let task = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over());
         // A node that was asked to leave serves until it goes, and may be asked to stay.
-        let leaves = || (plan.recipe == recipes::REMOVE_NODE).then(|| format!("{}-mark", plan.id));
+        // As does one that was marked before, and whose plan goes on with what comes after.
+        let is_marked = plan.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Complete);
+        let leaves =
+            || (plan.recipe == recipes::REMOVE_NODE || is_marked).then(|| format!("{}-mark", plan.id));
         let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;
         // What the sidecar answered is in the scope; an unreachable one is reported from there.
         mark(&self.scope, &self.node, &task_id).ok().map(|mark| mark.again)
@@ -366,10 +391,10 @@ impl Reconcile<'_> {
         let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
         // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
         let at_grant = || self.scope.facts(&self.node).grant() == Some(before.pod_template_hash.as_str());
-        let urgent = failed(next) != failed(before)
+        let urgent = has_moved(plan, before.plan.as_ref())
+            || failed(next) != failed(before)
             || next.observed_generation != before.observed_generation
-            || (runs(before) && !runs(next) && at_grant())
-            || hooks::keeps_more(before.plan.as_ref(), plan);
+            || (runs(before) && !runs(next) && at_grant());
         if urgent {
             return Urgency::Now;
         }

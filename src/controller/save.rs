@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::events::Tone;
-use super::record::{Recorded, count};
 use super::{Context, Next, ReconcileError};
 use crate::api::Condition;
 use crate::api::conditions::{self, Truth};
@@ -37,7 +36,7 @@ pub enum Urgency<'a> {
 }
 
 /// Writes a status if it differs, now or later. Answers with when to look again.
-pub async fn save<S: Serialize + PartialEq + Recorded>(
+pub async fn save<S: Serialize + PartialEq>(
     cx: &Context,
     kind: Kind,
     meta: &Meta,
@@ -59,8 +58,6 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
         return Err(say_too_large(cx, kind, meta, &json!(before)).await);
     }
     write(cx, kind, meta, PatchOp::set("/status", value)).await?;
-    // What is persisted is counted, so that nothing is counted twice by a reconcile that ends in a conflict.
-    count(&cx.metrics, before, after);
     Ok(Next::on_event())
 }
 

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::FleetScope;
 use super::node_scope::{effective_restart, later, parse_time};
@@ -14,14 +15,17 @@ use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
     FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
 };
-use crate::api::{Promotion, RawPlan, Stage, StrategyType};
+use crate::api::{OnHookFailure, Promotion, RawPlan, Stage, StrategyType};
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
 use crate::cluster::{Key, Kind};
+use crate::engine::Plan;
+use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
 use crate::planner::fleet::{
     Cause, ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
 };
+use crate::planner::hooks::step_of;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 use crate::render;
 use crate::revision::hash::pod_template_hash_under;
@@ -186,6 +190,7 @@ impl FleetScope {
             }
         }
         self.count_remains(&mut sets);
+        let own_plan = self.own_plan_with_hooks();
         let annotation = |key| meta.annotation(key).unwrap_or_default().to_owned();
         let promoted = &spec.force_promote;
         FleetFacts {
@@ -206,7 +211,7 @@ impl FleetScope {
             scaled_to_zero: status.scaled_to_zero,
             abort: annotation(ANNOTATION_ABORT),
             asked: annotation(ANNOTATION_ASKED),
-            retry: annotation(ANNOTATION_RETRY),
+            retry: self.retry_request(),
             invalid: self.invalid.clone(),
             beside: None,
             waits: None,
@@ -222,11 +227,60 @@ impl FleetScope {
             halt_height: spec.halt_height(),
             set_rollout: self.set_rollout(),
             under_way: self.under_way(),
+            at_hook: own_plan.as_ref().and_then(AtHook::of),
+            rolling_back: self.hooks_that_roll_back(),
+            steps: self.steps().unwrap_or_default(),
+            step: own_plan.as_ref().and_then(step_of),
             set: active,
             sets,
             children,
             renderings,
         }
+    }
+
+    /// The persisted plan, where it has tasks of hooks or steps, and can be read.
+    fn own_plan_with_hooks(&self) -> Option<Plan> {
+        let raw = self.fleet.status.plan.as_ref()?;
+        let may_be = raw.mentions("\"hook\"") || raw.mentions("\"step\"");
+        may_be.then(|| raw.parse().ok()).flatten()
+    }
+
+    fn hooks_that_roll_back(&self) -> Vec<String> {
+        let hooks = self.spec.update_strategy.hooks.iter();
+        let back = hooks.filter(|hook| hook.on_failure() == OnHookFailure::Rollback);
+        back.map(|hook| hook.name.clone()).collect()
+    }
+
+    /// `inPlace.steps`; an error is why they are none, in a sentence. Numbers and percentages are compared with their own
+    /// kind: which of both is more depends on `replicas`.
+    pub fn steps(&self) -> Result<Vec<IntOrString>, String> {
+        let steps = self.spec.update_strategy.in_place.as_ref().map(|s| s.steps.clone()).unwrap_or_default();
+        let numbers: Vec<i64> = steps
+            .iter()
+            .filter_map(|step| match step {
+                IntOrString::Int(count) => Some(i64::from(*count)),
+                IntOrString::String(_) => None,
+            })
+            .collect();
+        let percents: Vec<i64> = steps
+            .iter()
+            .filter_map(|step| match step {
+                IntOrString::Int(_) => None,
+                IntOrString::String(text) => text.strip_suffix('%')?.parse().ok(),
+            })
+            .collect();
+        let ascends = |list: &[i64]| list.is_sorted_by(|left, right| left < right);
+        if ascends(&numbers) && ascends(&percents) {
+            return Ok(steps);
+        }
+        Err("updateStrategy.inPlace.steps has to ascend: each step more nodes than the one before".to_owned())
+    }
+
+    /// The plan that a retry names, unless that was obeyed for hooks of it: `PLAN`, or `PLAN/2` for one more.
+    fn retry_request(&self) -> String {
+        let asked = self.fleet.meta.annotation(ANNOTATION_RETRY).unwrap_or_default();
+        let is_spent = self.fleet.status.hook_retry.as_ref().is_some_and(|retry| retry.asked == asked);
+        if is_spent { String::new() } else { retried_plan(asked).to_owned() }
     }
 
     fn strategy(&self) -> Way {
@@ -448,6 +502,7 @@ impl FleetScope {
             running: status.pod_template_hash.clone(),
             running_image: status.current_image.clone(),
             rolling: read.rolling,
+            at_hook: read.at_hook,
             // What a rollout has ended since it has put right, and said.
             was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
             ready: ready_since.is_some(),
@@ -481,6 +536,7 @@ impl FleetScope {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
                 awaited_removal: awaited_removal(&plan).map(str::to_owned),
+                at_hook: AtHook::of(&plan),
             },
             // What cannot be read may be anything; its executor fails it at its next reconcile.
             Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
@@ -552,6 +608,12 @@ impl FleetScope {
         };
         (0..self.spec.replicas).filter(|ordinal| !is_own(ordinal)).filter_map(taken).collect()
     }
+}
+
+/// The plan that a value of `windlass.dev/retry` names: what follows a slash tells one wish from another.
+#[must_use]
+pub fn retried_plan(asked: &str) -> &str {
+    asked.split('/').next().unwrap_or_default()
 }
 
 /// What a node's sidecar last said of the pod that runs now.

@@ -15,7 +15,7 @@ use crate::engine::Plan;
 use crate::planner::fleet::sets::lost::{Traces, promotion};
 use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::sets::serving::Pair;
-use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
+use crate::planner::fleet::sets::stage::{has_promoted, stage_before_return};
 use crate::planner::fleet::status::scope_of;
 use crate::planner::fleet::{Cause, Way};
 use crate::revision::revision_name;
@@ -116,7 +116,7 @@ impl FleetScope {
         let rollout = status.rollout.as_ref().filter(|r| r.stage == Stage::Retiring)?;
         let plan = status.plan.as_ref()?.parse().ok()?;
         let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
-        let is_true = has_switched(&plan) || status.last_completed_rollout_hash == rollout.target_hash;
+        let is_true = has_promoted(&plan) || status.last_completed_rollout_hash == rollout.target_hash;
         if is_true || plan.target_hash != rollout.target_hash {
             return None;
         }

@@ -1,7 +1,7 @@
 //! What is so: the scopes that tasks and reconciles are handed, and the facts that a decision rests on, put together from
 //! the caches. Nothing here writes.
 
-mod fleet_facts;
+pub mod fleet_facts;
 mod fleet_lost;
 mod fleet_members;
 mod fleet_record;

@@ -8,6 +8,7 @@ use kube::Client;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Scope, watch};
@@ -91,7 +92,10 @@ impl Tell {
         let owner = |kind: &str| meta.owners.iter().find(|o| o.kind == kind).map(|o| o.name.clone());
         let fleet = || owner(Kind::NodeDeployment.name()).or_else(|| label(LABEL_DEPLOYMENT));
         match kind {
-            Kind::NodeDeployment => self.fleet(&namespace, name),
+            Kind::NodeDeployment => {
+                self.nodes_at_hooks(&Key::new(&namespace, name.clone()));
+                self.fleet(&namespace, name);
+            }
             Kind::StatefulNode => {
                 match fleet() {
                     Some(fleet) => self.fleet(&namespace, fleet),
@@ -136,6 +140,19 @@ impl Tell {
         if self.view.fleets.get(&key).is_some() {
             // The receiver is gone only when the operator stops.
             let _ = self.fleets.send(key);
+        }
+    }
+
+    /// What a fleet says of hooks concerns those of its nodes that do something: they read it there.
+    fn nodes_at_hooks(&self, fleet: &Key) {
+        let Some(fleet) = self.view.fleets.get(fleet) else { return };
+        let Ok(spec) = &fleet.spec else { return };
+        let has_any = spec.update_strategy.hooks.iter().any(|hook| hook.at.is_of_node());
+        let nodes = self.view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
+        for node in nodes.iter().filter(|_| has_any) {
+            if node.status.plan.as_ref().is_some_and(RawPlan::may_be_active) {
+                let _ = self.nodes.send(node.meta.key());
+            }
         }
     }
 

@@ -7,12 +7,16 @@ use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::observe::fleet_scope::FleetScope;
-use crate::planner::fleet::{next_grants, progress};
+use crate::planner::fleet::{hooks, next_grants, progress};
 
 /// Writes the target revision into the nodes and grants it to them, as the wave allows.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct UpdateNodeSpecs {}
+pub struct UpdateNodeSpecs {
+    /// How far: an index into `inPlace.steps`. None: to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step: Option<usize>,
+}
 
 #[typetag::serde(name = "update-node-specs")]
 #[async_trait]
@@ -23,11 +27,29 @@ impl Task for UpdateNodeSpecs {
         if facts.paused {
             return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
         }
+        if hooks::hold_grants(&facts, &fleet.scope) {
+            let failure = hooks::failure(&facts).unwrap_or_default();
+            return Ok(Outcome::waiting(format!("nothing more is granted: {failure}")));
+        }
         let grants = next_grants(&facts, &fleet.scope);
+        let grants = match self.step {
+            Some(step) => hooks::within_step(&facts, &fleet.scope, step, grants),
+            None => grants,
+        };
         if let Some(differs) = fleet.grant_what_stands(&facts, grants, &cx.plan.id).await? {
             return Ok(Outcome::recheck(differs, LOOK_ANEW));
         }
         let facts = fleet.facts();
+        if let Some(step) = self.step {
+            let size = hooks::size_of_step(&facts, step);
+            return Ok(if hooks::is_step_done(&facts, &fleet.scope, step) {
+                Outcome::Done
+            } else {
+                Outcome::waiting(format!(
+                    "waiting for {size} nodes to be ready at the target: a step of the rollout"
+                ))
+            });
+        }
         let ungranted: Vec<&str> =
             facts.wanted().filter(|c| !facts.is_granted(c, &fleet.scope)).map(|c| c.name.as_str()).collect();
         if !ungranted.is_empty() {

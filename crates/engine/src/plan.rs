@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::recipe::Step;
 use super::sentence::{MAX_FAILURE_BYTES, cut};
 
 /// Where a plan stands.
@@ -111,6 +112,26 @@ pub struct Plan {
     /// Why it failed, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,
+}
+
+impl TaskRecord {
+    /// The record of a step of which nothing has been done.
+    #[must_use]
+    pub fn pending(id: String, step: &Step) -> Self {
+        Self {
+            id,
+            type_: step.type_.clone(),
+            params: Value::Object(step.params.clone()),
+            state: TaskState::Pending,
+            attempts: 0,
+            attempt: 0,
+            progress: Value::Null,
+            started_at: None,
+            finished_at: None,
+            deadline: None,
+            message: String::new(),
+        }
+    }
 }
 
 impl Plan {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::id::{plan_id, task_id};
-use super::plan::{Plan, PlanState, TaskRecord, TaskState};
+use super::plan::{Plan, PlanState, TaskRecord};
 use super::registry::{Registry, ResolveError};
 
 /// The most tasks that a recipe may have: a plan lives in an object's status, which is bounded.
@@ -153,19 +153,8 @@ impl Recipe {
     #[must_use]
     pub fn plan(&self, seed: PlanSeed<'_>) -> Plan {
         let id = plan_id(&self.name, &seed);
-        let tasks = self.tasks.iter().enumerate().map(|(index, step)| TaskRecord {
-            id: task_id(&id, index),
-            type_: step.type_.clone(),
-            params: Value::Object(step.params.clone()),
-            state: TaskState::Pending,
-            attempts: 0,
-            attempt: 0,
-            progress: Value::Null,
-            started_at: None,
-            finished_at: None,
-            deadline: None,
-            message: String::new(),
-        });
+        let tasks = self.tasks.iter().enumerate();
+        let tasks = tasks.map(|(index, step)| TaskRecord::pending(task_id(&id, index), step));
         Plan {
             recipe: self.name.clone(),
             target_hash: seed.target_hash.to_owned(),

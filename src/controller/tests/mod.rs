@@ -25,7 +25,6 @@ use crate::asking::hooks::{HookAskers, HookClient, HttpHookClient};
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
 use crate::engine::{Env, Registry};
-use crate::metrics::Metrics;
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
 
@@ -229,7 +228,6 @@ impl Stage {
             hook_askers,
             clock: clock.clone(),
             events,
-            metrics: Metrics::default(),
         };
         Self { port, cx, clock }
     }

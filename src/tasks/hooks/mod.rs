@@ -28,9 +28,6 @@ use crate::asking::hooks::{HookAskers, HookOwner};
 use crate::cluster::{Cluster, Key, Kind};
 use crate::hooks::{HookRules, Values};
 
-/// The types of these tasks.
-pub const TYPES: [&str; 5] = ["await-approval", "call-http", "check-query", "run-job", "wait"];
-
 /// What the tasks of hooks find in their environment, in plans of a fleet and of its nodes.
 #[derive(Clone)]
 pub struct HookScope {

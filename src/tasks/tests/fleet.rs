@@ -152,7 +152,7 @@ async fn nodes_are_granted_the_target_as_far_as_the_wave_goes_and_a_second_run_w
             });
         let env = Env::new().with(fleet.scope(cluster, &view));
         for _ in 0..2 {
-            let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs {}).await);
+            let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs::default()).await);
             assert!(outcome.starts_with("waiting for the wave"), "{outcome}");
         }
         assert_eq!(*granted.lock().unwrap(), expected);
@@ -175,7 +175,8 @@ async fn a_grant_whose_answer_did_not_come_uses_the_wave_until_it_is_known() {
             let node = scope.children().pop().unwrap();
             view.doubt(Kind::StatefulNode, node.meta.key(), &node.meta.resource_version);
         }
-        let outcome = said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await);
+        let outcome =
+            said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await);
         assert!(outcome.starts_with("again"), "{outcome}");
     }
 }
@@ -187,7 +188,8 @@ async fn a_node_that_changed_or_went_meanwhile_is_left_for_the_next_look() {
         let mut cluster = MockCluster::new();
         cluster.expect_patch().times(1).return_once(move |_, _, _| Err(error));
         let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
-        let outcome = said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await);
+        let outcome =
+            said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await);
         assert!(outcome.starts_with("waiting for the wave"), "{outcome}");
     }
 }
@@ -203,7 +205,7 @@ async fn a_grant_that_the_server_refuses_fails_and_one_that_it_cannot_take_now_i
         cluster.expect_patch().times(1).return_once(move |_, _, _| Err(error));
         let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
         assert_eq!(
-            said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await),
+            said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await),
             expected
         );
     }
@@ -230,7 +232,7 @@ async fn nothing_is_granted_while_paused_while_the_wave_is_full_or_where_everyth
         ),
     ];
     for (what, fleet, expected) in table {
-        let outcome = fleet.without_a_write(&UpdateNodeSpecs {}).await;
+        let outcome = fleet.without_a_write(&UpdateNodeSpecs::default()).await;
         assert!(outcome.starts_with(expected), "{what}: {outcome}");
     }
 }
@@ -240,7 +242,7 @@ async fn a_missing_node_is_waited_for_and_never_counts_as_updated() {
     let mut missing = fleet(vec![serving(0, "v2"), serving(1, "v2")]);
     missing.nodes[1]["metadata"]["ownerReferences"] = json!([]);
     missing.nodes[1]["metadata"]["name"] = json!("other-1");
-    for task in [&UpdateNodeSpecs {} as &dyn Task, &AwaitSpecUpdate {}] {
+    for task in [&UpdateNodeSpecs::default() as &dyn Task, &AwaitSpecUpdate {}] {
         assert_eq!(missing.without_a_write(task).await, "waiting for missing nodes to be created");
     }
 }

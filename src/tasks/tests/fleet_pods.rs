@@ -42,8 +42,8 @@ async fn granted(
         .returning(move |_, _| Ok(listed.clone()));
     cluster.expect_live_pod().returning(move |_, name| Ok(by_name.clone().filter(|pod| pod.name == name)));
     let env = Env::new().with(fleet(nodes).scope(cluster, &view));
-    let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs {}).await);
-    let again = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs {}).await);
+    let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs::default()).await);
+    let again = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs::default()).await);
     assert_eq!(outcome, again);
     let mut granted = log.lock().unwrap().clone();
     granted.dedup();
@@ -107,7 +107,7 @@ async fn a_read_that_fails_lets_nothing_go() {
     let mut cluster = MockCluster::new();
     cluster.expect_live_pods().returning(|_, _| Err(overloaded()));
     let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
-    let outcome = run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs {}).await;
+    let outcome = run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await;
     assert_eq!(said(&outcome), "again Some(7s): x: slow down");
 }
 

@@ -29,6 +29,12 @@ impl RawPlan {
         Plan::from_value(&self.0.value())
     }
 
+    /// Whether its text has these words anywhere: cheaper than reading it.
+    #[must_use]
+    pub fn mentions(&self, words: &str) -> bool {
+        self.0.mentions(words)
+    }
+
     /// The plan's ID, even where the rest cannot be read.
     #[must_use]
     pub fn id(&self) -> Option<String> {

@@ -15,7 +15,11 @@ pub const OF_FLEETS: &[Reasons] = &[
     (READY, Truth::False, &["NotStarted", "NodesInitializing", "NodesNotReady", "NodesFailed"]),
     (UP_TO_DATE, Truth::True, &["Applied"]),
     (UP_TO_DATE, Truth::Unknown, &["Applying", "PartitionHeld", "ReadyToPromote", "Promoting", "NotStarted"]),
-    (UP_TO_DATE, Truth::False, &["Stalled", "RolledBack", "Aborted", "PlanFailed", "InvalidSpec"]),
+    (
+        UP_TO_DATE,
+        Truth::False,
+        &["Stalled", "RolledBack", "Aborted", "PlanFailed", "InvalidSpec", "HookFailed"],
+    ),
     (
         ROLLOUT_IN_PROGRESS,
         Truth::True,
@@ -36,7 +40,11 @@ pub const OF_FLEETS: &[Reasons] = &[
         Truth::False,
         &["NotStarted", "RolloutComplete", "RolloutFailed", "RolloutAborted", "RolledBack"],
     ),
-    (STALLED, Truth::True, &["NoProgress", "RolledBack", "Aborted", "PlanFailed", "InvalidSpec"]),
+    (
+        STALLED,
+        Truth::True,
+        &["NoProgress", "RolledBack", "Aborted", "PlanFailed", "InvalidSpec", "HookFailed"],
+    ),
     (STALLED, Truth::False, &["Progressing"]),
     (RECONCILING, Truth::True, &["Progressing"]),
     (RECONCILING, Truth::False, &["Settled"]),
@@ -55,7 +63,7 @@ pub const OF_NODES: &[Reasons] = &[
     (SIDECAR_READY, Truth::True, &["Ready"]),
     (SIDECAR_READY, Truth::False, &["NotReady", "NotConfigured"]),
     (SIDECAR_READY, Truth::Unknown, &["Unreachable"]),
-    (STALLED, Truth::True, &["NoProgress", "PlanFailed", "InvalidSpec"]),
+    (STALLED, Truth::True, &["NoProgress", "PlanFailed", "InvalidSpec", "HookFailed"]),
     (STALLED, Truth::False, &["Progressing"]),
     (RECONCILING, Truth::True, &["Progressing"]),
     (RECONCILING, Truth::False, &["Settled"]),
@@ -76,6 +84,8 @@ pub const EVENTS_OF_FLEETS: &[&str] = &[
     "NodeDeleted",
     "InvalidSpec",
     "SkipRefused",
+    "HookFailed",
+    "ApprovalRequested",
 ];
 
 /// The reasons of the operator's events about nodes.

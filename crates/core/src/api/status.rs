@@ -86,12 +86,26 @@ pub struct NodeDeploymentStatus {
     /// What is being done, or was last done, to this fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
+    /// The last retry of hooks that failed, as long as it is asked for: what of them is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook_retry: Option<HookRetry>,
     /// The last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
     /// The conditions `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// A retry of hooks that failed.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HookRetry {
+    /// The value of the annotation `windlass.dev/retry` that asked for it; it is obeyed once.
+    pub asked: String,
+    /// The tasks that had failed then, each with its attempt: `TASK/ATTEMPT`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<String>,
 }
 
 /// How far a fleet is that is filled without a rollout.

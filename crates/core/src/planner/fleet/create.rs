@@ -1,6 +1,7 @@
 //! At which revision a missing node is created.
 
 use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::hooks::is_step_full;
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that
 /// of the active plan, if there is one.
@@ -26,7 +27,7 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
     if facts.scaled_to_zero && facts.children.iter().all(|c| c.held != *current || !c.ever_ready) {
         return target;
     }
-    if facts.paused {
+    if facts.paused || is_step_full(facts, target) {
         return current;
     }
     // From the end, where those are that were created a moment ago: as many as count are soon found.

@@ -1,6 +1,7 @@
 //! Whether a rollout starts, is superseded, is aborted or taken back.
 
 use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::hooks::rolls_back;
 use super::sets::{self, Way};
 use crate::api::Stage;
 use crate::engine::{Plan, PlanState};
@@ -81,7 +82,8 @@ pub enum FleetDecision {
     ScaledToZero,
     /// End the active plan as Superseded, with its entrants: what serves is what is wanted.
     Withdraw,
-    /// End the active plan as RolledBack, with its entrants, and reject its target.
+    /// End the active plan as RolledBack, with its entrants, and reject its target. Where they carry the traffic already, it
+    /// goes back first.
     TakeBack,
     /// End the active plan as Complete, since traffic has moved, and start another in the same write.
     CompleteAndStart(Start),
@@ -156,8 +158,7 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
         };
         return FleetDecision::Supersede(start);
     }
-    if stalled
-        && facts.on_stall == crate::api::OnStall::Rollback
+    if ((stalled && facts.on_stall == crate::api::OnStall::Rollback) || rolls_back(facts))
         && facts.rejected.is_none()
         && !facts.last_completed.is_empty()
         && plan.target_hash != facts.last_completed

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::decide::Cause;
+use super::hooks::AtHook;
 use super::sets::{SetFacts, SetRollout, Way};
 use crate::api::{OnStall, Problem, Promotion, Rejected};
 
@@ -65,6 +67,8 @@ pub struct ChildFacts {
     pub problem: Option<Problem>,
     /// What its sidecar says; `None` where it has none.
     pub sidecar: Option<SidecarFacts>,
+    /// The hook that its plan is at.
+    pub at_hook: Option<AtHook>,
 }
 
 /// What is known through a node's sidecar, and what it was asked.
@@ -282,6 +286,14 @@ pub struct FleetFacts {
     pub conflicts: Vec<Conflict>,
     /// Pods of nodes that were scaled away and are gone, which still run or shut down.
     pub shutting_down: Vec<String>,
+    /// The hook that its own plan is at.
+    pub at_hook: Option<AtHook>,
+    /// The hooks whose failure takes the rollout back, by name.
+    pub rolling_back: Vec<String>,
+    /// `inPlace.steps`, where they ascend.
+    pub steps: Vec<IntOrString>,
+    /// The step that its plan is at, or stops after: an index into them.
+    pub step: Option<usize>,
     /// What revisions render to, by rollout hash and restart.
     pub renderings: BTreeMap<(String, String), Rendering>,
 }

@@ -5,6 +5,7 @@ pub mod decide;
 pub mod facts;
 pub mod failed;
 mod filling;
+pub mod hooks;
 pub mod leave;
 pub mod progress;
 pub mod release;

@@ -121,7 +121,11 @@ pub fn unconverged(
         } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
             named.add(6, &child.name, WAITS_FOR_WAVE, &waits);
         } else {
-            let message = if child.ready && !child.available && !child.is_in_flight() {
+            let at_hook =
+                child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));
+            let message = if let Some(message) = &at_hook {
+                message
+            } else if child.ready && !child.available && !child.is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
             } else {
                 "it moves to what it was granted"

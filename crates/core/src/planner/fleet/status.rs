@@ -6,7 +6,7 @@ use super::{
     decide::{Cause, Start},
     facts::{FleetFacts, Scope},
     failed::held,
-    filling, leave, progress,
+    filling, hooks, leave, progress,
     sets::{self, SetRollout, Way, stage},
     verdicts::refresh_conditions,
 };
@@ -228,7 +228,7 @@ fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
         Stage::AwaitingPromotion => facts.awaits_person(),
         _ => facts.replicas == 0,
     };
-    facts.paused || by_person
+    facts.paused || by_person || hooks::stop_the_clock(facts)
 }
 
 /// What [`refresh`] needs beside the facts.
@@ -373,6 +373,7 @@ fn refresh_rollout(
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
         _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
+        _ if let Some(sentence) = hooks::waits_for(fleet, input.name) => sentence,
         // An old set that goes waits for no node that serves.
         _ if let Some(node) = stands_in_the_way(rollout) => {
             format!("waiting for {}: {}: {}", node.name, node.reason, node.message)

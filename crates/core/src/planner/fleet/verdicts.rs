@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     facts::{ChildFacts, FleetFacts, Scope},
     failed::held,
-    filling, leave, progress, sets,
+    filling, hooks, leave, progress, sets,
     status::{RefreshInput, short},
 };
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -152,6 +152,9 @@ fn up_to_date(
     if let Some(sentence) = invalid(status, facts) {
         return verdict(Truth::False, "InvalidSpec", sentence);
     }
+    if let Some(sentence) = hooks::failure(facts) {
+        return verdict(Truth::False, "HookFailed", sentence);
+    }
     let retiring = status.rollout.as_ref().is_some_and(|r| r.stage == Stage::Retiring);
     if let Some(rollout) = status.rollout.as_ref().filter(|_| !retiring) {
         if stalled {
@@ -257,6 +260,9 @@ fn standing_still(
     }
     if let Some(sentence) = invalid(status, facts) {
         return verdict(Truth::True, "InvalidSpec", sentence);
+    }
+    if let Some(sentence) = hooks::failure(facts) {
+        return verdict(Truth::True, "HookFailed", sentence);
     }
     if let Some(rollout) = status.rollout.as_ref().filter(|_| stalled) {
         return verdict(Truth::True, "NoProgress", why_stalled(rollout));

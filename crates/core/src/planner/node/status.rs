@@ -303,12 +303,15 @@ fn set_conditions(
     let (truth, reason, message) = sidecar_condition(facts, input, ready);
     set(SIDECAR_READY, truth, reason, &message);
 
+    let held_by = active.and_then(engine::held_by);
     let overdue = active.and_then(|p| engine::stalled(p, input.now));
     let failed_plan = plan.filter(|p| p.state == PlanState::Failed && !facts.is_converged());
     if let Some(sentence) = input.invalid {
         set(STALLED, Truth::True, "InvalidSpec", sentence);
     } else if let Some(plan) = failed_plan {
         set(STALLED, Truth::True, "PlanFailed", &plan.failure);
+    } else if let Some(task) = held_by {
+        set(STALLED, Truth::True, "HookFailed", &task.message);
     } else if let Some(task) = overdue {
         set(STALLED, Truth::True, "NoProgress", &format!("{}: {}", task.type_, task.message));
     } else if let Some(sentence) = input.beside {
@@ -316,8 +319,11 @@ fn set_conditions(
     } else {
         set(STALLED, Truth::False, "Progressing", "");
     }
-    let stalled =
-        input.beside.is_some() || input.invalid.is_some() || failed_plan.is_some() || overdue.is_some();
+    let stalled = input.beside.is_some()
+        || input.invalid.is_some()
+        || failed_plan.is_some()
+        || held_by.is_some()
+        || overdue.is_some();
     if !stalled && (active.is_some() || (!ready && !facts.suspended)) {
         set(RECONCILING, Truth::True, "Progressing", "");
     } else {

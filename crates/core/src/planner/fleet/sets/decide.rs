@@ -3,16 +3,19 @@
 
 use super::super::decide::{Cause, FleetDecision, Start, idle, to};
 use super::super::facts::{FleetFacts, Scope};
+use super::super::hooks::rolls_back;
 use super::facts::{SetRollout, Way};
-use crate::api::{OnStall, Stage};
+use super::stage::has_switched;
+use crate::api::{HookPoint, OnStall, Stage};
 use crate::engine::Plan;
+use crate::planner::hooks::is_left_at;
 
 /// Decides about an active rollout that makes a set. `stalled`: whether its clock has run out.
 #[must_use]
 pub fn during(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
     match rollout.stage {
         // The target is what was persisted, and everything else waits until traffic has moved.
-        Stage::Promoting => FleetDecision::Keep,
+        Stage::Promoting => promoting(facts, plan, rollout),
         Stage::Retiring => retiring(facts),
         _ => before_promotion(facts, plan, rollout, stalled),
     }
@@ -40,6 +43,19 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
     }
 }
 
+/// Once traffic has moved, and before that is complete, the old set still lives: it may go back there. The old nodes of a fork
+/// have halted, and serve no more.
+fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecision {
+    let has_moved = has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion);
+    if !has_moved || rollout.way != Way::BlueGreen {
+        return FleetDecision::Keep;
+    }
+    if !facts.abort.is_empty() && facts.abort == plan.id {
+        return FleetDecision::Abort;
+    }
+    if rolls_back(facts) && facts.rejected.is_none() { FleetDecision::TakeBack } else { FleetDecision::Keep }
+}
+
 fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
     if !facts.abort.is_empty() && facts.abort == plan.id {
         return FleetDecision::Abort;
@@ -57,7 +73,8 @@ fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stall
             return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
         }
     }
-    if stalled && facts.on_stall == OnStall::Rollback && facts.rejected.is_none() {
+    let back = (stalled && facts.on_stall == OnStall::Rollback) || rolls_back(facts);
+    if back && facts.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
     FleetDecision::Keep

@@ -3,8 +3,9 @@
 use super::super::facts::{FleetFacts, Scope};
 use super::super::progress;
 use super::facts::{SetRollout, Way};
-use crate::api::{Rollout, Stage};
+use crate::api::{HookPoint, Rollout, Stage};
 use crate::engine::Plan;
+use crate::planner::hooks::{is_left_at, is_of_list};
 
 /// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
 #[must_use]
@@ -15,7 +16,8 @@ pub fn stage_of(plan: &Plan, before: Stage, way: Way) -> Stage {
         Some("await-nodes-running" | "await-caught-up") => Stage::AwaitingEntrants,
         Some("await-promotion") => Stage::AwaitingPromotion,
         Some("submit-halt" | "await-nodes-at-height" | "switch-traffic") => Stage::Promoting,
-        // Where the old nodes go first there is nothing before that.
+        // Where the old nodes go first there is nothing before that but hooks.
+        Some(_) if plan.current_task().is_some_and(is_of_list) => before,
         Some(_) if way == Way::BlueGreenImmediate => Stage::Promoting,
         _ => before,
     };
@@ -42,6 +44,12 @@ pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
 #[must_use]
 pub fn has_switched(plan: &Plan) -> bool {
     plan.tasks.iter().any(|t| t.type_ == "switch-traffic" && t.state == crate::engine::TaskState::Complete)
+}
+
+/// Whether a promotion is done: traffic has been moved, and what was to be done after that is.
+#[must_use]
+pub fn has_promoted(plan: &Plan) -> bool {
+    has_switched(plan) && !is_left_at(plan, HookPoint::AfterPromotion)
 }
 
 /// A number that grows with progress.

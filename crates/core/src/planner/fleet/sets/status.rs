@@ -6,10 +6,12 @@ use super::super::facts::FleetFacts;
 use super::facts::{SetRollout, Way};
 use super::stage;
 use crate::api::status::RETIRING_LIMIT;
-use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
+use crate::api::{HookPoint, NodeDeploymentStatus, RetiringSet, Stage};
+use crate::planner::hooks::is_left_at;
 
 /// Makes the rollout that was just begun one that makes a set of this name.
 pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, entrant: &str) {
+    let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
     let from = status.last_completed_rollout_hash.clone();
     let active = facts.set.clone();
     // A set that lived on and is wanted again is not removed; when it left service counts if it is given up.
@@ -17,8 +19,10 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, en
         status.retiring.iter().find(|set| set.set == entrant && set.has_served()).map(|set| set.since);
     status.retiring.retain(|set| set.set != entrant);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts.
-    rollout.stage = if facts.paused { Stage::CreatingEntrants } else { way.first_stage() };
+    // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts. Nor
+    // before the hooks that come first are done.
+    let waits = facts.paused || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
+    rollout.stage = if waits { Stage::CreatingEntrants } else { way.first_stage() };
     rollout.incumbent_set = active;
     let known = rollout.entrant_left_service_at.filter(|_| rollout.entrant_set == entrant);
     rollout.entrant_left_service_at = left_service.or(known);
@@ -83,6 +87,14 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
     status.last_completed_rollout_hash = target;
     status.current_revision = revision;
     status.scaled_to_zero = false;
+}
+
+/// Traffic is back at the old set: the promotion is not past taking back any more. What carried it for a while has its delay.
+pub fn moved_back(status: &mut NodeDeploymentStatus, now: DateTime<Utc>) {
+    if let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage == Stage::Promoting) {
+        rollout.stage = Stage::AwaitingPromotion;
+        rollout.entrant_left_service_at = Some(now);
+    }
 }
 
 /// The rollout is given up before its promotion: its entrants go, and keep their claims. Those that served before have

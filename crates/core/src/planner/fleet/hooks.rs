@@ -1,0 +1,273 @@
+//! What hooks make of a fleet: what waits in one, what one that failed holds up, and after how many nodes a rollout stops.
+
+use super::decide::Cause;
+use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::wave::{Clause, Grant};
+use crate::api::HookPoint;
+use crate::api::hooks::nodes_of_step;
+use crate::api::names::ANNOTATION_APPROVE;
+use crate::api::{NodeDeploymentStatus, Stage};
+use crate::engine::{Plan, TaskRecord, TaskState};
+use crate::planner::hooks::{hook_of, point_of};
+
+/// The hook that a plan is at.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AtHook {
+    /// The hook's name.
+    pub hook: String,
+    /// The task that carries it out.
+    pub task_id: String,
+    /// Which attempt that is: 1 is the first.
+    pub attempt: u32,
+    /// Where it stands; none of a task of a recipe of one's own.
+    pub at: Option<HookPoint>,
+    /// Whether it waits for a person.
+    pub asks: bool,
+    /// Whether it has failed.
+    pub failed: bool,
+    /// What it waits for, or why it failed.
+    pub message: String,
+}
+
+impl AtHook {
+    /// The hook that an active plan is at, if it is at one.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Option<Self> {
+        let task = plan.current_task().filter(|_| plan.is_active())?;
+        Some(Self {
+            hook: hook_of(task)?.to_owned(),
+            task_id: task.id.clone(),
+            attempt: attempt_of(task),
+            at: point_of(task),
+            asks: task.type_ == "await-approval",
+            failed: task.state == TaskState::Failed,
+            message: task.message.clone(),
+        })
+    }
+
+    /// What a retry of it is called in the status.
+    #[must_use]
+    pub fn tried(&self) -> String {
+        format!("{}/{}", self.task_id, self.attempt)
+    }
+}
+
+fn attempt_of(task: &TaskRecord) -> u32 {
+    task.attempt.max(1)
+}
+
+/// What a retry of a task is called in the status, which tells its node that it may be tried again.
+#[must_use]
+pub fn tried(task: &TaskRecord) -> String {
+    format!("{}/{}", task.id, attempt_of(task))
+}
+
+/// A hook that a plan of the fleet or of one of its nodes is at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Place<'a> {
+    /// The hook.
+    pub at: &'a AtHook,
+    /// The node, where it is a node's.
+    pub node: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// What was said last, without the words that say whose hook it is.
+    #[must_use]
+    pub fn said(&self) -> &str {
+        let message = self.at.message.as_str();
+        let whose = format!("hook {} of ", self.at.hook);
+        message.strip_prefix(&whose).and_then(|rest| rest.split_once(": ")).map_or(message, |(_, said)| said)
+    }
+
+    /// `hook drain of node db-1`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.node {
+            Some(node) => format!("hook {} of node {node}", self.at.hook),
+            None => format!("hook {}", self.at.hook),
+        }
+    }
+}
+
+/// Every hook that a plan is at, the fleet's own first.
+fn places(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
+    let own = facts.at_hook.iter().map(|at| Place { at, node: None });
+    let of_node = |c: &'_ ChildFacts| c.at_hook.is_some();
+    let others = facts.sets.values().flat_map(|set| &set.children);
+    let nodes = facts.children.iter().chain(others).filter(move |c| of_node(c));
+    own.chain(nodes.filter_map(|c| Some(Place { at: c.at_hook.as_ref()?, node: Some(&c.name) })))
+}
+
+/// The hooks that have failed and hold something up, the fleet's own first.
+pub fn failures(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
+    places(facts).filter(|place| place.at.failed)
+}
+
+/// The hooks that wait for a person.
+pub fn asking(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
+    places(facts).filter(|place| place.at.asks && !place.at.failed)
+}
+
+/// What has failed, in a sentence, if anything has: the hook, the node, and the last answer.
+#[must_use]
+pub fn failure(facts: &FleetFacts) -> Option<String> {
+    let mut failures = failures(facts);
+    let first = failures.next()?;
+    let more = match failures.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Some(format!("{} failed{more}: {}", first.name(), first.said()))
+}
+
+/// Whether a hook has failed whose failure takes the rollout back.
+#[must_use]
+pub fn rolls_back(facts: &FleetFacts) -> bool {
+    failures(facts).any(|place| facts.rolling_back.contains(&place.at.hook) && place.at.at.is_some())
+}
+
+/// What a rollout waits for at its hooks, in a sentence, if it waits at any: people are named first.
+#[must_use]
+pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
+    if let Some(failure) = failure(facts) {
+        return Some(format!(
+            "{failure}; windlass retry nd/{deployment} tries it again, windlass skip goes on without it, windlass abort gives \
+             the rollout up"
+        ));
+    }
+    if let Some(place) = asking(facts).next() {
+        let id = &place.at.task_id;
+        return Some(format!(
+            "{}: waiting for a person: windlass approve nd/{deployment}, or the annotation {ANNOTATION_APPROVE}={id}",
+            place.name()
+        ));
+    }
+    places(facts).next().map(|place| format!("{}: {}", place.name(), place.said()))
+}
+
+/// Whether a rollout's clock stands since a hook is being carried out, which has one of its own, or has failed.
+#[must_use]
+pub fn stop_the_clock(facts: &FleetFacts) -> bool {
+    facts.at_hook.is_some() || facts.wanted().any(|c| c.at_hook.is_some())
+}
+
+/// Whether nothing more is granted: a hook of the fleet's own plan, or of a node that was granted where the rollout goes, has
+/// failed. One that is still at what was wanted before is granted what is wanted now, and so comes out of it.
+#[must_use]
+pub fn hold_grants(facts: &FleetFacts, scope: &Scope) -> bool {
+    let failed = |at: &Option<AtHook>| at.as_ref().is_some_and(|at| at.failed);
+    failed(&facts.at_hook) || facts.wanted().any(|c| failed(&c.at_hook) && facts.is_granted(c, scope))
+}
+
+/// What tells at which points a rollout's plan runs hooks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Course {
+    /// Why it was started.
+    pub cause: Option<Cause>,
+    /// Whether each node is rolled at the revision that it holds.
+    pub own: bool,
+    /// Whether it takes back what was rolled out before.
+    pub is_way_back: bool,
+    /// Whether it goes on with a promotion that is past taking back.
+    pub is_past_return: bool,
+}
+
+impl Course {
+    /// The points at which its plan runs hooks. What is put right, or taken back, is not what they are for.
+    #[must_use]
+    pub fn points(self) -> Vec<HookPoint> {
+        let is_repair = match self.cause {
+            Some(Cause::ChildDrift) => true,
+            // A repair that is tried again.
+            Some(Cause::RetryRequested) => self.own,
+            _ => false,
+        };
+        if is_repair || self.is_way_back {
+            return Vec::new();
+        }
+        let is_behind = |at: HookPoint| matches!(at, HookPoint::BeforeRollout | HookPoint::BeforePromotion);
+        let of_fleet = HookPoint::ALL.into_iter().filter(|at| !at.is_of_node());
+        of_fleet.filter(|at| !(self.is_past_return && is_behind(*at))).collect()
+    }
+
+    /// That of the rollout that a status tells of, if it tells of one.
+    #[must_use]
+    pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
+        let rollout = status.rollout.as_ref()?;
+        let cause = Cause::of(&rollout.cause);
+        let goes_back = rollout.target_hash == status.last_completed_rollout_hash && !rollout.own_revisions;
+        Some(Self {
+            cause,
+            own: rollout.own_revisions,
+            is_way_back: status.rejected.is_some() && goes_back && cause == Some(Cause::Superseded),
+            is_past_return: matches!(rollout.stage, Stage::Promoting | Stage::Retiring),
+        })
+    }
+}
+
+/// After which of `inPlace.steps` a rollout over so many nodes stops: those that are more than the step before, and fewer
+/// than all.
+#[must_use]
+pub fn stops(facts: &FleetFacts) -> Vec<usize> {
+    let mut before = 0;
+    let mut stops = Vec::new();
+    for (index, step) in facts.steps.iter().enumerate() {
+        let count = nodes_of_step(step, facts.replicas);
+        if count > before && count < facts.replicas {
+            stops.push(index);
+        }
+        before = before.max(count);
+    }
+    stops
+}
+
+/// How many nodes a step is; all where there is no such step any more.
+#[must_use]
+pub fn size_of_step(facts: &FleetFacts, step: usize) -> i32 {
+    facts.steps.get(step).map_or(facts.replicas, |step| nodes_of_step(step, facts.replicas))
+}
+
+/// The nodes that count for a step: those that were granted where the rollout goes.
+fn taken<'a>(facts: &'a FleetFacts, scope: &'a Scope) -> impl Iterator<Item = &'a ChildFacts> {
+    let is_moved = |c: &&ChildFacts| c.ordinal >= facts.held_below() || *scope == Scope::Own;
+    facts.wanted().filter(move |c| is_moved(c) && facts.is_granted(c, scope))
+}
+
+/// The grants that leave a rollout within its step. What runs the target already takes no node of it, and what is on its way
+/// to another target is not left there.
+#[must_use]
+pub fn within_step(facts: &FleetFacts, scope: &Scope, step: usize, grants: Vec<Grant>) -> Vec<Grant> {
+    let mut room = size_of_step(facts, step) - taken(facts, scope).count() as i32;
+    let mut within = Vec::new();
+    for grant in grants {
+        let free = matches!(grant.clause, Clause::RunsTarget | Clause::InFlightUnspent);
+        if free || room > 0 {
+            room -= 1;
+            within.push(grant);
+        }
+    }
+    within
+}
+
+/// Whether the nodes of a step have converged: as many as it is were granted where the rollout goes, and each is there and
+/// serves.
+#[must_use]
+pub fn is_step_done(facts: &FleetFacts, scope: &Scope, step: usize) -> bool {
+    let may_move = facts.wanted().filter(|c| c.ordinal >= facts.held_below() || *scope == Scope::Own).count();
+    let size = size_of_step(facts, step).min(may_move as i32);
+    let mut count = 0;
+    let all = taken(facts, scope).all(|c| {
+        count += 1;
+        facts.is_updated(c, scope) && !c.is_disrupted()
+    });
+    all && count >= size
+}
+
+/// Whether a step has its nodes, so that one that is missing is made at what ran before.
+#[must_use]
+pub fn is_step_full(facts: &FleetFacts, target: &str) -> bool {
+    let Some(step) = facts.step else { return false };
+    let at_target = facts.wanted().filter(|c| c.held == target).count() as i32;
+    at_target >= size_of_step(facts, step)
+}

@@ -1,0 +1,192 @@
+//! Where hooks stand in plans. A plan's steps are those of its recipe with the hooks of the list among them; as long as
+//! they have not begun they follow the list. Pure.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::{Hook, HookPoint};
+use crate::engine::id::task_id;
+use crate::engine::recipe::MAX_TASKS;
+use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState};
+
+/// The task that moves a fleet's nodes, and, with a step, those of that step.
+const UPDATE_NODE_SPECS: &str = "update-node-specs";
+/// The param that says how far a task goes: an index into `inPlace.steps`.
+pub const STEP: &str = "step";
+
+/// Which hooks a plan has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted<'a> {
+    /// The list.
+    pub hooks: &'a [Hook],
+    /// The points at which they run.
+    pub points: Vec<HookPoint>,
+    /// After which of `inPlace.steps` the rollout stops: an index into them.
+    pub stops: Vec<usize>,
+}
+
+impl Wanted<'_> {
+    fn at(&self, point: HookPoint) -> impl Iterator<Item = &Hook> {
+        let runs = self.points.contains(&point);
+        self.hooks.iter().filter(move |hook| runs && hook.at == point)
+    }
+
+    /// The steps of a recipe with these hooks among them. A recipe without a place for a hook goes without it.
+    #[must_use]
+    pub fn among(&self, steps: &[Step]) -> Vec<Step> {
+        let mut all: Vec<Step> = self.at(HookPoint::BeforeRollout).filter_map(of_list).collect();
+        let has = |type_: &str| steps.iter().any(|step| step.type_ == type_);
+        let before_promotion = if has("await-promotion") { "await-promotion" } else { "submit-halt" };
+        for step in steps {
+            let before = match step.type_.as_str() {
+                "replace-pod" => Some(HookPoint::BeforeNode),
+                "await-removal" => Some(HookPoint::BeforeRemove),
+                type_ if type_ == before_promotion => Some(HookPoint::BeforePromotion),
+                _ => None,
+            };
+            all.extend(before.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
+            if step.type_ == UPDATE_NODE_SPECS {
+                self.stop(step, &mut all);
+            }
+            all.push(step.clone());
+            let after = match step.type_.as_str() {
+                "mark-ready" => Some(HookPoint::AfterNode),
+                "switch-traffic" => Some(HookPoint::AfterPromotion),
+                _ => None,
+            };
+            all.extend(after.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
+        }
+        all.extend(self.at(HookPoint::AfterRollout).filter_map(of_list));
+        all
+    }
+
+    /// The nodes of each step, and what comes after them.
+    fn stop(&self, update: &Step, all: &mut Vec<Step>) {
+        if self.at(HookPoint::AfterStep).next().is_none() {
+            return;
+        }
+        for stop in &self.stops {
+            let mut part = update.clone();
+            part.params.insert(STEP.to_owned(), json!(stop));
+            all.push(part);
+            all.extend(self.at(HookPoint::AfterStep).filter_map(of_list).map(|mut step| {
+                step.params.insert(STEP.to_owned(), json!(stop));
+                step
+            }));
+        }
+    }
+
+    /// The recipe with these hooks among its steps.
+    #[must_use]
+    pub fn in_recipe(&self, recipe: &Recipe) -> Recipe {
+        Recipe { name: recipe.name.clone(), tasks: self.among(&recipe.tasks) }
+    }
+
+    /// Why a plan of this recipe would be too long with these hooks, in a sentence, if it would.
+    #[must_use]
+    pub fn too_long_for(&self, recipe: &Recipe) -> Option<String> {
+        let count = self.among(&recipe.tasks).len();
+        (count > MAX_TASKS).then(|| {
+            format!(
+                "updateStrategy.hooks: a plan {} would have {count} tasks with them, and {MAX_TASKS} are the most: each hook \
+                 at AfterStep counts once for each of inPlace.steps that the rollout stops after; take some of either away",
+                recipe.name
+            )
+        })
+    }
+
+    /// Brings what has not begun of an active plan to the list: hooks that came are there, those that went are not. Whether
+    /// anything changed. `steps` are those of the plan's recipe.
+    pub fn bring_to(&self, plan: &mut Plan, steps: &[Step]) -> bool {
+        let is_part = |task: &TaskRecord| task.type_ == UPDATE_NODE_SPECS && task.params[STEP].is_u64();
+        let is_core = |task: &&TaskRecord| !is_of_list(task) && !is_part(task);
+        // A recipe that is another by now says nothing of this plan.
+        let core = plan.tasks.iter().filter(is_core).map(|task| task.type_.as_str());
+        if !plan.is_active() || !core.eq(steps.iter().map(|step| step.type_.as_str())) {
+            return false;
+        }
+        let begun = plan
+            .tasks
+            .iter()
+            .rposition(|task| !matches!(task.state, TaskState::Pending | TaskState::Skipped));
+        // What was skipped before its turn is not begun; what was at its turn is.
+        let begun = begun.map_or(0, |index| index + 1).max(plan.current().unwrap_or(plan.tasks.len()));
+        let mut rest = self.among(steps);
+        let done = &plan.tasks[..begun];
+        // Everything up to the last that is done of the recipe itself is behind us, whatever hooks came in between.
+        let last = done.iter().rposition(|task| !is_of_list(task));
+        if let Some(last) = last {
+            let place = rest.iter().position(|step| is_same(step, &done[last])).map(|place| place + 1);
+            // Of a step that the rollout does not stop after any more it goes on with the next that moves any.
+            let next =
+                || rest.iter().position(|step| step.type_ == UPDATE_NODE_SPECS && is_part(&done[last]));
+            let Some(place) = place.or_else(next) else { return false };
+            rest.drain(..place);
+        }
+        let since = &done[last.map_or(0, |last| last + 1)..];
+        rest.retain(|step| !since.iter().any(|task| is_same(step, task)));
+        let left = &plan.tasks[begun..];
+        if left.len() == rest.len() && left.iter().zip(&rest).all(|(task, step)| is_same(step, task)) {
+            return false;
+        }
+        let left = left.to_vec();
+        plan.tasks.truncate(begun);
+        for step in rest {
+            let id = task_id(&plan.id, plan.tasks.len());
+            let known = left.iter().find(|task| is_same(&step, task)).cloned();
+            let blank = TaskRecord::pending(id.clone(), &step);
+            plan.tasks.push(known.map_or(blank, |task| TaskRecord { id, ..task }));
+        }
+        true
+    }
+}
+
+fn is_same(step: &Step, task: &TaskRecord) -> bool {
+    let params = |params: &Value| params.as_object().cloned().unwrap_or_default();
+    // The wish that a node leaves is put in when the plan is made.
+    let bare = |mut params: Map<String, Value>| {
+        params.remove("removalID");
+        params
+    };
+    step.type_ == task.type_ && bare(step.params.clone()) == bare(params(&task.params))
+}
+
+/// The step of a hook; `None` where it does not say what it does, which the API server refuses.
+fn of_list(hook: &Hook) -> Option<Step> {
+    let params = json!({"hook": hook.name, "at": hook.at});
+    let Value::Object(params) = params else { return None };
+    Some(Step { type_: hook.action()?.task_type().to_owned(), params })
+}
+
+/// Whether a task is one of the list. A recipe of one's own may have such tasks, too, which stay where they are.
+#[must_use]
+pub fn is_of_list(task: &TaskRecord) -> bool {
+    task.params["hook"].is_string() && task.params["at"].is_string()
+}
+
+/// The name of the hook that a task carries out, if it does.
+#[must_use]
+pub fn hook_of(task: &TaskRecord) -> Option<&str> {
+    task.params["hook"].as_str()
+}
+
+/// The point at which a task of the list stands.
+#[must_use]
+pub fn point_of(task: &TaskRecord) -> Option<HookPoint> {
+    serde_json::from_value(task.params["at"].clone()).ok()
+}
+
+/// Whether a plan has a task of the list at this point that is not over.
+#[must_use]
+pub fn is_left_at(plan: &Plan, point: HookPoint) -> bool {
+    plan.tasks.iter().any(|task| !task.state.is_over() && is_of_list(task) && point_of(task) == Some(point))
+}
+
+/// The step that a fleet's plan is at, or stops after: an index into `inPlace.steps`. `None` where it goes through to the end.
+#[must_use]
+pub fn step_of(plan: &Plan) -> Option<usize> {
+    let task = plan.current_task().filter(|_| plan.is_active())?;
+    usize::try_from(task.params[STEP].as_u64()?).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+use chrono::{DateTime, Utc};
+use serde_json::json;
+
+use super::*;
+use crate::engine::PlanSeed;
+
+fn hook(name: &str, at: HookPoint) -> Hook {
+    serde_json::from_value(json!({"name": name, "at": at, "wait": {"seconds": 1}})).unwrap()
+}
+
+fn recipe(yaml: &str) -> Recipe {
+    Recipe::parse(yaml).unwrap()
+}
+
+const IN_PLACE: &str = include_str!("../../../../../plans/in-place.yaml");
+const BLUE_GREEN: &str = include_str!("../../../../../plans/blue-green.yaml");
+const IMMEDIATE: &str = include_str!("../../../../../plans/blue-green-immediate.yaml");
+const HARD_FORK: &str = include_str!("../../../../../plans/hard-fork.yaml");
+const NODE_UPDATE: &str = include_str!("../../../../../plans/node-update.yaml");
+const RESTART_NODE: &str = include_str!("../../../../../plans/restart-node.yaml");
+const REMOVE_NODE: &str = include_str!("../../../../../plans/remove-node.yaml");
+const MARK_READY: &str = include_str!("../../../../../plans/mark-ready.yaml");
+
+fn everywhere() -> Vec<Hook> {
+    HookPoint::ALL.iter().map(|at| hook(&at.as_str().to_lowercase(), *at)).collect()
+}
+
+fn of_fleet() -> Vec<HookPoint> {
+    HookPoint::ALL.into_iter().filter(|at| !at.is_of_node()).collect()
+}
+
+fn of_node() -> Vec<HookPoint> {
+    HookPoint::ALL.into_iter().filter(|at| at.is_of_node()).collect()
+}
+
+/// A task in a few words: its type, or a hook's name, and its step.
+fn word(type_: &str, params: &Value) -> String {
+    let name = params["hook"].as_str().unwrap_or(type_);
+    params[STEP].as_u64().map_or_else(|| name.to_owned(), |step| format!("{name}/{step}"))
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    plan.tasks.iter().map(|task| word(&task.type_, &task.params)).collect()
+}
+
+fn plan(recipe: &Recipe) -> Plan {
+    let now: DateTime<Utc> = DateTime::UNIX_EPOCH;
+    recipe.plan(PlanSeed { uid: "uid", target_hash: "v1:a", now, attempt: 0, disambiguator: "" })
+}
+
+/// A plan whose first tasks are complete.
+fn done(mut plan: Plan, count: usize) -> Plan {
+    for task in &mut plan.tasks[..count] {
+        task.state = TaskState::Complete;
+    }
+    plan
+}
+
+#[test]
+fn each_point_is_where_the_page_says() {
+    let hooks = everywhere();
+    for (yaml, points, expected) in [
+        (
+            IN_PLACE,
+            of_fleet(),
+            "beforerollout update-node-specs/0 afterstep/0 update-node-specs/1 afterstep/1 update-node-specs \
+             await-spec-update mark-ready afterrollout",
+        ),
+        (
+            BLUE_GREEN,
+            of_fleet(),
+            "beforerollout create-entrants await-nodes-running await-caught-up beforepromotion await-promotion \
+             switch-traffic afterpromotion retire-incumbents afterrollout",
+        ),
+        (
+            HARD_FORK,
+            of_fleet(),
+            "beforerollout create-entrants beforepromotion submit-halt await-nodes-at-height switch-traffic afterpromotion \
+             retire-incumbents afterrollout",
+        ),
+        (
+            IMMEDIATE,
+            vec![HookPoint::BeforeRollout, HookPoint::AfterRollout],
+            "beforerollout retire-incumbents create-entrants await-nodes-running switch-traffic afterrollout",
+        ),
+        (
+            NODE_UPDATE,
+            of_node(),
+            "apply-stateful-set apply-service beforenode replace-pod observe-image mark-ready afternode",
+        ),
+        (RESTART_NODE, of_node(), "apply-stateful-set beforenode replace-pod mark-ready afternode"),
+        (REMOVE_NODE, of_node(), "beforeremove await-removal"),
+        (MARK_READY, vec![], "mark-ready"),
+    ] {
+        let recipe = recipe(yaml);
+        let wanted = Wanted { hooks: &hooks, points, stops: vec![0, 1] };
+        let plan = plan(&wanted.in_recipe(&recipe));
+        let expected: Vec<&str> = expected.split_whitespace().collect();
+        assert_eq!(words(&plan), expected, "{}", recipe.name);
+        assert!(plan.tasks.iter().enumerate().all(|(index, task)| task.id == task_id(&plan.id, index)));
+        assert_eq!(
+            plan.tasks.iter().filter(|task| is_of_list(task)).count(),
+            plan.tasks.iter().filter(|t| point_of(t).is_some()).count()
+        );
+        let bare = Wanted::default();
+        assert_eq!(bare.in_recipe(&recipe), recipe, "without hooks it is as it was");
+    }
+}
+
+#[test]
+fn hooks_of_one_point_come_in_the_order_of_the_list_and_at_no_other_point() {
+    let hooks = [
+        hook("b", HookPoint::BeforeNode),
+        hook("x", HookPoint::AfterRollout),
+        hook("a", HookPoint::BeforeNode),
+    ];
+    let wanted = Wanted { hooks: &hooks, points: vec![HookPoint::BeforeNode], stops: vec![] };
+    let plan = plan(&wanted.in_recipe(&recipe(RESTART_NODE)));
+    assert_eq!(words(&plan), ["apply-stateful-set", "b", "a", "replace-pod", "mark-ready"]);
+}
+
+#[test]
+fn without_hooks_after_them_there_are_no_steps() {
+    let hooks = [hook("a", HookPoint::BeforeRollout)];
+    let wanted = Wanted { hooks: &hooks, points: of_fleet(), stops: vec![0, 1] };
+    let plan = plan(&wanted.in_recipe(&recipe(IN_PLACE)));
+    assert_eq!(words(&plan), ["a", "update-node-specs", "await-spec-update", "mark-ready"]);
+}
+
+#[test]
+fn what_has_not_begun_follows_the_list_and_what_has_stays() {
+    let steps = recipe(RESTART_NODE);
+    let before =
+        [hook("a", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("z", HookPoint::AfterNode)];
+    let after =
+        [hook("c", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("y", HookPoint::AfterNode)];
+    let wanted = |hooks: &'static [Hook]| Wanted { hooks, points: of_node(), stops: vec![] };
+    let (before, after): (&'static [Hook], &'static [Hook]) =
+        (Box::leak(Box::new(before)), Box::leak(Box::new(after)));
+    let new = || plan(&wanted(before).in_recipe(&steps));
+    for (count, running, expected) in [
+        (0, None, "apply-stateful-set c b replace-pod mark-ready y"),
+        (1, None, "apply-stateful-set c b replace-pod mark-ready y"),
+        (1, Some(TaskState::Running), "apply-stateful-set a c b replace-pod mark-ready y"),
+        (1, Some(TaskState::Failed), "apply-stateful-set a c b replace-pod mark-ready y"),
+        (3, None, "apply-stateful-set a b c replace-pod mark-ready y"),
+        (4, None, "apply-stateful-set a b replace-pod mark-ready y"),
+        (6, None, "apply-stateful-set a b replace-pod mark-ready z y"),
+    ] {
+        let mut plan = done(new(), count);
+        if let Some(state) = running {
+            plan.tasks[count].state = state;
+        }
+        let begun = plan.clone();
+        assert!(wanted(after).bring_to(&mut plan, &steps.tasks), "{count}");
+        assert_eq!(words(&plan), expected.split_whitespace().collect::<Vec<_>>(), "{count} {running:?}");
+        assert!(plan.tasks.iter().enumerate().all(|(index, task)| task.id == task_id(&plan.id, index)));
+        let kept = count + usize::from(running.is_some());
+        assert_eq!(plan.tasks[..kept], begun.tasks[..kept]);
+        let same = plan.clone();
+        assert!(
+            !wanted(after).bring_to(&mut plan, &steps.tasks) && plan == same,
+            "a second time nothing changes"
+        );
+    }
+}
+
+#[test]
+fn what_was_skipped_before_its_turn_stays_so() {
+    let steps = recipe(RESTART_NODE);
+    let before = [hook("a", HookPoint::AfterNode)];
+    let after = [hook("b", HookPoint::BeforeNode), hook("a", HookPoint::AfterNode)];
+    let wanted = Wanted { hooks: &before, points: of_node(), stops: vec![] };
+    let mut plan = plan(&wanted.in_recipe(&steps));
+    plan.tasks[3].state = TaskState::Skipped;
+    assert!(Wanted { hooks: &after, ..wanted }.bring_to(&mut plan, &steps.tasks));
+    assert_eq!(words(&plan), ["apply-stateful-set", "b", "replace-pod", "mark-ready", "a"]);
+    let states: Vec<bool> = plan.tasks.iter().map(|task| task.state == TaskState::Skipped).collect();
+    assert_eq!(states, [false, false, false, false, true]);
+}
+
+#[test]
+fn steps_that_went_are_not_stopped_after_and_those_that_came_are() {
+    let steps = recipe(IN_PLACE);
+    let hooks = [hook("a", HookPoint::AfterStep)];
+    let wanted = |stops: Vec<usize>| Wanted { hooks: &hooks, points: of_fleet(), stops };
+    let core = "update-node-specs await-spec-update mark-ready";
+    for (from, count, to, expected) in [
+        (vec![0, 1], 2, vec![0], format!("update-node-specs/0 a/0 {core}")),
+        (vec![0, 1], 1, vec![1], format!("update-node-specs/0 update-node-specs/1 a/1 {core}")),
+        (vec![0], 2, vec![0, 1], format!("update-node-specs/0 a/0 update-node-specs/1 a/1 {core}")),
+        (vec![0], 1, vec![], format!("update-node-specs/0 {core}")),
+    ] {
+        let mut plan = done(plan(&wanted(from).in_recipe(&steps)), count);
+        assert!(wanted(to.clone()).bring_to(&mut plan, &steps.tasks), "{to:?}");
+        assert_eq!(words(&plan), expected.split_whitespace().collect::<Vec<_>>(), "{to:?}");
+    }
+}
+
+#[test]
+fn a_plan_of_another_recipe_and_one_that_is_over_are_left_as_they_are() {
+    let hooks = [hook("a", HookPoint::BeforeNode)];
+    let wanted = Wanted { hooks: &hooks, points: of_node(), stops: vec![] };
+    let mut of_another = plan(&recipe(NODE_UPDATE));
+    assert!(!wanted.bring_to(&mut of_another, &recipe(RESTART_NODE).tasks));
+    let mut over = Plan { state: crate::engine::PlanState::Aborted, ..plan(&recipe(RESTART_NODE)) };
+    assert!(!wanted.bring_to(&mut over, &recipe(RESTART_NODE).tasks));
+}
+
+#[test]
+fn a_node_that_leaves_keeps_its_wish() {
+    let steps = recipe(REMOVE_NODE);
+    let mut plan = plan(&steps);
+    plan.tasks[0].params = json!({"removalID": "wish"});
+    let hooks = [hook("a", HookPoint::BeforeRemove)];
+    let wanted = Wanted { hooks: &hooks, points: of_node(), stops: vec![] };
+    assert!(wanted.bring_to(&mut plan, &steps.tasks));
+    assert_eq!(plan.tasks[1].params, json!({"removalID": "wish"}));
+}
+
+#[test]
+fn a_plan_that_would_be_too_long_is_refused_with_what_to_do() {
+    let hooks: Vec<Hook> = (0..4).map(|n| hook(&format!("h{n}"), HookPoint::AfterStep)).collect();
+    let wanted = Wanted { hooks: &hooks, points: of_fleet(), stops: (0..6).collect() };
+    let sentence = wanted.too_long_for(&recipe(IN_PLACE)).unwrap();
+    assert!(sentence.contains("would have 33 tasks") && sentence.contains("32 are the most"), "{sentence}");
+    assert_eq!(Wanted { stops: (0..5).collect(), ..wanted }.too_long_for(&recipe(IN_PLACE)), None);
+}

@@ -1,0 +1,266 @@
+//! Hooks in a fleet's plans: which a plan has, whether they could be carried out, and what becomes of those that fail.
+
+use std::time::Duration;
+
+use super::events::Tone;
+use super::fleet::Reconcile;
+use super::hooks::{has_hooks, has_moved, on_failure};
+use super::save::Urgency;
+use super::{Next, ReconcileError};
+use crate::api::names::ANNOTATION_RETRY;
+use crate::api::{HookAction, HookPoint, HookRetry, OnHookFailure, RawPlan};
+use crate::apply::patches::metadata_ops;
+use crate::clock::monotonic;
+use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
+use crate::engine::{self, Advance, Plan, PlanState};
+use crate::hooks::{Values, check};
+use crate::observe::fleet_facts::retried_plan;
+use crate::planner::fleet::hooks::{self, AtHook, Course};
+use crate::planner::fleet::{FleetFacts, SetRollout};
+use crate::planner::hooks::{Wanted, is_of_list, point_of};
+use crate::render::{MetadataChange, fleet_selector};
+use crate::tasks::hooks::{DryRun, HookScope, JobOwner, delete_jobs, dry_run};
+
+/// How soon it is asked again whether the API server takes a Job that it refused.
+const ASK_AGAIN: Duration = Duration::from_secs(50);
+
+impl Reconcile<'_> {
+    /// The hooks that a plan of this course has.
+    pub(super) fn wanted_hooks(&self, course: Course) -> Wanted<'_> {
+        let hooks = &self.scope.spec.update_strategy.hooks;
+        if hooks.is_empty() {
+            return Wanted::default();
+        }
+        Wanted { hooks, points: course.points(), stops: hooks::stops(&self.scope.facts()) }
+    }
+
+    /// Brings what has not begun of the plan to the list. Whether anything changed.
+    pub(super) fn follow_hooks(&self, plan: &mut Plan) -> bool {
+        let is_without =
+            self.scope.spec.update_strategy.hooks.is_empty() && !plan.tasks.iter().any(is_of_list);
+        if is_without || !plan.is_active() {
+            return false;
+        }
+        let Some(course) = Course::of(&self.scope.fleet.status) else { return false };
+        let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return false };
+        let wanted = self.wanted_hooks(course);
+        wanted.too_long_for(recipe).is_none() && wanted.bring_to(plan, &recipe.tasks)
+    }
+
+    /// Has the hooks that failed tried again, where a person asks for that: the fleet's own in this plan, those of nodes by
+    /// what the status says. Answers with that.
+    pub(super) fn obey_retry(&self, plan: Option<&mut Plan>, facts: &FleetFacts) -> Option<HookRetry> {
+        let (meta, status) = (&self.scope.fleet.meta, &self.scope.fleet.status);
+        let asked = meta.annotation(ANNOTATION_RETRY).filter(|_| !facts.retry.is_empty())?;
+        let named = retried_plan(asked);
+        let current = status.plan.as_ref().and_then(RawPlan::id);
+        let is_of = |at: &AtHook| at.task_id.rsplit_once('-').is_some_and(|(plan, _)| plan == named);
+        let is_named = |at: &AtHook| current.as_deref() == Some(named) || is_of(at);
+        let tasks: Vec<String> =
+            hooks::failures(facts).filter(|p| is_named(p.at)).map(|p| p.at.tried()).collect();
+        if tasks.is_empty() {
+            return None;
+        }
+        if let Some(plan) = plan
+            && let Some(task) = engine::held_by(plan)
+            && tasks.contains(&hooks::tried(task))
+        {
+            engine::try_again(plan);
+        }
+        Some(HookRetry { asked: asked.to_owned(), tasks })
+    }
+
+    /// Writes a plan whose tasks are others by now, and does nothing else.
+    pub(super) async fn write_followed(
+        &self,
+        plan: Option<Plan>,
+        retried: Option<HookRetry>,
+    ) -> Result<Next, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        if let Some(plan) = plan.as_ref().filter(|plan| plan.is_active()) {
+            status.plan = Some(RawPlan::of(plan));
+        }
+        if retried.is_some() {
+            status.hook_retry = retried;
+        }
+        self.write(status, plan.as_ref(), Urgency::Now).await
+    }
+
+    /// Whether the hooks could be carried out; an error is a sentence that says what of them cannot.
+    pub(super) async fn check_hooks(&mut self) -> Option<String> {
+        let spec = self.scope.spec.clone();
+        if let Err(sentence) = self.scope.steps() {
+            return Some(sentence);
+        }
+        let hooks = &spec.update_strategy.hooks;
+        if hooks.is_empty() {
+            return None;
+        }
+        let course = Course { cause: None, own: false, is_way_back: false, is_past_return: false };
+        let facts = self.scope.facts();
+        if let Ok(recipe) = self.cx.registry.recipe(facts.strategy.recipe())
+            && let Some(sentence) = self.wanted_hooks(course).too_long_for(recipe)
+        {
+            return Some(format!(
+                "{sentence}: {}",
+                hooks.first().map(|hook| hook.name.as_str()).unwrap_or_default()
+            ));
+        }
+        // Expressions are parsed, and the API server is asked, once for each generation.
+        let meta = &self.scope.fleet.meta;
+        let content = format!("hooks of {} at {}", meta.uid, meta.generation);
+        let verdicts = &self.scope.memory.verdicts;
+        if let Some((asked, verdict)) = verdicts.get(&content)
+            && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
+        {
+            return verdict.err();
+        }
+        let mut verdict = hooks.iter().try_for_each(|hook| check(hook, &self.cx.hook_rules));
+        for hook in hooks.iter().filter(|hook| matches!(hook.action(), Some(HookAction::Job(_)))) {
+            if verdict.is_err() {
+                break;
+            }
+            match dry_run(self.scope.cluster.as_ref(), &self.job_owner(), hook).await {
+                Ok(()) => {}
+                Err(DryRun::Refused(sentence)) => verdict = Err(sentence),
+                Err(DryRun::NotNow(error)) => {
+                    self.ask_again(&error);
+                    let name = &hook.name;
+                    return Some(format!(
+                        "hook {name}: whether the API server takes its Job is not known yet: {error}"
+                    ));
+                }
+            }
+        }
+        verdicts.put(content, (monotonic(), verdict.clone()));
+        verdict.err()
+    }
+
+    /// What the API server did not say for a moment is no fault of the spec; what it does not allow is a person's to see.
+    fn ask_again(&mut self, error: &ClusterError) {
+        self.passing = !matches!(error, ClusterError::Forbidden { .. });
+    }
+
+    fn job_owner(&self) -> JobOwner {
+        let meta = &self.scope.fleet.meta;
+        JobOwner {
+            kind: Kind::NodeDeployment,
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            fleet: meta.name.clone(),
+        }
+    }
+
+    /// Deletes the Jobs of a plan that is about to end before it is done.
+    pub(super) async fn delete_jobs(&self, plan: &Plan) -> Result<(), ReconcileError> {
+        if !plan.is_active() || !has_hooks(plan) {
+            return Ok(());
+        }
+        let deleted = delete_jobs(self.scope.cluster.as_ref(), &self.job_owner(), plan).await;
+        deleted.map_err(ReconcileError::Children)
+    }
+
+    /// What the hooks of this plan are handed; `None` where it has none.
+    pub(super) fn hook_scope(&self, plan: &Plan) -> Option<HookScope> {
+        if !has_hooks(plan) {
+            return None;
+        }
+        let (fleet, spec) = (&self.scope.fleet, &self.scope.spec);
+        let rollout = fleet.status.rollout.as_ref();
+        let from = rollout.map(|rollout| rollout.from_hash.clone()).filter(|hash| !hash.is_empty());
+        let set = rollout.map(|rollout| rollout.entrant_set.clone()).filter(|set| !set.is_empty());
+        let image = crate::revision::main_image(&spec.template.spec).unwrap_or_default();
+        let values = Values {
+            fleet: Some(fleet.meta.name.clone()),
+            namespace: Some(fleet.meta.namespace.clone()),
+            image: Some(image.to_owned()),
+            from_hash: Some(from.unwrap_or_else(|| fleet.status.last_completed_rollout_hash.clone())),
+            target_hash: Some(plan.target_hash.clone()),
+            set: Some(set.unwrap_or_else(|| self.scope.facts().set.clone())),
+            ..Values::default()
+        };
+        let paused =
+            spec.paused.then(|| "waiting for the fleet to be resumed: spec.paused is true".to_owned());
+        let hooks = &spec.update_strategy.hooks;
+        let scope = self.cx.hook_scope(self.job_owner(), hooks, &[&fleet.meta], values);
+        Some(HookScope { hold: paused, ..scope })
+    }
+
+    /// Goes on without a hook that failed, where its failure is to be passed over.
+    pub(super) fn pass_over(&self, plan: &mut Plan) {
+        if on_failure(plan, &self.scope.spec.update_strategy.hooks) == Some(OnHookFailure::Continue) {
+            engine::pass_over(plan);
+        }
+    }
+
+    /// What came of carrying the plan out; where hooks came last, a plan is over only once its nodes still are, or are again,
+    /// where it brought them.
+    pub(super) fn unless_disrupted(&self, plan: &mut Plan, advance: Advance) -> Advance {
+        let came_last = plan.tasks.last().is_some_and(|task| point_of(task) == Some(HookPoint::AfterRollout));
+        let is_in_place = self.scope.set_rollout().is_none();
+        if advance != Advance::Ended || plan.state != PlanState::Complete || !came_last || !is_in_place {
+            return advance;
+        }
+        let facts = self.scope.facts();
+        if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, &self.scope.scope)) {
+            plan.state = PlanState::Superseded;
+            plan.finished_at = Some(self.now);
+            let message = format!("{} is no longer at its grant", child.name);
+            return Advance::Invalidated { reason: crate::tasks::CHILD_CHANGED.to_owned(), message };
+        }
+        if facts.is_converged(&self.scope.scope) {
+            return advance;
+        }
+        plan.state = PlanState::Active;
+        plan.finished_at = None;
+        Advance::Waiting { recheck_after: None }
+    }
+
+    pub(super) fn has_moved_at_hook(&self, plan: &Plan) -> bool {
+        has_moved(plan, self.scope.fleet.status.plan.as_ref())
+    }
+
+    /// Moves traffic back to the set that served, in one write. Whether it is there.
+    pub(super) async fn move_back(&self, rollout: &SetRollout) -> Result<bool, ReconcileError> {
+        let meta = &self.scope.fleet.meta;
+        let service = self.scope.view.services.get(&meta.key()).filter(|s| self.scope.owns(&s.meta));
+        let Some(service) = service.filter(|_| self.scope.spec.service.is_some()) else { return Ok(true) };
+        let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.incumbent));
+        let is_there = service.spec.value()["selector"] == selector
+            && crate::observe::is_switched(&service, &rollout.incumbent);
+        if is_there {
+            return Ok(true);
+        }
+        let key = crate::api::names::ANNOTATION_SWITCHED_TO.to_owned();
+        let moved = MetadataChange {
+            annotations: [(key, Some(rollout.incumbent.clone()))].into(),
+            ..MetadataChange::default()
+        };
+        let mut ops = metadata_ops(&service.meta, &moved);
+        ops.push(PatchOp::set("/spec/selector", selector));
+        let target = Target::of(Kind::Service, &service.meta);
+        match self.scope.cluster.patch(target, Part::Main, ops).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(ReconcileError::Children(error)),
+        }
+    }
+
+    /// Tells of hooks that failed and of people that are waited for, each once for each attempt.
+    pub(super) fn tell_of_hooks(&self, facts: &FleetFacts) {
+        for place in hooks::failures(facts) {
+            let note = format!("{} failed: {}", place.name(), place.said());
+            self.tell(Tone::Warning, "HookFailed", &place.at.tried(), &note);
+        }
+        for place in hooks::asking(facts) {
+            let id = &place.at.task_id;
+            let note = format!(
+                "{} waits for a person: windlass approve nd/{}, or the annotation windlass.dev/approve={id}",
+                place.name(),
+                self.scope.fleet.meta.name
+            );
+            self.tell(Tone::Normal, "ApprovalRequested", &place.at.tried(), &note);
+        }
+    }
+}
