@@ -15,6 +15,8 @@ mod determinism;
 mod faults;
 #[path = "simulated/foreign.rs"]
 mod foreign;
+#[path = "simulated/hooks/mod.rs"]
+mod hooks;
 #[path = "simulated/nonsense.rs"]
 mod nonsense;
 #[path = "simulated/operator.rs"]

@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Waits until the fleet's status is so.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    pub async fn until(&self, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
         // What comes and goes between two looks is seen by the watch.
         let mut from = self.seen.lock().unwrap().len();
         for _ in 0..36_000 {
@@ -185,7 +185,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let passed = self.seen.lock().unwrap().get(from..).unwrap_or_default().to_vec();
             from += passed.len();
-            if let Some(status) = passed.iter().map(|f| f["status"].clone()).find(&holds) {
+            if let Some(status) = passed.iter().map(|f| f["status"].clone()).find(&mut holds) {
                 return status;
             }
         }

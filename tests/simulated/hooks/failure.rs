@@ -1,0 +1,173 @@
+//! What a hook's failure leads to, and what a person can do about it.
+
+use super::*;
+
+fn message<'a>(status: &'a Value, type_: &str) -> &'a str {
+    let list = status["conditions"].as_array().unwrap();
+    text(list.iter().find(|c| c["type"] == type_).unwrap(), "message")
+}
+
+#[test]
+fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([fails("backup", "BeforeRollout", "Hold")]))).await;
+        w.image("db:2").await;
+        let failed = w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        assert_eq!(condition(&failed, "Stalled"), "True/HookFailed");
+        assert_eq!(condition(&failed, "RolloutInProgress"), "True/TemplateChanged");
+        assert!(
+            message(&failed, "UpToDate").contains("hook backup failed: no success within 3 s"),
+            "{failed}"
+        );
+        assert_eq!(failed["plan"]["state"], "Active");
+        assert_eq!(failed["plan"]["tasks"][0]["state"], "Failed");
+        let id = text(&failed["plan"], "id").to_owned();
+        w.is_at_rest().await;
+        assert_eq!(w.events("HookFailed").len(), 1);
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+
+        w.annotate("windlass.dev/retry", &id).await;
+        let again = |n: u64| {
+            move |s: &Value| {
+                s["plan"]["tasks"][0]["attempt"] == n && s["plan"]["tasks"][0]["state"] == "Failed"
+            }
+        };
+        let failed = w.until("it has failed again", again(2)).await;
+        assert_eq!(text(&failed["plan"], "id"), id, "in the same plan");
+        w.is_at_rest().await;
+        assert_eq!(w.events("HookFailed").len(), 2, "once for each attempt");
+        // The same once more is another wish.
+        w.annotate("windlass.dev/retry", &format!("{id}/2")).await;
+        let mut running = Value::Null;
+        w.until("it runs again", |s| {
+            running = s["plan"]["tasks"][0].clone();
+            running["state"] == "Running" && running["attempt"] == 3
+        })
+        .await;
+        w.approve(text(&running, "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_tries_it_again() {
+    play(|w| async move {
+        let hooks = json!([fails("drain", "BeforeNode", "Hold")]);
+        w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
+        w.image("db:2").await;
+        let plan = w.until_node_at("db-3", "drain", "Failed").await;
+        let failed = w.until("that is said", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        assert_eq!(condition(&failed, "Stalled"), "True/HookFailed");
+        let said = message(&failed, "UpToDate");
+        assert!(said.contains("hook drain of node db-") && said.contains("no success within 3 s"), "{said}");
+        assert_eq!(condition(&w.get(NODE, "db-3")["status"], "Stalled"), "True/HookFailed");
+        w.rest(900).await;
+        assert_eq!(w.images().iter().filter(|i| i.ends_with("db:2")).count(), 0);
+        assert_eq!(w.status()["rollout"]["nodes"]["disrupted"], 2, "nothing more is granted");
+        let id = text(&w.status()["plan"], "id").to_owned();
+        w.annotate("windlass.dev/retry", &id).await;
+        w.until("it is tried again", |_| task(&w.node_plan("db-3"), "drain")["attempt"] == 2).await;
+        assert_eq!(text(&w.node_plan("db-3"), "id"), text(&plan, "id"), "in the same plan");
+        w.until("it has failed again", |_| task(&w.node_plan("db-3"), "drain")["state"] == "Failed").await;
+        // Each is gone on without.
+        for node in ["db-3", "db-2", "db-1", "db-0"] {
+            let plan = w.until_node_at(node, "drain", "Failed").await;
+            w.annotate("windlass.dev/skip", text(task(&plan, "drain"), "id")).await;
+            w.until("it goes on", |_| w.images().contains(&format!("{node}-0 db:2"))).await;
+        }
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.events("SkipRefused"), [""; 0]);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn what_failed_is_got_out_of_by_a_new_target_and_by_an_abort() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([fails("drain", "BeforeNode", "Hold")]))).await;
+        w.image("db:2").await;
+        w.until_node_at("db-1", "drain", "Failed").await;
+        w.change(json!({"template": {"spec": {"image": "db:3"}}, "updateStrategy": {"hooks": []}})).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:3", "db-1-0 db:3"]);
+
+        w.change(json!({"updateStrategy": {"hooks": [fails("drain", "BeforeNode", "Hold")]}})).await;
+        w.image("db:4").await;
+        w.until_node_at("db-1", "drain", "Failed").await;
+        let id = text(&w.status()["plan"], "id").to_owned();
+        w.annotate("windlass.dev/abort", &id).await;
+        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        w.rest(60).await;
+        assert_eq!(w.images(), ["db-0-0 db:3", "db-1-0 db:3"]);
+        assert_ne!(w.node_plan("db-1")["state"], "Active");
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_failure_that_is_to_be_passed_over_is_a_task_that_was_skipped() {
+    play(|w| async move {
+        let hooks =
+            json!([fails("backup", "BeforeRollout", "Continue"), fails("drain", "BeforeNode", "Continue")]);
+        w.serve(in_place(2, json!({}), hooks)).await;
+        w.image("db:2").await;
+        let done = w.until("it is complete", |s| s["plan"]["state"] == "Complete" && is_up_to_date(s)).await;
+        let backup = task(&done["plan"], "backup");
+        assert_eq!(backup["state"], "Skipped");
+        assert!(text(backup, "message").contains("no success within 3 s"), "{backup}");
+        let plan = w.node_plan("db-0");
+        assert_eq!(task(&plan, "drain")["state"], "Skipped");
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_failure_that_rolls_back_does_as_a_stall_would() {
+    play(|w| async move {
+        let first = w.serve(in_place(3, json!({}), json!([]))).await;
+        let hooks = json!([{"name": "look", "at": "AfterNode", "approval": {}, "timeoutSeconds": 3, "onFailure": "Rollback"}]);
+        w.change(json!({"updateStrategy": {"hooks": hooks}})).await;
+        w.image("db:2").await;
+        let back = w.until("it goes back", |s| s["rejected"]["outcome"] == "RolledBack").await;
+        assert!(
+            text(&back["rejected"], "message").contains("hook look of node db-2"),
+            "{}",
+            back["rejected"]
+        );
+        // On the way back a person is waited for as well.
+        let entry = back["history"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!((text(&entry, "outcome"), text(&entry, "reason")), ("RolledBack", "HookFailed"));
+        let plan = w.until_node_at("db-2", "look", "Running").await;
+        w.approve(text(task(&plan, "look"), "id")).await;
+        let over = w.until("it is back", |s| s["rollout"].is_null()).await;
+        assert_eq!(text(&over, "lastCompletedRolloutHash"), first);
+        assert_eq!(condition(&over, "UpToDate"), "False/RolledBack");
+        assert!(w.images().iter().all(|image| image.ends_with("db:1")), "{:?}", w.images());
+        assert_eq!(w.events("RolledBack").len(), 1);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn an_operator_that_dies_in_a_hook_goes_on_in_it_with_the_same_clock() {
+    play(|w| async move {
+        let mut hook = fails("drain", "BeforeNode", "Hold");
+        hook["timeoutSeconds"] = json!(60);
+        w.serve(in_place(1, json!({}), json!([hook]))).await;
+        w.image("db:2").await;
+        let before = w.until_node_at("db-0", "drain", "Running").await;
+        let deadline = task(&before, "drain")["deadline"].clone();
+        assert!(deadline.is_string());
+        w.rest(30).await;
+        w.kill_operator();
+        w.rest(10).await;
+        w.start_operator();
+        w.rest(10).await;
+        assert_eq!(task(&w.node_plan("db-0"), "drain"), task(&before, "drain"));
+        let began = w.cluster.clock().now();
+        w.until_node_at("db-0", "drain", "Failed").await;
+        assert!((w.cluster.clock().now() - began).num_seconds() <= 12);
+    });
+}

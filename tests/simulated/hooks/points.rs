@@ -1,0 +1,181 @@
+//! Where hooks run: each point in its plan, and not elsewhere.
+
+use super::*;
+
+#[test]
+fn what_comes_before_and_after_a_rollout_is_done_once_for_it_and_nothing_moves_meanwhile() {
+    play(|w| async move {
+        let hooks = json!([person("before", "BeforeRollout"), person("after", "AfterRollout")]);
+        let first = w.serve(in_place(2, json!({}), hooks)).await;
+        assert!(w.status()["plan"].is_null(), "the first creation is no rollout");
+        w.image("db:2").await;
+        let waits =
+            w.until("a person is asked", |s| text(&s["plan"]["tasks"][0], "state") == "Running").await;
+        assert_eq!(
+            tasks(&waits["plan"]),
+            ["before=Running", "update-node-specs", "await-spec-update", "mark-ready", "after"]
+        );
+        w.rest(700).await;
+        let status = w.status();
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        assert_eq!(condition(&status, "Stalled"), "False/Progressing", "a person may take their time");
+        let message = text(&status["rollout"], "message");
+        let id = text(&waits["plan"]["tasks"][0], "id").to_owned();
+        assert!(message.contains("hook before") && message.contains("windlass approve nd/db"), "{message}");
+        assert!(message.contains(&id), "{message}");
+        assert_eq!(w.events("ApprovalRequested").len(), 1, "{:?}", w.events("ApprovalRequested"));
+        w.approve(&id).await;
+        let last =
+            w.until("the last is at hand", |s| text(&s["plan"]["tasks"][4], "state") == "Running").await;
+        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
+        assert_eq!(text(&last, "lastCompletedRolloutHash"), first, "it is complete only afterwards");
+        assert_ne!(condition(&last, "UpToDate"), "True/Applied");
+        w.approve(text(&last["plan"]["tasks"][4], "id")).await;
+        let done = w.until("it is complete", is_up_to_date).await;
+        assert_ne!(text(&done, "lastCompletedRolloutHash"), first);
+        assert_eq!(w.events("ApprovalRequested").len(), 2);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_restart_has_its_hooks_and_a_repair_has_none() {
+    play(|w| async move {
+        let hooks = json!([rest("before", "BeforeRollout", 5), rest("after", "AfterRollout", 5)]);
+        w.serve(in_place(2, json!({}), hooks)).await;
+        w.rest(2).await;
+        let at = w.cluster.clock().now().to_rfc3339();
+        w.annotate("windlass.dev/restartedAt", &at).await;
+        let done = |s: &Value| is_up_to_date(s) && s["plan"]["state"] == "Complete";
+        let restarted = w.until("it is restarted", done).await;
+        assert_eq!(tasks(&restarted["plan"])[0], "before=Complete");
+        let plan = text(&restarted["plan"], "id").to_owned();
+        // A hand changes what a node holds.
+        let patch = kube::api::Patch::Merge(json!({"spec": {"image": "db:9"}}));
+        w.api(NODE).patch("db-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
+        let repaired = w.until("it is repaired", |s| done(s) && text(&s["plan"], "id") != plan).await;
+        assert_eq!(
+            tasks(&repaired["plan"]),
+            ["update-node-specs=Complete", "await-spec-update=Complete", "mark-ready=Complete"]
+        );
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+    });
+}
+
+#[test]
+fn before_and_after_a_node_its_pod_and_the_wave_wait() {
+    play(|w| async move {
+        let hooks = json!([person("drain", "BeforeNode"), person("look", "AfterNode")]);
+        w.serve(in_place(2, json!({}), hooks)).await;
+        for node in ["db-0", "db-1"] {
+            assert_eq!(
+                tasks(&w.node_plan(node))
+                    .iter()
+                    .filter(|t| t.contains("drain") || t.contains("look"))
+                    .count(),
+                0,
+                "{node}: at the first creation there are none"
+            );
+        }
+        w.image("db:2").await;
+        let plan = w.until_node_at("db-1", "drain", "Running").await;
+        assert_eq!(
+            tasks(&plan),
+            [
+                "apply-stateful-set=Complete",
+                "apply-service=Complete",
+                "drain=Running",
+                "replace-pod",
+                "observe-image",
+                "mark-ready",
+                "look"
+            ]
+        );
+        w.rest(700).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"], "its pod stays until a person has spoken");
+        assert_eq!(condition(&w.status(), "Stalled"), "False/Progressing");
+        assert_eq!(condition(&w.get(NODE, "db-1")["status"], "Stalled"), "False/Progressing");
+        assert!(
+            text(&w.status()["rollout"], "message").contains("hook drain of node db-1"),
+            "{}",
+            w.status()["rollout"]
+        );
+        w.approve(text(task(&plan, "drain"), "id")).await;
+        let plan = w.until_node_at("db-1", "look", "Running").await;
+        w.rest(300).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:2"], "the next waits for what comes after");
+        assert_eq!(w.status()["rollout"]["nodes"]["disrupted"], 1, "it counts until then");
+        w.approve(text(task(&plan, "look"), "id")).await;
+        for hook in ["drain", "look"] {
+            let plan = w.until_node_at("db-0", hook, "Running").await;
+            w.approve(text(task(&plan, hook), "id")).await;
+        }
+        w.until("it is complete", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_broken_nodes_fix_gets_through() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([person("drain", "BeforeNode")]))).await;
+        w.image("db:crash").await;
+        w.until_node_at("db-1", "drain", "Running").await;
+        let id = text(task(&w.node_plan("db-1"), "drain"), "id").to_owned();
+        w.approve(&id).await;
+        w.until("it does not run", |s| s["rollout"]["nodes"]["failed"] == 1).await;
+        w.image("db:3").await;
+        let mut fixed = Value::Null;
+        w.until("its fix is on its way", |_| {
+            fixed = w.node_plan("db-1");
+            w.images().contains(&"db-1-0 db:3".to_owned())
+        })
+        .await;
+        let skipped = task(&fixed, "drain");
+        assert_eq!(skipped["state"], "Skipped", "{}", to_text(&fixed));
+        assert!(text(skipped, "message").contains("does not run"), "{skipped}");
+    });
+}
+
+#[test]
+fn a_node_leaves_once_what_comes_before_is_done() {
+    play(|w| async move {
+        w.serve(in_place(3, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
+        w.change(json!({"replicas": 2})).await;
+        let plan = w.until_node_at("db-2", "decommission", "Running").await;
+        assert_eq!(tasks(&plan), ["decommission=Running", "await-removal"]);
+        w.rest(300).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);
+        w.approve(text(task(&plan, "decommission"), "id")).await;
+        w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
+        // A fleet that is deleted takes its nodes along.
+        w.delete(("windlass.dev/v1alpha1", "NodeDeployment"), "db").await;
+        w.rest(120).await;
+        assert_eq!(w.names(NODE), [""; 0]);
+    });
+}
+
+#[test]
+fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([person("a", "BeforeNode"), person("z", "AfterRollout")])))
+            .await;
+        w.image("db:2").await;
+        w.until_node_at("db-1", "a", "Running").await;
+        w.change(
+            json!({"updateStrategy": {"hooks": [rest("b", "BeforeNode", 2), rest("c", "AfterNode", 2)]}}),
+        )
+        .await;
+        let done = w.until("it is complete", is_up_to_date).await;
+        assert_eq!(tasks(&done["plan"]).len(), 3, "{:?}", tasks(&done["plan"]));
+        let plan = w.node_plan("db-1");
+        assert_eq!(task(&plan, "a")["state"], "Skipped", "it is not in the list any more");
+        assert_eq!(
+            (task(&plan, "b")["state"].as_str(), task(&plan, "c")["state"].as_str()),
+            (Some("Complete"), Some("Complete"))
+        );
+        let plan = w.node_plan("db-0");
+        assert_eq!(tasks(&plan)[2], "b=Complete");
+        w.is_at_rest().await;
+    });
+}

@@ -1,0 +1,125 @@
+//! Hooks around a promotion: the old set stands by until they are done.
+
+use super::super::sets::world::{set_of, stage_is};
+use super::*;
+
+fn blue_green(promotion: &str, hooks: Value) -> Value {
+    let settings = json!({"promotion": promotion, "retireDelaySeconds": 5});
+    fleet(2, json!({"type": "BlueGreen", "blueGreen": settings, "hooks": hooks}))
+}
+
+fn is_at(hook: &str, state: &str) -> impl Fn(&Value) -> bool {
+    move |status| {
+        let tasks = status["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+        status["plan"]["state"] == "Active"
+            && tasks.iter().any(|t| t["params"]["hook"] == hook && t["state"] == state)
+    }
+}
+
+#[test]
+fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() {
+    play(|w| async move {
+        let hooks = json!([
+            person("first", "BeforeRollout"),
+            person("before", "BeforePromotion"),
+            person("after", "AfterPromotion"),
+            person("last", "AfterRollout"),
+        ]);
+        let old = w.serve(blue_green("WhenReady", hooks)).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked first", is_at("first", "Running")).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1"], "nothing is made before");
+        w.approve(text(task(&status["plan"], "first"), "id")).await;
+        let status = w.until("it is asked before", is_at("before", "Running")).await;
+        w.rest(300).await;
+        assert_eq!((w.names(NODE).len(), w.selected()), (4, "first".to_owned()));
+        w.approve(text(task(&status["plan"], "before"), "id")).await;
+        let status = w.until("it is asked after", is_at("after", "Running")).await;
+        let set = set_of(text(&status["rollout"], "targetHash"));
+        w.rest(300).await;
+        assert_eq!(
+            (w.names(NODE).len(), w.selected()),
+            (4, set.clone()),
+            "traffic has moved, and the old set lives"
+        );
+        let status = w.status();
+        assert_eq!(text(&status, "lastCompletedRolloutHash"), old);
+        assert_eq!(condition(&status, "UpToDate"), "Unknown/Promoting");
+        assert_eq!(w.events("Promoted").len(), 0);
+        w.approve(text(task(&status["plan"], "after"), "id")).await;
+        w.until("it is promoted", stage_is("Retiring")).await;
+        let status = w.until("it is asked last", is_at("last", "Running")).await;
+        assert_ne!(text(&status, "lastCompletedRolloutHash"), old);
+        assert_eq!(w.names(NODE).len(), 2);
+        w.approve(text(task(&status["plan"], "last"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.selected(), set);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn after_a_promotion_that_failed_traffic_goes_back_in_one_write_and_the_target_is_rejected() {
+    play(|w| async move {
+        let old =
+            w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
+        w.image("db:2").await;
+        w.until("it looks", is_at("look", "Running")).await;
+        assert_ne!(w.selected(), "first");
+        w.cluster.clear_audit();
+        let back = w.until("it goes back", |s| s["rejected"]["outcome"] == "RolledBack").await;
+        assert_eq!(w.selected(), "first");
+        let moved =
+            w.cluster.audit().into_iter().filter(|e| e.is_write() && e.resource.contains("services")).count();
+        assert_eq!(moved, 1, "in one write");
+        assert_eq!(text(&back, "lastCompletedRolloutHash"), old);
+        assert_eq!(text(&back, "activeSet"), "first");
+        assert!(text(&back["rejected"], "message").contains("hook look"), "{}", back["rejected"]);
+        let over = w
+            .until("the new set is gone", |s| w.names(NODE) == ["db-0", "db-1"] && s["rollout"].is_null())
+            .await;
+        assert_eq!(condition(&over, "UpToDate"), "False/RolledBack");
+        assert_eq!(w.events("RolledBack").len(), 1);
+        assert_eq!(w.events("Promoted").len(), 0);
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
+        w.image("db:2").await;
+        let held = w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        assert_eq!(text(&held["rollout"], "stage"), "Promoting");
+        w.annotate("windlass.dev/abort", text(&held["plan"], "id")).await;
+        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        w.until("the new set is gone", |_| w.names(NODE) == ["db-0", "db-1"]).await;
+        assert_eq!(w.selected(), "first");
+        w.image("db:3").await;
+        let held = w.until("it has failed again", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        w.annotate("windlass.dev/skip", text(task(&held["plan"], "look"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert!(w.images().iter().all(|image| image.ends_with("db:3")));
+    });
+}
+
+#[test]
+fn where_the_old_nodes_go_first_nothing_goes_before_the_hooks_are_done_and_it_can_be_given_up() {
+    play(|w| async move {
+        w.serve(blue_green("Immediately", json!([person("backup", "BeforeRollout")]))).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked", is_at("backup", "Running")).await;
+        w.rest(300).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1"]);
+        assert_ne!(text(&w.status()["rollout"], "stage"), "Promoting", "it may still be given up");
+        w.annotate("windlass.dev/abort", text(&status["plan"], "id")).await;
+        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        w.image("db:3").await;
+        let status = w.until("it is asked again", is_at("backup", "Running")).await;
+        w.approve(text(task(&status["plan"], "backup"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert!(w.images().iter().all(|image| image.ends_with("db:3")));
+    });
+}
