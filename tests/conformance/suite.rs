@@ -89,6 +89,7 @@ impl Ctx {
     /// The path of a resource in the case's namespace: `pods`, `apps/statefulsets`, `nd`, `widgets`, with a rest.
     pub fn at(&self, resource: &str) -> String {
         let (group, rest) = match resource.split_once(':') {
+            Some(("batch", rest)) => ("apis/batch/v1", rest),
             Some(("apps", rest)) => ("apis/apps/v1", rest),
             Some(("events", rest)) => ("apis/events.k8s.io/v1", rest),
             Some(("lease", rest)) => ("apis/coordination.k8s.io/v1", rest),

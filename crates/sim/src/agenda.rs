@@ -23,12 +23,14 @@ pub(crate) enum Job {
     Claim(Key),
     /// The endpoints controller and a service.
     Endpoints(Key),
+    /// The Job controller and a Job.
+    Work(Key),
 }
 
 /// How long controllers take to notice, in milliseconds: at least, and at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The StatefulSet controller, after a change of a pod or a set.
+    /// The StatefulSet and Job controllers, after a change of a pod or of one of theirs.
     pub stateful_set: (u64, u64),
     /// How much older than the truth the StatefulSet controller's picture of a set may be, in milliseconds.
     pub stateful_set_lag: u64,
@@ -59,7 +61,7 @@ impl Default for Pace {
 impl Pace {
     fn of(&self, job: &Job) -> (u64, u64) {
         match job {
-            Job::StatefulSet(_) => self.stateful_set,
+            Job::StatefulSet(_) | Job::Work(_) => self.stateful_set,
             Job::Collect(_) | Job::Release(_) => self.collector,
             Job::Namespace(_) => self.namespaces,
             Job::Schedule(_) => self.scheduler,

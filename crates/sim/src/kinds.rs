@@ -174,6 +174,7 @@ const BUILTIN: &[Row] = &[
         "",
         "",
     ),
+    ("batch", "v1", "Job", "jobs", true, true, "batch.Job", "", "status.successful"),
     ("coordination.k8s.io", "v1", "Lease", "leases", true, false, "coordination.Lease", "", ""),
     (
         "storage.k8s.io",

@@ -4,6 +4,7 @@ mod applies;
 mod collects;
 mod creates;
 mod deletes;
+mod jobs;
 mod lists;
 mod patches;
 mod platform;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Case> {
         pods::CASES,
         sets::CASES,
         revisions::CASES,
+        jobs::CASES,
         platform::CASES,
         tables::CASES,
     ]

@@ -3,6 +3,7 @@
 
 mod claims;
 mod containers;
+mod jobs;
 mod metadata;
 mod pods;
 pub(crate) mod policy;
@@ -27,6 +28,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value, old: Option<&Value>) {
     }
     match kind.kind.as_str() {
         "StatefulSet" => stateful_sets::default(object),
+        "Job" => jobs::default(object),
         "Pod" => pods::default(object),
         "Service" => services::default(object, old),
         "PersistentVolumeClaim" => claims::default(object),
@@ -90,6 +92,7 @@ pub(crate) fn prepare_create(world: &mut World, kind: &Kind, object: &mut Value)
             object["spec"]["finalizers"] = json!(["kubernetes"]);
             object["status"]["phase"] = "Active".into();
         }
+        "Job" => jobs::prepare_create(object),
         "Pod" => pods::prepare_create(object),
         "Service" => services::prepare_create(world, object),
         "PersistentVolumeClaim" => claims::prepare_create(world, object),
@@ -122,6 +125,7 @@ pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&
     }
     match kind.kind.as_str() {
         "StatefulSet" => stateful_sets::validate(object, old),
+        "Job" => jobs::validate(object, old),
         "Pod" => pods::validate(object, old),
         "Service" => services::validate(world, object, old),
         "PersistentVolumeClaim" => claims::validate(object, old),

@@ -4,6 +4,7 @@
 mod claims;
 mod endpoints;
 mod garbage;
+mod jobs;
 mod namespaces;
 mod scheduler;
 mod stateful_set;
@@ -68,6 +69,7 @@ fn step(world: &mut World, job: Job) {
         Job::Schedule(key) => scheduler::step(world, &key),
         Job::Claim(key) => claims::step(world, &key),
         Job::Endpoints(key) => endpoints::step(world, &key),
+        Job::Work(key) => jobs::step(world, &key),
     }
 }
 
@@ -82,7 +84,9 @@ pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
     }
     match kind.kind.as_str() {
         "StatefulSet" => stateful_set::note_set(world, change),
+        "Job" if change.after.is_some() => world.agenda.soon(Job::Work(change.key.clone())),
         "Pod" => {
+            jobs::note_pod(world, change);
             stateful_set::note_pod(world, change);
             scheduler::note_pod(world, change);
             endpoints::note_pod(world, change);
