@@ -5,6 +5,7 @@ use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
 use super::{FleetScope, entrants};
+use crate::api::names::node_name;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::progress::why_mute;
@@ -12,7 +13,14 @@ use crate::planner::fleet::progress::why_mute;
 /// Which old nodes have said no height, since when that is waited for, and why it is not known of the first.
 fn heights(fleet: &FleetScope) -> Option<String> {
     let facts = fleet.facts();
-    let first = facts.mute().next()?;
+    let Some(first) = facts.mute().next() else {
+        let name = |ordinal| node_name(&fleet.fleet.meta.name, &facts.set, ordinal);
+        let absent: Vec<String> = facts.absent().into_iter().map(name).collect();
+        let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
+        let why = "since no old node is asked to halt before each has said a height";
+        return (!absent.is_empty())
+            .then(|| format!("waiting for {} to be there again, {why}", some_of(&absent)));
+    };
     let known = fleet.fleet.status.rollout.iter().flat_map(|rollout| &rollout.unconverged);
     let since = |name: &str| {
         let since = known.clone().filter(|node| node.name == name).map(|node| node.since).min();

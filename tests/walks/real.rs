@@ -109,7 +109,7 @@ impl Way {
             let mut random = self.walk.random(step);
             let done = steps::take(&self.hand, &mut random, &mut debts).await;
             let done = done.unwrap_or_else(|| Done::nothing("trouble that only a simulation can make"));
-            lost |= done.words.starts_with("loses ");
+            lost |= done.leaves_doubt();
             let refused = done.refused.map(|_| " (refused)").unwrap_or_default();
             self.told.push(format!("{step}: {}{refused}", done.words));
             let pause = *one(&[0, 0, 20, 100, 500, 2_000], &mut random);

@@ -57,6 +57,13 @@ pub struct Done {
 }
 
 impl Done {
+    /// Whether a fleet may ask afterwards what a set of nodes is for: its status lost a field, or a node was nobody's while
+    /// the fleet went on without it.
+    pub fn leaves_doubt(&self) -> bool {
+        self.words.starts_with("loses ")
+            || (self.words.contains(" of StatefulNode ") && self.words.contains("\"ownerReferences\":null"))
+    }
+
     pub fn new(words: impl Into<String>, answer: Answer) -> Self {
         Self { words: words.into(), refused: answer.err() }
     }

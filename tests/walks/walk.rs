@@ -176,7 +176,7 @@ struct Way<'a> {
     hand: Hand,
     trouble: Trouble,
     debts: Vec<Debt>,
-    /// Whether a hand lost a field of a status.
+    /// Whether a hand did what leaves a doubt about a set of nodes.
     lost: bool,
     report: Report,
 }
@@ -213,7 +213,7 @@ impl<'a> Way<'a> {
             let done = self.step(&mut random).await;
             self.report.steps += 1;
             self.report.refused += u32::from(done.refused.is_some());
-            self.lost |= done.words.starts_with("loses ");
+            self.lost |= done.leaves_doubt();
             let refused = done.refused.map(|why| format!(" (refused: {why})")).unwrap_or_default();
             self.tell(&format!("{step}: {}{refused}", done.words));
             self.pause(&mut random).await;

@@ -348,6 +348,8 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
         let waits = told(sidecar, said).without_a_write(&SubmitHalt {}).await;
         assert!(waits.starts_with(since) && waits.contains(why), "{waits}");
     }
+    let gone = amid("HardFork", "CreatingEntrants").without("db-0").without_a_write(&SubmitHalt {}).await;
+    assert!(gone.starts_with("waiting for db-0 to be there again"), "{gone}");
     let mut cluster = MockCluster::new();
     cluster
         .expect_patch()

@@ -1,5 +1,7 @@
 //! What is known of a fleet's sets of nodes.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::facts::{ChildFacts, Conflict, FleetFacts, Scope};
@@ -258,12 +260,23 @@ impl FleetFacts {
         self.children.iter().filter(|child| !child.terminating && !child.has_said_height())
     }
 
+    /// The ordinals of old nodes of a hard fork that are wanted and not there to say a height: gone, being deleted, or under a name that
+    /// something else has. Past the point of no return they would be made again, and nobody would know where they are.
+    #[must_use]
+    pub fn absent(&self) -> BTreeSet<i32> {
+        let going = self.wanted().filter(|child| child.terminating).map(|child| child.ordinal);
+        let taken = self.conflicts.iter().map(|conflict| conflict.ordinal);
+        going.chain(taken).chain(self.missing()).collect()
+    }
+
     /// Whether it may be persisted now that a rollout can no longer be taken back. What cannot be undone is not done for
     /// a spec that cannot be carried out: it was changed, and to what is not known yet; nor while a person has it paused,
-    /// nor for nodes that do not run by now, although they did; nor where an old node has said no height.
+    /// nor for nodes that do not run by now, although they did; nor where an old node has said no height, or is
+    /// not there to say one.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
-        let height = rollout.way != Way::HardFork || (self.halt_height > 0 && self.mute().next().is_none());
+        let known = || self.halt_height > 0 && self.mute().next().is_none() && self.absent().is_empty();
+        let height = rollout.way != Way::HardFork || known();
         let run = || rollout.way == Way::BlueGreenImmediate || self.entrants_run(rollout);
         self.invalid.is_none() && !self.paused && height && run()
     }

@@ -537,7 +537,21 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
             false,
         ),
         ("hard fork, old nodes that cannot be asked", old(&|c| c.unreachable = Some("why".into())), false),
-        ("hard fork, old nodes that leave", old(&|c| (c.sidecar, c.terminating) = (None, true)), true),
+        ("hard fork, old nodes that are being deleted", old(&|c| c.terminating = true), false),
+        (
+            "hard fork, old nodes that are scaled away",
+            old(&|c| (c.sidecar, c.terminating, c.surplus) = (None, true, true)),
+            true,
+        ),
+        (
+            "hard fork, an old node that is gone",
+            {
+                let mut facts = fork();
+                facts.children.pop();
+                facts
+            },
+            false,
+        ),
         ("blue-green", ready(), true),
         ("blue-green, paused", ready().paused(), false),
         ("blue-green, one has stopped running", ill(ready()), false),
