@@ -31,6 +31,15 @@ use crate::render;
 use crate::revision::hash::pod_template_hash_under;
 use crate::revision::{self, Hashes, RevisionData, revision_name};
 
+/// A StatefulSet or a pod of a set of nodes.
+struct Remnant {
+    set: String,
+    /// Its kind and name, for a sentence.
+    what: String,
+    /// Whether it goes by itself once its node is gone.
+    goes: bool,
+}
+
 impl FleetScope {
     /// The rollout that makes a set, as it is persisted, if one does.
     #[must_use]
@@ -390,40 +399,43 @@ impl FleetScope {
         nodes.into_iter().map(of).collect()
     }
 
-    /// Counts the StatefulSets and pods that are left of sets that go: their nodes are gone sooner.
+    /// Counts the StatefulSets and pods that are left of sets that go: their nodes are gone sooner. What a hand has cut loose
+    /// from its owner goes with nobody, and is not waited for.
     fn count_remains(&self, sets: &mut BTreeMap<String, SetFacts>) {
         if sets.is_empty() {
             return;
         }
-        for (set, _) in self.remains() {
-            if let Some(set) = sets.get_mut(&set) {
+        for left in self.remains().iter().filter(|left| left.goes) {
+            if let Some(set) = sets.get_mut(&left.set) {
                 set.remains += 1;
             }
         }
     }
 
-    /// Every StatefulSet and pod of the fleet that says to which set it belongs: that set, and what it is.
-    fn remains(&self) -> Vec<(String, String)> {
+    /// Every StatefulSet and pod of the fleet that says to which set it belongs.
+    fn remains(&self) -> Vec<Remnant> {
         let meta = &self.fleet.meta;
-        let ours = |m: &Meta| m.label(LABEL_DEPLOYMENT) == Some(&meta.name) && m.label(LABEL_SET).is_some();
-        let mut stateful_sets = self.view.sets.group(&meta.namespace, &meta.name);
-        stateful_sets.retain(|s| ours(&s.meta));
-        let mut pods = self.view.pods.group(&meta.namespace, &meta.name);
-        pods.retain(|p| ours(&p.meta));
         let of_kind = |kind: Kind, m: &Meta| {
+            let set = m.label(LABEL_SET).filter(|_| m.label(LABEL_DEPLOYMENT) == Some(&meta.name))?;
             let leaving = if m.terminating { " (terminating)" } else { "" };
-            Some((m.label(LABEL_SET)?.to_owned(), format!("{} {}{leaving}", kind.name(), m.name)))
+            Some(Remnant {
+                set: set.to_owned(),
+                what: format!("{} {}{leaving}", kind.name(), m.name),
+                goes: m.terminating || m.controller().is_some(),
+            })
         };
-        let sets = stateful_sets.iter().filter_map(|s| of_kind(Kind::StatefulSet, &s.meta));
-        sets.chain(pods.iter().filter_map(|p| of_kind(Kind::Pod, &p.meta))).collect()
+        let stateful_sets = self.view.sets.group(&meta.namespace, &meta.name);
+        let pods = self.view.pods.group(&meta.namespace, &meta.name);
+        let of_sets = stateful_sets.iter().filter_map(|s| of_kind(Kind::StatefulSet, &s.meta));
+        of_sets.chain(pods.iter().filter_map(|p| of_kind(Kind::Pod, &p.meta))).collect()
     }
 
-    /// What nodes, StatefulSets and pods of a set are left.
+    /// What nodes, StatefulSets and pods of a set are left, those included that a hand has cut loose: they may run.
     #[must_use]
     pub fn left_of(&self, set: &str) -> Vec<String> {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
         let nodes = nodes.iter().map(|node| format!("StatefulNode {}", node.meta.name));
-        let others = self.remains().into_iter().filter(|(of, _)| of == set).map(|(_, what)| what);
+        let others = self.remains().into_iter().filter(|left| left.set == set).map(|left| left.what);
         nodes.chain(others).collect()
     }
 

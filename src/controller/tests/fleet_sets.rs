@@ -92,6 +92,26 @@ async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_set_is_gone_with_its_pods_and_without_those_that_a_hand_has_cut_loose() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1}))).await;
+    let labels =
+        json!({"windlass.dev/deployment": "db", "windlass.dev/node": "db-1", "windlass.dev/set": "first"});
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db-1", "uid": "gone", "controller": true}]);
+    let pod = |owners: &Value| json!({"metadata": {"labels": labels.clone(), "ownerReferences": owners}});
+    stage.put(Kind::Pod, "db-1-0", pod(&owner));
+    stage.change_fleet(&to_v2());
+    stage.until("Retiring").await;
+    stage.pass(10).await;
+    stage.settle().await;
+    assert_eq!(stage.fleet()["status"]["retiring"][0]["set"], "first");
+    stage.remove(Kind::Pod, "db-1-0");
+    stage.put(Kind::Pod, "db-1-0", pod(&json!([])));
+    stage.settle().await;
+    assert_eq!(stage.fleet()["status"]["retiring"], Value::Null);
+    assert_eq!(condition(&stage.fleet(), "Reconciling").0, "False");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_person_promotes_by_the_hash_and_it_is_spent_with_that() {
     let stage = Stage::serving(blue_green(&json!({"promotion": "Manual", "retireDelaySeconds": 0}))).await;
     stage.change_fleet(&to_v2());

@@ -11,6 +11,7 @@ use super::{
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::{NodeDeploymentStatus, Rejected, Rollout, Stage};
 use crate::engine::Plan;
+use crate::engine::sentence::some_of;
 
 /// Brings the conditions up to date.
 pub(super) fn refresh_conditions(
@@ -65,9 +66,22 @@ pub(super) fn refresh_conditions(
     if busy && kept.is_empty() && status.rollout.is_none() {
         let said = |type_: &str| conditions::find(&status.conditions, type_).map(|c| c.message.clone());
         let of = if all_ready { UP_TO_DATE } else { READY };
-        kept = format!("waiting: {}", said(of).unwrap_or_default());
+        kept = match said(of).filter(|message| !message.is_empty()) {
+            Some(message) => format!("waiting: {message}"),
+            None => of_sets_that_go(status),
+        };
     }
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
+}
+
+/// What a fleet waits for that is well, and of which sets are still to go.
+fn of_sets_that_go(status: &NodeDeploymentStatus) -> String {
+    let sets: Vec<&str> = status.retiring.iter().map(|set| set.set.as_str()).collect();
+    if sets.is_empty() {
+        "waiting".to_owned()
+    } else {
+        format!("waiting for set {} to be removed", some_of(&sets))
+    }
 }
 
 type Verdict = (Truth, String, String);
