@@ -49,10 +49,12 @@ enum Command {
     Restart(verbs::VerbArgs),
     /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
     Abort(verbs::VerbArgs),
-    /// Try a target again that failed, was aborted or rolled back
+    /// Try a target again that failed, was aborted or rolled back, or a hook that failed
     Retry(verbs::VerbArgs),
-    /// Go on without a task: a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
+    /// Go on without a task: a hook, a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
     Skip(verbs::SkipArgs),
+    /// Let a fleet's hook go on that waits for a person
+    Approve(verbs::ApproveArgs),
     /// Move traffic to the nodes that wait to take over
     Promote(verbs::PromoteArgs),
     /// Set a fleet's template to a revision that is kept
@@ -104,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Abort(arguments) => runtime.block_on(verbs::run(Verb::Abort, arguments)),
         Command::Retry(arguments) => runtime.block_on(verbs::run(Verb::Retry, arguments)),
         Command::Skip(arguments) => runtime.block_on(verbs::skip(arguments)),
+        Command::Approve(arguments) => runtime.block_on(verbs::approve(arguments)),
         Command::Promote(arguments) => runtime.block_on(verbs::promote(arguments)),
         Command::Rollback(arguments) => runtime.block_on(verbs::rollback(arguments)),
         Command::History(arguments) => runtime.block_on(verbs::history(arguments)),

@@ -8,6 +8,7 @@ use crate::api::status::HISTORY_LIMIT;
 use crate::engine::{self, Plan, SkipRefused, TaskState};
 use crate::observe::node_scope::parse_time;
 use crate::planner::fleet::FleetFacts;
+use crate::planner::fleet::sets::decide::may_go_back;
 
 /// A task that may be skipped on a node, where one pod is concerned; of a fleet it says that every node serves.
 const OF_NODES_ONLY: &str = "mark-ready";
@@ -60,7 +61,11 @@ impl Reconcile<'_> {
             self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
         }
         let current = self.scope.fleet.status.plan.as_ref().and_then(crate::api::RawPlan::id);
-        if promoting && !facts.abort.is_empty() && current.as_ref() == Some(&facts.abort) {
+        let plan =
+            self.scope.fleet.status.plan.as_ref().filter(|_| promoting).and_then(|raw| raw.parse().ok());
+        let goes_back =
+            plan.zip(facts.set_rollout.as_ref()).is_some_and(|(plan, set)| may_go_back(&plan, set));
+        if promoting && !goes_back && !facts.abort.is_empty() && current.as_ref() == Some(&facts.abort) {
             let id = &facts.abort;
             let note = format!(
                 "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \

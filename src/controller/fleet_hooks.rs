@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::events::Tone;
 use super::fleet::Reconcile;
-use super::hooks::{has_hooks, has_moved, on_failure};
+use super::hooks::{has_hooks, has_moved, on_failure, rollout_hashes};
 use super::save::Urgency;
 use super::{Next, ReconcileError};
 use crate::api::names::ANNOTATION_RETRY;
@@ -168,14 +168,14 @@ impl Reconcile<'_> {
         }
         let (fleet, spec) = (&self.scope.fleet, &self.scope.spec);
         let rollout = fleet.status.rollout.as_ref();
-        let from = rollout.map(|rollout| rollout.from_hash.clone()).filter(|hash| !hash.is_empty());
+        let (from, _) = rollout_hashes(&fleet.status);
         let set = rollout.map(|rollout| rollout.entrant_set.clone()).filter(|set| !set.is_empty());
         let image = crate::revision::main_image(&spec.template.spec).unwrap_or_default();
         let values = Values {
             fleet: Some(fleet.meta.name.clone()),
             namespace: Some(fleet.meta.namespace.clone()),
             image: Some(image.to_owned()),
-            from_hash: Some(from.unwrap_or_else(|| fleet.status.last_completed_rollout_hash.clone())),
+            from_hash: Some(from),
             target_hash: Some(plan.target_hash.clone()),
             set: Some(set.unwrap_or_else(|| self.scope.facts().set.clone())),
             ..Values::default()

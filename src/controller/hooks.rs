@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Context;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT};
-use crate::api::{Hook, OnHookFailure, RawPlan};
+use crate::api::{Hook, NodeDeploymentStatus, OnHookFailure, RawPlan};
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::{Key, Kind};
 use crate::engine::{Plan, TaskRecord, held_by};
@@ -47,6 +47,17 @@ impl Context {
             hold: None,
         }
     }
+}
+
+/// The rollout hashes that a fleet comes from and goes to; where it goes nowhere, what it is at and what is wanted.
+pub(super) fn rollout_hashes(status: &NodeDeploymentStatus) -> (String, String) {
+    let rollout = status.rollout.as_ref();
+    let from = rollout.map(|rollout| rollout.from_hash.clone()).filter(|hash| !hash.is_empty());
+    let target = rollout.map(|rollout| rollout.target_hash.clone());
+    (
+        from.unwrap_or_else(|| status.last_completed_rollout_hash.clone()),
+        target.unwrap_or_else(|| status.requested_rollout_hash.clone()),
+    )
 }
 
 /// Whether a plan has tasks that carry out hooks.

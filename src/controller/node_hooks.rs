@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ReconcileError;
-use super::hooks::{has_hooks, on_failure};
+use super::hooks::{has_hooks, on_failure, rollout_hashes};
 use super::node::Reconcile;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
 use crate::api::{Hook, HookPoint, OnHookFailure};
@@ -126,6 +126,7 @@ impl Reconcile<'_> {
         let pod = self.scope.pod();
         let place = fleet.and_then(|fleet| place_of(&fleet.meta.name, &meta.name));
         let wanted = self.scope.wanted(&self.node).map(|wanted| wanted.image).unwrap_or_default();
+        let hashes = fleet.map(|fleet| rollout_hashes(&fleet.status));
         let values = Values {
             fleet: fleet.map(|fleet| fleet.meta.name.clone()),
             namespace: Some(meta.namespace.clone()),
@@ -134,8 +135,8 @@ impl Reconcile<'_> {
             pod: Some(pod_name(&meta.name)),
             pod_ip: pod.map(|pod| pod.ip.clone()).filter(|ip| !ip.is_empty()),
             image: Some(wanted),
-            from_hash: Some(self.left_by(plan)),
-            target_hash: Some(plan.target_hash.clone()),
+            from_hash: hashes.as_ref().map(|(from, _)| from.clone()),
+            target_hash: hashes.map(|(_, target)| target),
             set: place.map(|(set, _)| set.to_owned()).or_else(|| meta.label(LABEL_SET).map(str::to_owned)),
             ..Values::default()
         };
@@ -156,21 +157,6 @@ impl Reconcile<'_> {
         let objects: Vec<_> = objects.into_iter().flatten().collect();
         let scope = self.cx.hook_scope(self.job_owner(), self.of_fleet.hooks(), &objects, values);
         Some(HookScope { skip, hold, ..scope })
-    }
-
-    /// The pod template hash that the node had before this plan: what it runs, or, once that is what the plan goes to, what
-    /// the plan before it went to.
-    fn left_by(&self, plan: &Plan) -> String {
-        let status = &self.node.status;
-        if status.pod_template_hash != plan.target_hash {
-            return status.pod_template_hash.clone();
-        }
-        let earlier = status
-            .history
-            .iter()
-            .rev()
-            .find(|entry| entry.target_hash != plan.target_hash && is_rolling(&entry.recipe));
-        earlier.map(|entry| entry.target_hash.clone()).unwrap_or_default()
     }
 
     /// Why a hook before the pod is replaced is not for this pod (a broken node's fix must get through), or, as an error, what

@@ -3,6 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
+use super::at_hooks;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::cli::target::Kind;
 use crate::engine::Registry;
@@ -23,6 +24,11 @@ pub enum Verb {
     Retry,
     /// Go on without a task: the one named, or the one that the plan waits in.
     Skip {
+        /// The task's ID.
+        task: Option<String>,
+    },
+    /// Say that a hook that waits for a person may go on: the task named, or the one that is waited for.
+    Approve {
         /// The task's ID.
         task: Option<String>,
     },
@@ -98,6 +104,7 @@ pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Re
         Verb::Abort => abort(object),
         Verb::Retry => retry(object),
         Verb::Skip { task } => skip(kind, object, task.as_deref()),
+        Verb::Approve { task } => at_hooks::approve(object, task.as_deref()),
         Verb::Promote { hash } => promote(object, hash.as_deref()),
     }
 }
@@ -154,7 +161,7 @@ fn abort(object: &Value) -> Result<Change, String> {
         return Ok(Change::already("abort", format!("the abort of plan {id} was asked for")));
     }
     match plan["state"].as_str() {
-        Some("Active") if is_promoting(object) => Err(format!(
+        Some("Active") if is_promoting(object) && !at_hooks::may_go_back(object) => Err(format!(
             "plan {id} is promoting, which cannot be taken back before traffic has moved; what is wanted after it is begun \
              then: windlass rollback"
         )),
@@ -177,6 +184,9 @@ fn abort(object: &Value) -> Result<Change, String> {
 }
 
 fn retry(object: &Value) -> Result<Change, String> {
+    if let Some(change) = at_hooks::retry(object) {
+        return Ok(change);
+    }
     let rejected = &object["status"]["rejected"];
     if let Some(id) = rejected["planID"].as_str() {
         return Ok(retry_of(object, id));
@@ -216,6 +226,18 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     let tasks = plan["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let id_of = |task: &Value| task["id"].as_str().unwrap_or_default().to_owned();
     let is_over = |task: &&Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
+    // One that failed and holds the plan, or a node's that holds its fleet.
+    let held = at_hooks::failed(object, named).filter(|_| kind == Kind::Fleet);
+    let held = held.map(|hook| hook["taskID"].as_str().unwrap_or_default());
+    let of_node = named.filter(|id| kind == Kind::Fleet && at_hooks::is_task(object, id));
+    if let Some(id) = held.or(of_node) {
+        if annotation(object, ANNOTATION_SKIP) == Some(id) {
+            return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
+        }
+        let write = Write::Annotation(ANNOTATION_SKIP, id.to_owned());
+        return Ok(Change::done("skip", write, format!("asked to skip task {id}")));
+    }
+    let is_held = |task: &&Value| plan["state"] == "Active" && task["state"] == "Failed";
     let task = match named {
         Some(id) => tasks
             .iter()
@@ -224,7 +246,10 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
         None if plan["state"] != "Active" => {
             return Err("no plan is active: there is nothing to skip".to_owned());
         }
-        None => tasks.iter().find(|task| !is_over(task)).ok_or("its plan waits for nothing")?,
+        None => {
+            let task = tasks.iter().find(|task| !is_over(task) || is_held(task));
+            task.ok_or("its plan waits for nothing")?
+        }
     };
     let (id, type_) = (id_of(task), task["type"].as_str().unwrap_or_default());
     if task["state"] == "Skipped" {
@@ -242,7 +267,7 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     if !is_own && (!SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node)) {
         return Err(format!(
             "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
-             await-nodes-at-height can"
+             await-nodes-at-height can, and hooks"
         ));
     }
     if annotation(object, ANNOTATION_SKIP) == Some(&id) {
@@ -307,7 +332,7 @@ fn promotes_nothing(object: &Value) -> Option<&'static str> {
     }
 }
 
-fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
 

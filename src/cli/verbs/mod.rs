@@ -1,6 +1,7 @@
 //! The verbs: what a person asks of a fleet or a node. Each is one guarded patch of a field or an annotation that can
 //! be written with `kubectl` just as well; beside it who asked and why is recorded.
 
+mod at_hooks;
 mod change;
 mod gitops;
 mod record;
@@ -52,6 +53,16 @@ pub struct SkipArgs {
     task: Option<String>,
 }
 
+/// What `windlass approve` is told.
+#[derive(Debug, Args)]
+pub struct ApproveArgs {
+    #[command(flatten)]
+    verb: VerbArgs,
+    /// The task's ID [default: the first that waits for a person; see status.hooks]
+    #[arg(long, value_name = "ID")]
+    task: Option<String>,
+}
+
 /// What `windlass promote` is told.
 #[derive(Debug, Args)]
 pub struct PromoteArgs {
@@ -92,6 +103,11 @@ pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
 /// Carries `windlass skip` out.
 pub async fn skip(arguments: SkipArgs) -> Result<(), String> {
     run(Verb::Skip { task: arguments.task }, arguments.verb).await
+}
+
+/// Carries `windlass approve` out.
+pub async fn approve(arguments: ApproveArgs) -> Result<(), String> {
+    run(Verb::Approve { task: arguments.task }, arguments.verb).await
 }
 
 /// Carries `windlass promote` out.

@@ -120,7 +120,7 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
 #[test]
 fn the_event_of_every_verb_has_a_reason_that_is_known() {
     let done = |verb| Change::done(verb, Write::Field("/spec/paused", json!(true)), "done").reason();
-    let verbs = ["pause", "resume", "restart", "abort", "retry", "skip", "promote", "rollback"];
+    let verbs = ["pause", "resume", "restart", "abort", "retry", "skip", "approve", "promote", "rollback"];
     assert_eq!(verbs.map(done), crate::api::reasons::EVENTS_OF_VERBS);
 }
 

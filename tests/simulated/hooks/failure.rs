@@ -66,6 +66,12 @@ fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_trie
         w.rest(900).await;
         assert_eq!(w.images().iter().filter(|i| i.ends_with("db:2")).count(), 0);
         assert_eq!(w.status()["rollout"]["nodes"]["disrupted"], 2, "nothing more is granted");
+        let named: Vec<Value> = w.status()["hooks"].as_array().unwrap().clone();
+        let of = |hook: &Value| {
+            (text(hook, "hook").to_owned(), text(hook, "node").to_owned(), text(hook, "state").to_owned())
+        };
+        let expected = |node: &str| ("drain".to_owned(), node.to_owned(), "Failed".to_owned());
+        assert_eq!(named.iter().map(of).collect::<Vec<_>>(), [expected("db-2"), expected("db-3")]);
         let id = text(&w.status()["plan"], "id").to_owned();
         w.annotate("windlass.dev/retry", &id).await;
         w.until("it is tried again", |_| task(&w.node_plan("db-3"), "drain")["attempt"] == 2).await;

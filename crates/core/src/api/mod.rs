@@ -33,6 +33,6 @@ pub use stateful_node::{
     StatefulSetRef,
 };
 pub use status::{
-    Asked, Filling, HistoryEntry, HookRetry, NodeCounts, NodeDeploymentStatus, Problem, Rejected,
+    Asked, Filling, HistoryEntry, HookRetry, HookStatus, NodeCounts, NodeDeploymentStatus, Problem, Rejected,
     RetiringSet, Rollout, Stage, Unconverged, WayBack,
 };

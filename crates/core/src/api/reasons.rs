@@ -100,6 +100,7 @@ pub const EVENTS_OF_VERBS: &[&str] = &[
     "AbortRequested",
     "RetryRequested",
     "SkipRequested",
+    "ApproveRequested",
     "PromoteRequested",
     "RollbackRequested",
 ];

@@ -86,6 +86,9 @@ pub struct NodeDeploymentStatus {
     /// What is being done, or was last done, to this fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
+    /// The hooks that failed, and those that wait for a person, of the fleet's plan and of its nodes'; at most 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookStatus>,
     /// The last retry of hooks that failed, as long as it is asked for: what of them is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook_retry: Option<HookRetry>,
@@ -96,6 +99,28 @@ pub struct NodeDeploymentStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
+
+/// A hook that somebody has to look at.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HookStatus {
+    /// Its name.
+    pub hook: String,
+    /// The node whose plan it stands in; absent where it is the fleet's.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// The task that carries it out.
+    #[serde(rename = "taskID")]
+    pub task_id: String,
+    /// `Failed` or `AwaitingApproval`.
+    pub state: String,
+    /// Why it failed, in a sentence.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// How many hooks a status names.
+pub const HOOKS_LIMIT: usize = 20;
 
 /// A retry of hooks that failed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]

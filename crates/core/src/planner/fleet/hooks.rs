@@ -6,7 +6,9 @@ use super::wave::{Clause, Grant};
 use crate::api::HookPoint;
 use crate::api::hooks::nodes_of_step;
 use crate::api::names::ANNOTATION_APPROVE;
-use crate::api::{NodeDeploymentStatus, Stage};
+use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
+use crate::api::{HookStatus, NodeDeploymentStatus, Stage};
+use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::planner::hooks::{hook_of, point_of};
 
@@ -107,6 +109,19 @@ pub fn failures(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
 /// The hooks that wait for a person.
 pub fn asking(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
     places(facts).filter(|place| place.at.asks && !place.at.failed)
+}
+
+/// The hooks that somebody has to look at, for the status.
+#[must_use]
+pub fn to_look_at(facts: &FleetFacts) -> Vec<HookStatus> {
+    let of = |place: Place<'_>| HookStatus {
+        hook: place.at.hook.clone(),
+        node: place.node.unwrap_or_default().to_owned(),
+        task_id: place.at.task_id.clone(),
+        state: if place.at.failed { "Failed" } else { "AwaitingApproval" }.to_owned(),
+        message: if place.at.failed { cut(place.said(), MAX_PROBLEM_BYTES) } else { String::new() },
+    };
+    failures(facts).chain(asking(facts)).take(HOOKS_LIMIT).map(of).collect()
 }
 
 /// What has failed, in a sentence, if anything has: the hook, the node, and the last answer.

@@ -271,6 +271,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
     }
     settle(status, facts);
+    status.hooks = hooks::to_look_at(facts);
 
     let steady = Scope::Target(facts.steady_revision().to_owned());
     let scope = if status.rollout.is_some() { scope_of(status) } else { steady };

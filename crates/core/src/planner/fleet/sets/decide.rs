@@ -43,11 +43,15 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
     }
 }
 
-/// Once traffic has moved, and before that is complete, the old set still lives: it may go back there. The old nodes of a fork
-/// have halted, and serve no more.
+/// Whether traffic that has moved may go back: before that is complete the old set still lives. The old nodes of a fork have
+/// halted, and serve no more.
+#[must_use]
+pub fn may_go_back(plan: &Plan, rollout: &SetRollout) -> bool {
+    has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion) && rollout.way == Way::BlueGreen
+}
+
 fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecision {
-    let has_moved = has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion);
-    if !has_moved || rollout.way != Way::BlueGreen {
+    if !may_go_back(plan, rollout) {
         return FleetDecision::Keep;
     }
     if !facts.abort.is_empty() && facts.abort == plan.id {

@@ -1,0 +1,161 @@
+//! What a person asks of hooks: who is waited for, and what has failed, is in the fleet's status.
+
+use serde_json::Value;
+
+use super::change::{Change, Write, annotation};
+use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_RETRY};
+
+/// The hooks of `status.hooks` in a state.
+fn in_state<'a>(object: &'a Value, state: &'a str) -> impl Iterator<Item = &'a Value> {
+    object["status"]["hooks"].as_array().into_iter().flatten().filter(move |hook| hook["state"] == state)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// `hook drain of node db-1`.
+fn name(hook: &Value) -> String {
+    match text(hook, "node") {
+        "" => format!("hook {}", text(hook, "hook")),
+        node => format!("hook {} of node {node}", text(hook, "hook")),
+    }
+}
+
+/// The hook whose failure holds the fleet, with this task or the first.
+pub(super) fn failed<'a>(object: &'a Value, task: Option<&str>) -> Option<&'a Value> {
+    in_state(object, "Failed").find(|hook| task.is_none_or(|task| text(hook, "taskID") == task))
+}
+
+/// Whether a task is one of a hook that is waited for or has failed.
+pub(super) fn is_task(object: &Value, task: &str) -> bool {
+    let hooks = object["status"]["hooks"].as_array();
+    hooks.into_iter().flatten().any(|hook| text(hook, "taskID") == task)
+}
+
+/// Approves a hook: the one with this task, or the one that a person is waited for.
+pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
+    let mut waiting = in_state(object, "AwaitingApproval");
+    let hook = match task {
+        Some(task) => waiting
+            .find(|hook| text(hook, "taskID") == task)
+            .ok_or_else(|| format!("task {task} waits for nobody's approval; see status.hooks"))?,
+        None => waiting.next().ok_or("no hook waits for an approval")?,
+    };
+    let id = text(hook, "taskID");
+    let others = match waiting.count() {
+        0 => String::new(),
+        others => format!("; {others} more wait"),
+    };
+    if annotation(object, ANNOTATION_APPROVE) == Some(id) {
+        return Ok(Change::already("approve", format!("{} is approved{others}", name(hook))));
+    }
+    let said = format!("approved {}{others}", name(hook));
+    Ok(Change::done("approve", Write::Annotation(ANNOTATION_APPROVE, id.to_owned()), said))
+}
+
+/// Has what failed tried again, if anything has: in the plan that holds.
+pub(super) fn retry(object: &Value) -> Option<Change> {
+    let hook = failed(object, None)?;
+    let plan = text(&object["status"]["plan"], "id");
+    // Without a plan of the fleet it is that of the node.
+    let of_task = || text(hook, "taskID").rsplit_once('-').map_or("", |(plan, _)| plan);
+    let plan = if plan.is_empty() { of_task() } else { plan };
+    let (asked, obeyed) =
+        (annotation(object, ANNOTATION_RETRY), object["status"]["hookRetry"]["asked"].as_str());
+    let is_named = |asked: &&str| asked.split('/').next() == Some(plan);
+    let value = match asked.filter(is_named) {
+        None => plan.to_owned(),
+        // The same again would be no change.
+        Some(asked) if obeyed == Some(asked) => {
+            let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
+            format!("{plan}/{}", count.saturating_add(1))
+        }
+        Some(_) => {
+            return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
+        }
+    };
+    let said = format!("asked to try {} again", name(hook));
+    Some(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), said))
+}
+
+/// Whether a promotion may still go back: traffic has moved, and what comes after that is not done.
+pub(super) fn may_go_back(object: &Value) -> bool {
+    let plan = &object["status"]["plan"];
+    let tasks = || plan["tasks"].as_array().into_iter().flatten();
+    let has_moved = tasks().any(|task| task["type"] == "switch-traffic" && task["state"] == "Complete");
+    let is_over = |task: &Value| task["state"] == "Complete" || task["state"] == "Skipped";
+    let is_left = tasks().any(|task| task["params"]["at"] == "AfterPromotion" && !is_over(task));
+    plan["recipe"] == "BlueGreen" && has_moved && is_left
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fleet(hooks: &Value, annotations: &Value) -> Value {
+        json!({"metadata": {"annotations": annotations}, "status": {
+            "plan": {"id": "p", "state": "Active"}, "hooks": hooks,
+        }})
+    }
+
+    fn hook(task: &str, state: &str, node: &str) -> Value {
+        json!({"hook": "h", "taskID": task, "state": state, "node": node})
+    }
+
+    fn written(change: &Change) -> (&'static str, String) {
+        match &change.write {
+            Some(Write::Annotation(key, value)) => (key, value.clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_one_that_waits_is_approved_and_each_of_several_by_its_task() {
+        let hooks = json!([
+            hook("a-1", "Failed", "db-0"),
+            hook("b-1", "AwaitingApproval", "db-1"),
+            hook("c-1", "AwaitingApproval", "")
+        ]);
+        let object = fleet(&hooks, &json!({}));
+        let first = approve(&object, None).unwrap();
+        assert_eq!(written(&first), ("windlass.dev/approve", "b-1".to_owned()));
+        assert_eq!(first.said, "approved hook h of node db-1; 1 more wait");
+        assert_eq!(first.reason(), "ApproveRequested");
+        let named = approve(&object, Some("c-1")).unwrap();
+        assert_eq!((written(&named).1, named.said.as_str()), ("c-1".to_owned(), "approved hook h"));
+        assert!(approve(&object, Some("a-1")).unwrap_err().contains("waits for nobody's approval"));
+        let again = fleet(&hooks, &json!({"windlass.dev/approve": "b-1"}));
+        assert_eq!(approve(&again, None).unwrap().write, None);
+        assert_eq!(
+            approve(&fleet(&json!([]), &json!({})), None),
+            Err("no hook waits for an approval".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_failed_is_tried_again_each_time_that_it_is_asked_for() {
+        let hooks = json!([hook("a-1", "Failed", "db-0")]);
+        for (asked, obeyed, expected) in [
+            (Value::Null, Value::Null, Some("p")),
+            (json!("other"), json!("other"), Some("p")),
+            (json!("p"), Value::Null, None),
+            (json!("p"), json!("p"), Some("p/2")),
+            (json!("p/2"), json!("p/2"), Some("p/3")),
+            (json!("p/2"), json!("p"), None),
+        ] {
+            let mut object = fleet(&hooks, &json!({}));
+            object["metadata"]["annotations"]["windlass.dev/retry"] = asked.clone();
+            object["status"]["hookRetry"]["asked"] = obeyed;
+            let change = retry(&object).unwrap();
+            let value = change.write.as_ref().map(|_| written(&change).1);
+            assert_eq!(value.as_deref(), expected, "{asked}");
+        }
+        assert_eq!(retry(&fleet(&json!([hook("a-1", "AwaitingApproval", "")]), &json!({}))), None);
+        let mut without_plan = fleet(&hooks, &json!({}));
+        without_plan["status"]["plan"] = Value::Null;
+        assert_eq!(written(&retry(&without_plan).unwrap()).1, "a");
+    }
+}
