@@ -43,7 +43,12 @@ impl Cluster {
     }
 
     pub async fn start() -> Result<Self, Error> {
-        let options = Options { kubelets: false, nodes: false, ..Options::default() };
+        Self::start_with(Options::default()).await
+    }
+
+    /// One whose control plane is otherwise as said here.
+    pub async fn start_with(options: Options) -> Result<Self, Error> {
+        let options = Options { kubelets: false, nodes: false, ..options };
         let cp = ControlPlane::start(options).await?;
         let images = Images::new();
         let background =

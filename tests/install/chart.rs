@@ -1,0 +1,252 @@
+//! The chart as it stands: what it renders to, that kustomize renders the same, and that a misspelt value is refused.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::helm::{Objects, helm, objects, path, rendered};
+
+/// What Helm says of itself on objects.
+const HELMS: [&str; 2] = ["helm.sh/chart", "app.kubernetes.io/managed-by"];
+const GENERATED: &str = "# Made from the chart: UPDATE_DEPLOY=1 cargo test --test install kustomize\n";
+
+/// What both render, without what either says of itself.
+fn bare(mut all: Objects) -> Objects {
+    all.retain(|(kind, ..), _| kind != "Namespace");
+    for object in all.values_mut() {
+        for part in ["/metadata/labels", "/metadata/annotations"] {
+            if let Some(map) = object.pointer_mut(part).and_then(Value::as_object_mut) {
+                map.retain(|key, _| !HELMS.contains(&key.as_str()) && key != "helm.sh/resource-policy");
+            }
+        }
+        fold(object);
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.retain(|_, value| *value != json!({}));
+    }
+    all
+}
+
+/// Texts that were folded in one way and in another are the same but for their blanks.
+fn fold(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = text.split_whitespace().collect::<Vec<_>>().join(" "),
+        Value::Array(items) => items.iter_mut().for_each(fold),
+        Value::Object(fields) => fields.values_mut().for_each(fold),
+        _ => {}
+    }
+}
+
+fn kustomized(folder: &str) -> Objects {
+    let output = Command::new("kubectl").arg("kustomize").arg(path(folder)).output();
+    let output = output.expect("install kubectl: it has kustomize in it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    objects(&String::from_utf8(output.stdout).unwrap())
+}
+
+/// The documents of the chart that kustomize builds on, without Helm's own labels.
+fn documents(sets: &[&str], wanted: impl Fn(&Value) -> bool) -> String {
+    let text = rendered(sets).ok();
+    let lines = text.lines().filter(|line| {
+        let line = line.trim_start();
+        !line.starts_with("# Source:") && !HELMS.iter().any(|label| line.starts_with(&format!("{label}:")))
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let documents = text.split("\n---\n").map(|d| d.trim_start_matches("---\n").trim());
+    let documents = documents.filter(|d| {
+        let read: Vec<Value> = serde_saphyr::from_multiple(d).unwrap_or_default();
+        read.first().is_some_and(|object| object.is_object() && wanted(object))
+    });
+    format!("{GENERATED}{}\n", documents.collect::<Vec<_>>().join("\n---\n"))
+}
+
+const NAMESPACED: &str = "watchNamespaces={windlass-system}";
+
+#[test]
+fn kustomize_renders_what_the_chart_renders_in_all_namespaces_and_in_one() {
+    if std::env::var_os("UPDATE_DEPLOY").is_some() {
+        std::fs::write(path("deploy/kustomize/base/windlass.yaml"), documents(&[], |_| true)).unwrap();
+        let rights = documents(&[NAMESPACED], |object| {
+            matches!(object["kind"].as_str(), Some("Role" | "RoleBinding"))
+                && object["metadata"]["name"] == "windlass"
+        });
+        std::fs::write(path("deploy/kustomize/overlays/namespaced/rights.yaml"), rights).unwrap();
+    }
+    for (folder, sets) in
+        [("deploy/kustomize/base", &[][..]), ("deploy/kustomize/overlays/namespaced", &[NAMESPACED])]
+    {
+        let (of_kustomize, of_helm) = (bare(kustomized(folder)), bare(objects(&rendered(sets).ok())));
+        let names = |all: &Objects| all.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&of_kustomize), names(&of_helm), "{folder}");
+        for (key, object) in of_helm {
+            assert_eq!(of_kustomize[&key], object, "{folder}: {key:?}; UPDATE_DEPLOY=1 makes it anew");
+        }
+    }
+}
+
+#[test]
+fn the_chart_is_well_formed_and_a_misspelt_value_is_refused_by_its_name() {
+    let chart = path("deploy/helm/windlass");
+    let said = helm(Path::new("/nonexistent"), &["lint", "--strict", chart.to_str().unwrap()]).ok();
+    assert!(said.contains("0 chart(s) failed"), "{said}");
+    for (set, name) in [
+        ("replica=3", "'replica'"),
+        ("image.tagg=1", "'tagg'"),
+        ("metrics.serviceMonitor.enable=true", "'enable'"),
+        ("logFormat=xml", "logFormat"),
+        ("image.digest=sha256:1", "digest"),
+        ("watchNamespaces={Shop}", "watchNamespaces"),
+    ] {
+        let said = rendered(&[set]);
+        assert!(!said.ok && said.err.contains(name), "{set}: {}{}", said.out, said.err);
+    }
+}
+
+#[test]
+fn the_operator_of_the_chart_is_restricted_spread_and_elected() {
+    let all = objects(&rendered(&[]).ok());
+    let pod = &all[&("Deployment".into(), "windlass-system".into(), "windlass".into())]["spec"];
+    assert_eq!(pod["replicas"], 2);
+    let spec = &pod["template"]["spec"];
+    assert_eq!(spec["topologySpreadConstraints"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        (&spec["securityContext"]["runAsNonRoot"], &spec["securityContext"]["runAsUser"]),
+        (&json!(true), &json!(65532))
+    );
+    let container = &spec["containers"][0];
+    let expected = json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}});
+    assert_eq!(container["securityContext"], expected);
+    assert!(container["args"].as_array().unwrap().contains(&json!("--leader-elect")));
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let sets = [
+        format!("image.repository=registry.example/windlass,image.digest={digest}"),
+        "extraArgs={--hook-host=a.example}".to_owned(),
+        "extraEnv[0].name=RUST_LOG,extraEnv[0].value=debug".to_owned(),
+        "priorityClassName=high,labels.team=db,podLabels.a=b,podAnnotations.c=d,nodeSelector.disk=ssd"
+            .to_owned(),
+        "affinity.nodeAffinity.x=y,tolerations[0].key=db,imagePullSecrets[0].name=pull".to_owned(),
+        "serviceAccount.annotations.e=f,serviceAccount.name=other".to_owned(),
+    ];
+    let all = objects(&rendered(&sets.each_ref().map(String::as_str)).ok());
+    let template =
+        &all[&("Deployment".into(), "windlass-system".into(), "windlass".into())]["spec"]["template"];
+    let (meta, spec) = (&template["metadata"], &template["spec"]);
+    let container = &spec["containers"][0];
+    for (found, expected) in [
+        (&container["image"], json!(format!("registry.example/windlass@{digest}"))),
+        (&container["args"].as_array().unwrap().last().cloned().unwrap(), json!("--hook-host=a.example")),
+        (&container["env"], json!([{"name": "RUST_LOG", "value": "debug"}])),
+        (&spec["priorityClassName"], json!("high")),
+        (&spec["nodeSelector"], json!({"disk": "ssd"})),
+        (&spec["tolerations"], json!([{"key": "db"}])),
+        (&spec["affinity"], json!({"nodeAffinity": {"x": "y"}})),
+        (&spec["imagePullSecrets"], json!([{"name": "pull"}])),
+        (&spec["serviceAccountName"], json!("other")),
+        (&meta["labels"]["team"], json!("db")),
+        (&meta["labels"]["a"], json!("b")),
+        (&meta["annotations"]["c"], json!("d")),
+    ] {
+        assert_eq!(*found, expected);
+    }
+}
+
+#[test]
+fn what_is_optional_is_there_when_it_is_asked_for() {
+    let sets = [
+        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,networkPolicy.egress[0].ports[0].port=443",
+        "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.release=prom,metrics.podMonitor.enabled=true",
+        "metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true",
+    ];
+    let all = objects(&rendered(&sets).ok());
+    let get = |kind: &str, namespace: &str, name: &str| {
+        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        all.get(&key).unwrap_or_else(|| panic!("{key:?} is not among {:#?}", all.keys().collect::<Vec<_>>()))
+    };
+    let system = "windlass-system";
+    for namespace in ["a", "b"] {
+        for name in ["windlass", "windlass-claim-owners", "windlass-hook-jobs"] {
+            assert_eq!(get("RoleBinding", namespace, name)["subjects"][0]["namespace"], system);
+            assert!(!get("Role", namespace, name)["rules"].as_array().unwrap().is_empty());
+        }
+    }
+    assert!(!all.keys().any(|(kind, _, name)| kind == "ClusterRole" && name == "windlass"));
+    assert_eq!(get("NetworkPolicy", system, "windlass")["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+    let monitor = get("ServiceMonitor", system, "windlass");
+    assert_eq!(
+        (&monitor["metadata"]["labels"]["release"], &monitor["spec"]["endpoints"][0]["honorLabels"]),
+        (&json!("prom"), &json!(true))
+    );
+    assert_eq!(get("PodMonitor", system, "windlass")["spec"]["podMetricsEndpoints"][0]["port"], "http");
+    let alerts = std::fs::read_to_string(path("deploy/monitoring/alerts.yaml")).unwrap();
+    let alerts: Value = serde_saphyr::from_str(&alerts).unwrap();
+    assert_eq!(get("PrometheusRule", system, "windlass")["spec"], alerts);
+    let dashboard = get("ConfigMap", system, "windlass-dashboard")["data"]["windlass.json"].as_str().unwrap();
+    assert!(serde_json::from_str::<Value>(dashboard).unwrap()["panels"].is_array());
+    let bound = &get("ValidatingAdmissionPolicyBinding", "", "windlass-retain")["spec"]["matchResources"];
+    assert_eq!(bound["namespaceSelector"]["matchExpressions"][0]["values"], json!(["a", "b"]));
+}
+
+/// The operator may do by the chart what it may do by deploy/rbac, which a test of its own compares with what it does.
+#[test]
+fn the_chart_grants_what_deploy_rbac_grants() {
+    let rules =
+        |all: &Objects, name: &str| all[&("ClusterRole".into(), String::new(), name.into())]["rules"].clone();
+    let of_chart = objects(&rendered(&["rbac.hookJobs=true,rbac.claimOwners=true"]).ok());
+    for (file, name) in [
+        ("all-namespaces", "windlass"),
+        ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
+        ("claim-owners-all-namespaces", "windlass-claim-owners"),
+    ] {
+        let text = std::fs::read_to_string(path(&format!("deploy/rbac/{file}.yaml"))).unwrap();
+        assert_eq!(rules(&of_chart, name), rules(&objects(&text), name), "{file}");
+    }
+}
+
+/// Every value with its default and what is said of it, from the comments above it.
+fn table(values: &str) -> String {
+    let mut rows = String::from("| value | default | what it is |\n|---|---|---|\n");
+    let (mut at, mut said): (Vec<(usize, String)>, Vec<String>) = (Vec::new(), Vec::new());
+    let lines: Vec<&str> = values.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        let depth = line.len() - line.trim_start().len();
+        let line = line.trim();
+        if let Some(comment) = line.strip_prefix('#') {
+            said.push(comment.trim().to_owned());
+            continue;
+        }
+        let Some((key, value)) = line.split_once(':') else { continue };
+        at.retain(|(of, _)| *of < depth);
+        at.push((depth, key.to_owned()));
+        let name: Vec<&str> = at.iter().map(|(_, key)| key.as_str()).collect();
+        let (value, text) = (value.trim(), std::mem::take(&mut said).join(" "));
+        let has_more =
+            lines[index + 1..].first().is_some_and(|next| next.starts_with(&" ".repeat(depth + 2)));
+        if !text.is_empty() {
+            let shown = if has_more { "see values.yaml" } else { value };
+            rows += &format!("| `{}` | `{shown}` | {text} |\n", name.join("."));
+        } else {
+            assert!(has_more || name.len() > 2, "{} is not explained", name.join("."));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_value_is_explained_and_listed() {
+    let values = std::fs::read_to_string(path("deploy/helm/windlass/values.yaml")).unwrap();
+    let page = path("docs/helm-values.md");
+    let head = "# Values of the chart\n\nMade from `deploy/helm/windlass/values.yaml`: UPDATE_DOCS=1 cargo test --test install values\n\n";
+    let text = format!("{head}{}", table(&values));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&page, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(page).unwrap_or_default(), text, "UPDATE_DOCS=1 makes it anew");
+    let schema: Value = serde_json::from_str(
+        &std::fs::read_to_string(path("deploy/helm/windlass/values.schema.json")).unwrap(),
+    )
+    .unwrap();
+    let values: Value = serde_saphyr::from_str(&values).unwrap();
+    for key in values.as_object().unwrap().keys() {
+        assert!(schema["properties"][key].is_object(), "values.schema.json does not know {key}");
+    }
+}

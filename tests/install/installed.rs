@@ -1,0 +1,200 @@
+//! A release by Helm: installed, used, watched, upgraded and taken away. The operator's pods are the chart's, with its
+//! arguments, its account and its rights.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use windlass::clock::monotonic;
+use windlass_process_kubelet::Image;
+
+use crate::cluster::{Cluster, Place, applied};
+use crate::controlplane::Options;
+use crate::helm::{Said, helm, path};
+use crate::monitored;
+
+const ACCOUNT: &str = "system:serviceaccount:windlass-system:windlass";
+const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The image that the chart names. A process has no /var/run/secrets of its own: where its account's token is mounted, the
+/// kubelet says in a variable, and a kubeconfig that refers to it takes the place of what a client finds by itself.
+fn image(cluster: &Cluster) -> Image {
+    let script = cluster.cp.folder().join("windlass");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "pod",
+        "clusters": [{"name": "pod", "cluster": {"server": cluster.cp.server(), "certificate-authority": "TOKENS/ca.crt"}}],
+        "users": [{"name": "pod", "user": {"tokenFile": "TOKENS/token"}}],
+        "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod", "namespace": "NAMESPACE"}}],
+    });
+    let text = format!(
+        "#!/bin/sh\nset -e\nsed \"s|TOKENS|$TOKENS|g; s|NAMESPACE|$(cat $TOKENS/namespace)|\" >kubeconfig <<'END'\n{config}\nEND\n\
+         KUBECONFIG=$PWD/kubeconfig exec {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_windlass")
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Image::of("windlass", script)
+}
+
+fn release(cluster: &Cluster, arguments: &[&str]) -> Said {
+    let chart = path("deploy/helm/windlass");
+    let tokens = format!("extraEnv[0].name=TOKENS,extraEnv[0].value={TOKENS}");
+    let (verb, rest) = arguments.split_first().unwrap();
+    let mut words = vec![*verb];
+    if *verb != "uninstall" {
+        words.extend(["--set", &tokens, "--wait", "--timeout", "3m"]);
+    }
+    words.extend(rest);
+    if *verb != "uninstall" {
+        words.push(chart.to_str().unwrap());
+    }
+    helm(cluster.cp.kubeconfig(), &words)
+}
+
+/// The operator's pods, as they are now.
+pub async fn pods(client: &kube::Client, namespace: &str) -> Vec<Value> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
+    let of = ListParams::default().labels("app.kubernetes.io/name=windlass");
+    api.list(&of).await.unwrap().items.into_iter().map(|pod| json!(pod)).collect()
+}
+
+fn fleet(image: &str) -> Value {
+    json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 2,
+            "updateStrategy": {"type": "InPlace", "progressDeadlineSeconds": 5},
+            "template": {"spec": {"podTemplate": {"spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "db", "image": image, "command": ["sleep", "100000"]}],
+            }}}},
+        },
+    })
+}
+
+pub async fn apply(place: &Place<'_>, image: &str) {
+    let fleet: DynamicObject = serde_json::from_value(fleet(image)).unwrap();
+    let fleets = place.api("windlass.dev/v1alpha1", "NodeDeployment");
+    let params = PatchParams::apply("test").force();
+    fleets.patch("db", &params, &Patch::Apply(&fleet)).await.expect("it is applied");
+}
+
+pub async fn until_applied(place: &Place<'_>) -> Value {
+    place.until(("windlass.dev/v1alpha1", "NodeDeployment", "db"), applied).await.expect("it is applied")
+}
+
+async fn uids(place: &Place<'_>) -> Vec<Value> {
+    let mut uids = Vec::new();
+    for name in ["db-0-0", "db-1-0"] {
+        uids.push(place.get("v1", "Pod", name).await.unwrap()["metadata"]["uid"].clone());
+    }
+    uids
+}
+
+async fn holder(cluster: &Cluster) -> String {
+    let said = cluster.cp.kubectl(&[
+        "-n",
+        "windlass-system",
+        "get",
+        "lease",
+        "windlass",
+        "-o",
+        "jsonpath={.spec.holderIdentity}",
+    ]);
+    said.await.ok()
+}
+
+/// Nobody was refused what the rights of a release do not have.
+async fn nothing_was_refused(cluster: &Cluster, account: &str) {
+    let audit = cluster.cp.audit().await.user(account);
+    let refused: Vec<String> = audit
+        .entries()
+        .iter()
+        .filter(|entry| entry.response_status.code == 403)
+        .map(|entry| format!("{} {}", entry.verb, entry.request_uri))
+        .collect();
+    assert!(!audit.entries().is_empty() && refused.is_empty(), "{refused:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay() {
+    let cluster =
+        Cluster::start_with(Options { crds: false, ..Options::default() }).await.expect("a cluster");
+    cluster.images.add("windlass:0.1.0", image(&cluster));
+    for tag in ["app:1", "app:2"] {
+        cluster.images.add(tag, Image::new());
+    }
+    let into = ["windlass", "-n", "windlass-system", "--create-namespace"];
+    release(&cluster, &[&["install"][..], &into].concat()).ok();
+    let place = cluster.namespace("shop").await;
+    let running = pods(&place.client, "windlass-system").await;
+    assert_eq!(running.len(), 2, "helm --wait has waited for them: {running:#?}");
+    apply(&place, "app:1").await;
+    until_applied(&place).await;
+    monitored::watched(&cluster, &place).await;
+
+    // An upgrade replaces the operator's pods, and nothing of a fleet that is steady.
+    let (mark, old) = (cluster.cp.audit_mark().await, holder(&cluster).await);
+    let before = uids(&place).await;
+    release(&cluster, &["upgrade", "windlass", "-n", "windlass-system", "--set", "podAnnotations.again=yes"])
+        .ok();
+    let until = monotonic() + PATIENCE;
+    loop {
+        let now = holder(&cluster).await;
+        if !now.is_empty() && now != old {
+            break;
+        }
+        assert!(monotonic() < until, "no replica of the new version leads");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    // It has looked at everything by then: a list, and a reconcile of each.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let audit = cluster.cp.audit_since(mark).await.user(ACCOUNT);
+    let writes: Vec<String> = audit
+        .entries()
+        .iter()
+        .filter(|entry| entry.is_write() && entry.object_ref.resource != "leases")
+        .map(|entry| format!("{} {}", entry.verb, entry.request_uri))
+        .collect();
+    assert!(writes.is_empty(), "{writes:#?}");
+    assert_eq!(uids(&place).await, before);
+    nothing_was_refused(&cluster, ACCOUNT).await;
+
+    // Without a release the definitions are there, and what runs.
+    release(&cluster, &["uninstall", "windlass", "-n", "windlass-system", "--wait"]).ok();
+    cluster
+        .cp
+        .kubectl(&["get", "crd", "nodedeployments.windlass.dev", "statefulnodes.windlass.dev"])
+        .await
+        .ok();
+    assert_eq!(uids(&place).await, before);
+    let left = cluster.cp.kubectl(&["get", "clusterrole,validatingadmissionpolicy", "-o", "name"]).await.ok();
+    assert!(!left.contains("windlass"), "{left}");
+
+    // Another, in one namespace only, by Roles alone.
+    let watch = format!("watchNamespaces={{{}}}", &*place.ns);
+    let into =
+        ["team", "-n", "team-system", "--create-namespace", "--set", &watch, "--set", "crds.install=false"];
+    let alone = [&["install"][..], &into, &["--set", "rbac.aggregate=false,policies.retain=false"]].concat();
+    release(&cluster, &alone).ok();
+    place.kubectl(&["annotate", "nd", "db", "windlass.dev/restartedAt=2099-01-01T00:00:00Z"]).await.unwrap();
+    place
+        .until(("v1", "Pod", "db-0-0"), |pod| pod.is_object() && pod["metadata"]["uid"] != before[0])
+        .await
+        .expect("it is restarted");
+    until_applied(&place).await;
+    nothing_was_refused(&cluster, "system:serviceaccount:team-system:team-windlass").await;
+    let made = cluster.cp.kubectl(&["get", "clusterrole", "-o", "name"]).await.ok();
+    assert!(!made.contains("windlass"), "no rights for the whole cluster: {made}");
+}
+
+/// A folder of this test's own that goes with the control plane.
+pub fn folder(cluster: &Cluster, name: &str) -> PathBuf {
+    let folder = cluster.cp.folder().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}

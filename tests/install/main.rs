@@ -1,0 +1,16 @@
+//! What an administrator does: installs Windlass by its chart or by kustomize, upgrades it, takes it away, and watches it by
+//! Prometheus, on a real control plane whose nodes run the operator's very binary as a process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
+
+mod chart;
+#[path = "../systems/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../controlplane/mod.rs"]
+mod controlplane;
+mod debian;
+mod helm;
+mod installed;
+mod monitored;
+mod rules;
