@@ -42,6 +42,7 @@ pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod hooks;
+pub mod metrics;
 pub mod observe;
 pub mod operator;
 pub mod reader;

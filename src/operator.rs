@@ -36,7 +36,7 @@ use crate::sidecar::{HttpSidecar, SidecarClient};
 
 use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
-use queue::take_turns;
+use queue::{Counted, take_turns};
 
 pub use health::Health;
 
@@ -230,7 +230,7 @@ impl Operator {
         };
         let name = format!("{}/{}", election.namespace, election.name);
         let health = self.health.clone();
-        let client = Careful::new(&self.client).client();
+        let client = Careful::new(&self.client).counted(self.health.metrics.clone()).client();
         let candidate = Candidate::new(&client, election, self.clock.clone());
         let candidate = candidate.telling(move |standing| health.stands_by(standing));
         tokio::select! {
@@ -266,9 +266,13 @@ impl Operator {
         let mut helpers = JoinSet::new();
         let mut tellers = JoinSet::new();
         let views: Vec<Arc<View>> = scopes.iter().map(|_| View::shared()).collect();
+        for view in &views {
+            view.count_requests(self.health.metrics.clone());
+        }
         self.health.acts_on(views.clone());
         let may_write = fence.clone();
-        let client = Careful::new(&self.client).fenced(move || may_write.is_open()).client();
+        let client = Careful::new(&self.client).counted(self.health.metrics.clone());
+        let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views) {
             let memory = Arc::new(Memory::default());
@@ -300,6 +304,7 @@ impl Operator {
                 hook_askers,
                 clock: self.clock.clone(),
                 events,
+                metrics: self.health.metrics.clone(),
             };
             let shutdown = shutdown.clone();
             running.push(self.run_scope(&scope, context, (lanes, hook_lanes), &mut helpers, shutdown));
@@ -352,9 +357,12 @@ impl Operator {
                 fleet_rest(view.nodes.group_size(&fleet.namespace, &uid))
             };
             let of_fleets = look(Kind::NodeDeployment);
-            let fleets = take_turns(fleets, concurrency, of_fleets, rest, shutdown.clone());
+            let counted = |kind: Kind| Some(Counted { metrics: health.metrics.clone(), kind: kind.name() });
+            let (fleets_counted, nodes_counted) =
+                (counted(Kind::NodeDeployment), counted(Kind::StatefulNode));
+            let fleets = take_turns(fleets, concurrency, of_fleets, rest, fleets_counted, shutdown.clone());
             let of_nodes = look(Kind::StatefulNode);
-            let nodes = take_turns(nodes, concurrency, of_nodes, |_| Duration::ZERO, shutdown);
+            let nodes = take_turns(nodes, concurrency, of_nodes, |_| Duration::ZERO, nodes_counted, shutdown);
             // What is being asked when the rest has ended nobody waits for.
             tokio::select! {
                 biased;
@@ -433,6 +441,7 @@ impl Reconciler {
     }
 
     fn after_error(&self, key: &Key, error: &ReconcileError) -> Duration {
+        self.health.metrics.retried(self.kind.name());
         let failures = &self.context.memory.failures;
         let id = Memory::failure_key(self.kind, key);
         let count = failures.get(&id).unwrap_or_default().saturating_add(1);

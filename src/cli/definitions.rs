@@ -21,7 +21,7 @@ const AT_FIRST: Duration = Duration::from_secs(5);
 /// Looks now and then, and has `/readyz` say what is missing.
 pub async fn watch(client: Client, health: Health) {
     // Nobody waits for a request without an answer.
-    let client = Careful::new(&client).client();
+    let client = Careful::new(&client).counted(health.metrics.clone()).client();
     tokio::time::sleep(AT_FIRST).await;
     let mut before = None;
     loop {

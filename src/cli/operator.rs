@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use axum::{
     Router,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
     routing::get,
 };
 use clap::{Args, ValueEnum};
@@ -15,12 +18,10 @@ use tracing::info;
 
 use super::connection::Connection;
 use crate::hooks::{Host, PrometheusUrl};
+use crate::metrics::Format;
 use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 use crate::revision::hash::hex;
-
-/// The format of /metrics. A scraper that is told another one takes the counters for untyped ones, or refuses them.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What `windlass operator` is told.
 #[derive(Debug, Args)]
@@ -125,8 +126,11 @@ fn lease_name(namespaces: &[String]) -> String {
 fn pages(health: Health) -> Router {
     let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
     let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
-    let metrics =
-        |State(health): State<Health>| async move { ([(CONTENT_TYPE, OPEN_METRICS)], health.text()) };
+    let metrics = |State(health): State<Health>, headers: HeaderMap| async move {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let format = Format::accepted(accept);
+        ([(CONTENT_TYPE, format.content_type())], health.text(format))
+    };
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -171,10 +175,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_scraper_is_told_the_format_that_it_gets() {
-        let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
-        let answer = tower::ServiceExt::oneshot(pages(Health::default()), request).await.unwrap();
-        assert_eq!(answer.headers()[CONTENT_TYPE], OPEN_METRICS);
-        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
-        assert!(text.ends_with(b"# EOF\n"), "OpenMetrics ends so: {text:?}");
+        for (accept, type_, is_open) in [
+            ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
+            (
+                "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                true,
+            ),
+        ] {
+            let request = axum::http::Request::get("/metrics").header(ACCEPT, accept);
+            let request = request.body(axum::body::Body::empty()).unwrap();
+            let answer = tower::ServiceExt::oneshot(pages(Health::default()), request).await.unwrap();
+            assert_eq!(answer.headers()[CONTENT_TYPE], type_);
+            let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            assert_eq!(text.ends_with(b"# EOF\n"), is_open, "OpenMetrics ends so: {text:?}");
+        }
     }
 }

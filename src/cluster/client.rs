@@ -27,7 +27,9 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, ServiceBuilder, service_fn};
 
 use super::proxy::Way;
+use super::request;
 use crate::clock::monotonic;
+use crate::metrics::Metrics;
 
 /// How long a request may take before it counts as lost, and how long the body of an answer may stand still.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,13 +104,14 @@ pub struct Careful {
     client: Client,
     may_write: May,
     ear: Option<Ear>,
+    metrics: Option<Metrics>,
 }
 
 impl Careful {
     /// Puts the rules around a client.
     #[must_use]
     pub fn new(client: &Client) -> Self {
-        Self { client: client.clone(), may_write: Arc::new(|| true), ear: None }
+        Self { client: client.clone(), may_write: Arc::new(|| true), ear: None, metrics: None }
     }
 
     /// Sends no write while this answers no.
@@ -125,13 +128,33 @@ impl Careful {
         self
     }
 
+    /// Counts requests there, if anywhere.
+    #[must_use]
+    pub fn counted(mut self, metrics: impl Into<Option<Metrics>>) -> Self {
+        self.metrics = metrics.into();
+        self
+    }
+
     /// The client.
     #[must_use]
     pub fn client(self) -> Client {
         let namespace = self.client.default_namespace().to_owned();
         let bodies = bodies_sent_once(self.may_write);
-        let (client, ear) = (self.client, self.ear);
-        let service = service_fn(move |request| ask(client.clone(), bodies.clone(), ear.clone(), request));
+        let (client, ear, metrics) = (self.client, self.ear, self.metrics);
+        let service = service_fn(move |request: Request<Body>| {
+            let (verb, resource) = (request::verb(&request), request::resource(&request));
+            let asked = ask(client.clone(), bodies.clone(), ear.clone(), request);
+            let metrics = metrics.clone();
+            async move {
+                let began = monotonic();
+                let answer = asked.await;
+                if let Some(metrics) = metrics {
+                    let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+                    metrics.asked(verb, resource, code, monotonic().duration_since(began));
+                }
+                answer
+            }
+        });
         Client::new(service, namespace)
     }
 }

@@ -14,6 +14,7 @@ pub mod port;
 mod proxy;
 pub mod raw;
 pub mod refusals;
+mod request;
 pub mod view;
 pub mod watch;
 

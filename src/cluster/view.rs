@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use crate::clock::monotonic;
+use crate::metrics::Metrics;
 
 use super::{
     Cache, Key, Kind,
@@ -46,6 +47,7 @@ pub struct View {
     /// Why StatefulSets have no pod.
     pub refusals: Refusals,
     news: OnceLock<UnboundedSender<News>>,
+    metrics: OnceLock<Metrics>,
     doubts: Mutex<Doubts>,
 }
 
@@ -62,6 +64,17 @@ struct Doubts {
 pub type News = (Kind, Meta);
 
 impl View {
+    /// Has the requests of its watches counted there.
+    pub fn count_requests(&self, metrics: Metrics) {
+        // The first counts; an operator has one.
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// Where the requests of its watches are counted, if anywhere.
+    pub(super) fn metrics(&self) -> Option<&Metrics> {
+        self.metrics.get()
+    }
+
     /// Whether the first list of every kind is in; that of events, unless it is not to be had.
     #[must_use]
     pub fn is_ready(&self) -> bool {

@@ -37,7 +37,8 @@ impl Scope {
     #[must_use]
     pub fn api(&self, client: &Client, view: &Arc<View>, kind: Kind) -> Api<RawObject> {
         let view = view.clone();
-        let client = Careful::new(client).heard_by(move |sign| view.freshness.heard(kind, sign)).client();
+        let client = Careful::new(client).counted(view.metrics().cloned());
+        let client = client.heard_by(move |sign| view.freshness.heard(kind, sign)).client();
         match self {
             Self::All => Api::all_with(client, &kind.resource()),
             Self::Namespace(ns) => Api::namespaced_with(client, ns, &kind.resource()),

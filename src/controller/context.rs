@@ -12,6 +12,7 @@ use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Key, Memory, View};
 use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
+use crate::metrics::Metrics;
 use crate::observe::node_scope::decided_on;
 use crate::planner::fleet::status::scope_of;
 use crate::planner::node::status::SidecarAnswer;
@@ -46,6 +47,8 @@ pub struct Context {
     pub clock: SharedClock,
     /// Where events go.
     pub events: Events,
+    /// Where it is counted what ended.
+    pub metrics: Metrics,
 }
 
 impl Context {

@@ -8,9 +8,9 @@ mod fleet_asked;
 mod fleet_change;
 mod fleet_hooks;
 mod hooks;
-pub mod metrics;
 mod node;
 mod node_hooks;
+mod record;
 mod save;
 
 pub use crate::apply::ReconcileError;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::events::Tone;
+use super::record::{Recorded, count};
 use super::{Context, Next, ReconcileError};
 use crate::api::Condition;
 use crate::api::conditions::{self, Truth};
@@ -36,7 +37,7 @@ pub enum Urgency<'a> {
 }
 
 /// Writes a status if it differs, now or later. Answers with when to look again.
-pub async fn save<S: Serialize + PartialEq>(
+pub async fn save<S: Serialize + PartialEq + Recorded>(
     cx: &Context,
     kind: Kind,
     meta: &Meta,
@@ -58,6 +59,8 @@ pub async fn save<S: Serialize + PartialEq>(
         return Err(say_too_large(cx, kind, meta, &json!(before)).await);
     }
     write(cx, kind, meta, PatchOp::set("/status", value)).await?;
+    // What is persisted is counted, so that nothing is counted twice by a reconcile that ends in a conflict.
+    count(&cx.metrics, before, after);
     Ok(Next::on_event())
 }
 

@@ -31,9 +31,9 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
         }
     };
     let never = std::future::pending::<()>;
-    let prompt = take_turns(lanes.prompt, AT_ONCE, ask(Lane::Prompt), |_| Duration::ZERO, never());
-    let patient = take_turns(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, never());
-    let slow = take_turns(lanes.slow, AT_ONCE, ask(Lane::Slow), |_| Duration::ZERO, never());
+    let prompt = take_turns(lanes.prompt, AT_ONCE, ask(Lane::Prompt), |_| Duration::ZERO, None, never());
+    let patient = take_turns(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, None, never());
+    let slow = take_turns(lanes.slow, AT_ONCE, ask(Lane::Slow), |_| Duration::ZERO, None, never());
     tokio::join!(prompt, slow, patient);
 }
 
@@ -59,8 +59,8 @@ pub(super) async fn ask_for_hooks(
     let never = std::future::pending::<()>;
     let of_fleets = ask(HookOwner::Fleet, fleets);
     let of_nodes = ask(HookOwner::Node, nodes);
-    let for_fleets = take_turns(lanes.fleets, HOOKS_AT_ONCE, of_fleets, |_| Duration::ZERO, never());
-    let for_nodes = take_turns(lanes.nodes, HOOKS_AT_ONCE, of_nodes, |_| Duration::ZERO, never());
+    let for_fleets = take_turns(lanes.fleets, HOOKS_AT_ONCE, of_fleets, |_| Duration::ZERO, None, never());
+    let for_nodes = take_turns(lanes.nodes, HOOKS_AT_ONCE, of_nodes, |_| Duration::ZERO, None, never());
     tokio::join!(for_fleets, for_nodes);
 }
 

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::lease::Standing;
+use crate::api::conditions;
 use crate::clock::monotonic;
+use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Kind, View};
-use crate::controller::metrics::Metrics;
+use crate::metrics::{FleetSample, Format, Metrics};
 
 /// For how long a cache may have heard nothing, or a replica that stands by nothing of its Lease, before the replica is
 /// not ready. A watch is begun anew more often than that.
@@ -84,15 +87,18 @@ impl Health {
         }
     }
 
-    /// Everything that is counted and measured, in the text format of OpenMetrics.
+    /// Everything that is counted and measured. Of fleets only the replica tells that acts.
     #[must_use]
-    pub fn text(&self) -> String {
-        if let Doing::Acting(views) = &*self.doing() {
-            for (kind, age) in ages(views) {
-                self.metrics.cache_age(kind.name(), age);
-            }
+    pub fn text(&self, format: Format) -> String {
+        let views = match &*self.doing() {
+            Doing::Acting(views) => views.clone(),
+            Doing::Starting | Doing::StandingBy(..) => return self.metrics.text(format, false, &[]),
+        };
+        for (kind, age) in ages(&views) {
+            self.metrics.cache_age(kind.name(), age);
         }
-        self.metrics.text()
+        let fleets: Vec<FleetSample> = views.iter().flat_map(|view| samples(view)).collect();
+        self.metrics.text(format, true, &fleets)
     }
 
     /// What the installed definitions of its resources lack, in a sentence, if anything: what they do not know of a spec or
@@ -117,6 +123,41 @@ impl Health {
 
     fn doing(&self) -> MutexGuard<'_, Doing> {
         self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is told of the fleets that are known.
+fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
+    view.fleets.list_all(|_| true).into_iter().map(|fleet| sample(view, &fleet))
+}
+
+fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
+    let (meta, status) = (&fleet.meta, &fleet.status);
+    let condition = |type_| conditions::find(&status.conditions, type_);
+    let is_true = |type_| condition(type_).is_some_and(|found| found.status == "True");
+    let seconds = |at: DateTime<Utc>| at.timestamp_millis() as f64 / 1_000.0;
+    let nodes = view.nodes.group(&meta.namespace, &meta.uid);
+    let failed = nodes.iter().filter(|node| node.status.phase == "Failed").count();
+    let desired = fleet.spec.as_ref().map_or(status.replicas, |spec| spec.replicas);
+    let strategy = fleet.spec.as_ref().map(|spec| spec.update_strategy.type_.clone()).unwrap_or_default();
+    FleetSample {
+        namespace: meta.namespace.clone(),
+        name: meta.name.clone(),
+        // An empty type, which only an object has that was stored long ago, means this.
+        strategy: if strategy.is_empty() { "InPlace".to_owned() } else { strategy },
+        set: status.active_set.clone(),
+        nodes: vec![
+            ("desired", i64::from(desired)),
+            ("existing", nodes.len() as i64),
+            ("updated", i64::from(status.updated_replicas)),
+            ("ready", i64::from(status.ready_replicas)),
+            ("available", i64::from(status.available_replicas)),
+            ("failed", failed as i64),
+        ],
+        up_to_date: is_true(conditions::UP_TO_DATE),
+        stalled: is_true(conditions::STALLED),
+        reason: condition(conditions::UP_TO_DATE).map(|found| found.reason.clone()).unwrap_or_default(),
+        rollout: status.rollout.as_ref().map(|r| (seconds(r.started_at), seconds(r.last_progress_at))),
     }
 }
 
@@ -189,11 +230,13 @@ mod tests {
         assert_eq!(first(|row| &row.1), (31, sentence(31)));
         assert_eq!(first(|row| &row.2), (121, sentence(121)));
         assert!(
-            health.text().contains("windlass_cache_age_seconds{kind=\"Pod\"} 125.0"),
+            health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"Pod\"} 125.0"),
             "{}",
-            health.text()
+            health.text(Format::Prometheus)
         );
-        assert!(health.text().contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0"));
+        assert!(
+            health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0")
+        );
         view.freshness.heard(Kind::Pod, Sign::News);
         assert_eq!((health.not_ready(), health.ill()), (None, None));
     }
@@ -225,9 +268,9 @@ mod tests {
         assert_eq!(health.ill(), None);
         assert!(health.not_ready().is_some_and(|said| said.ends_with("for 400 s")));
         assert!(
-            health.text().contains("windlass_cache_age_seconds{kind=\"Pod\"} 400.0"),
+            health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"Pod\"} 400.0"),
             "{}",
-            health.text()
+            health.text(Format::Prometheus)
         );
         tokio::time::advance(Duration::from_secs(121)).await;
         assert!(health.ill().is_some_and(|said| said.ends_with("for 121 s")), "no answer at all any more");

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::clock::monotonic;
 use crate::cluster::Key;
+use crate::metrics::Metrics;
 
 /// The objects that wait for their turn.
 #[derive(Debug, Default)]
@@ -49,14 +51,19 @@ impl Queue {
         self.order.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes the first object that is due.
-    fn take(&mut self, now: Instant) -> Option<Key> {
+    /// How many are due.
+    fn due(&self, now: Instant) -> usize {
+        self.order.range(..=(now, u64::MAX)).count()
+    }
+
+    /// Takes the first object that is due, with the time since which it was.
+    fn take(&mut self, now: Instant) -> Option<(Key, Instant)> {
         let entry = self.order.first_entry().filter(|entry| entry.key().0 <= now)?;
-        let key = entry.remove();
+        let ((since, _), key) = entry.remove_entry();
         self.waiting.remove(&key);
         self.resting.remove(&key);
         self.taken.insert(key.clone(), None);
-        Some(key)
+        Some((key, since))
     }
 
     /// An object was looked at, and is left alone until then; what was asked of it meanwhile is listed.
@@ -70,6 +77,42 @@ impl Queue {
     }
 }
 
+/// Where a queue is counted, and as which.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// Where.
+    pub metrics: Metrics,
+    /// The kind of its objects.
+    pub kind: &'static str,
+}
+
+type Shared = Arc<Mutex<Queue>>;
+
+fn lock(queue: &Shared) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A queue that is counted, or is not.
+struct Counting(Option<Counted>);
+
+impl Counting {
+    fn add(&self, queue: &mut Queue, key: Key, at: Instant) {
+        if let Some(Counted { metrics, kind }) = &self.0 {
+            metrics.queued(kind);
+        }
+        queue.add(key, at);
+    }
+
+    fn take(&self, queue: &Shared) -> Option<Key> {
+        let now = monotonic();
+        let (key, since) = lock(queue).take(now)?;
+        if let Some(Counted { metrics, kind }) = &self.0 {
+            metrics.taken(kind, now.duration_since(since));
+        }
+        Some(key)
+    }
+}
+
 /// Looks at each object that is told of, at most `concurrency` of them at the same time, until `shutdown`
 /// resolves; what is being looked at then is finished first. `look` answers how long after it the object is to
 /// be looked at again; none: not before it is told of. `rest` answers how long after it the object is left alone,
@@ -79,39 +122,46 @@ pub async fn take_turns<F>(
     concurrency: u16,
     look: impl Fn(Key) -> F,
     rest: impl Fn(&Key) -> Duration,
+    counted: Option<Counted>,
     shutdown: impl Future<Output = ()>,
 ) where
     F: Future<Output = Option<Duration>> + Send + 'static,
 {
-    let mut queue = Queue::default();
+    let queue = Shared::default();
+    let told_of = queue.clone();
+    if let Some(counted) = &counted {
+        counted.metrics.queue(counted.kind, move || lock(&told_of).due(monotonic()));
+    }
+    let counted = Counting(counted);
     let mut running = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         while running.len() < usize::from(concurrency)
-            && let Some(key) = queue.take(monotonic())
+            && let Some(key) = counted.take(&queue)
         {
             let looked = look(key.clone());
             running.spawn(async move { (key, looked.await) });
         }
         let is_full = running.len() >= usize::from(concurrency);
-        let due = queue.next_due().filter(|_| !is_full);
+        let due = lock(&queue).next_due().filter(|_| !is_full);
         // In this order always: tokio's own choice would be random.
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(ended) = running.join_next() => end(&mut queue, ended, &rest),
+            Some(ended) = running.join_next() => end(&queue, ended, &rest, &counted),
             key = told.recv() => {
                 let Some(key) = key else { break };
-                queue.add(key, monotonic());
+                let mut queue = lock(&queue);
+                counted.add(&mut queue, key, monotonic());
                 while let Ok(key) = told.try_recv() {
-                    queue.add(key, monotonic());
+                    counted.add(&mut queue, key, monotonic());
                 }
             }
             () = until(due) => {}
         }
     }
     while let Some(ended) = running.join_next().await {
-        end(&mut queue, ended, &rest);
+        end(&queue, ended, &rest, &counted);
     }
 }
 
@@ -123,16 +173,18 @@ async fn until(due: Option<Instant>) {
 }
 
 fn end(
-    queue: &mut Queue,
+    queue: &Shared,
     ended: Result<(Key, Option<Duration>), JoinError>,
     rest: impl Fn(&Key) -> Duration,
+    counted: &Counting,
 ) {
     match ended {
         Ok((key, again)) => {
             let rest = rest(&key);
+            let mut queue = lock(queue);
             let until = again.filter(|_| !rest.is_zero()).map(|_| monotonic() + rest);
             if let Some(after) = again {
-                queue.add(key.clone(), monotonic() + after);
+                counted.add(&mut queue, key.clone(), monotonic() + after);
             }
             queue.done(key, until);
         }
@@ -144,12 +196,14 @@ fn end(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::sleep;
 
     use super::*;
+
+    fn take(queue: &mut Queue, now: Instant) -> Option<Key> {
+        queue.take(now).map(|(key, _)| key)
+    }
 
     fn key(name: &str) -> Key {
         Key::new("shop", name)
@@ -163,7 +217,9 @@ mod tests {
             queue.add(key(name), now);
         }
         queue.add(key("first"), now - Duration::from_secs(1));
-        let taken: Vec<Key> = std::iter::from_fn(|| queue.take(now)).collect();
+        assert_eq!(queue.due(now), 4);
+        let taken: Vec<Key> = std::iter::from_fn(|| take(&mut queue, now)).collect();
+        assert_eq!(queue.due(now), 0);
         assert_eq!(taken, [key("first"), key("c"), key("a"), key("b")]);
     }
 
@@ -175,7 +231,7 @@ mod tests {
         queue.add(key("a"), now + second * 2);
         assert_eq!(queue.next_due(), Some(now + second));
         queue.add(key("a"), now);
-        assert_eq!((queue.take(now), queue.take(now + second * 9)), (Some(key("a")), None));
+        assert_eq!((take(&mut queue, now), take(&mut queue, now + second * 9)), (Some(key("a")), None));
     }
 
     #[tokio::test(start_paused = true)]
@@ -183,11 +239,11 @@ mod tests {
         let mut queue = Queue::default();
         let now = monotonic();
         queue.add(key("a"), now);
-        assert_eq!(queue.take(now), Some(key("a")));
+        assert_eq!(take(&mut queue, now), Some(key("a")));
         queue.add(key("a"), now);
-        assert_eq!(queue.take(now), None);
+        assert_eq!(take(&mut queue, now), None);
         queue.done(key("a"), None);
-        assert_eq!(queue.take(now), Some(key("a")));
+        assert_eq!(take(&mut queue, now), Some(key("a")));
         queue.done(key("a"), None);
         assert_eq!((queue.next_due(), queue.taken.len()), (None, 0));
     }
@@ -209,7 +265,7 @@ mod tests {
             }
             sleep(Duration::from_hours(1)).await;
         };
-        take_turns(told, 4, look, |_| Duration::from_millis(100), telling).await;
+        take_turns(told, 4, look, |_| Duration::from_millis(100), None, telling).await;
         assert_eq!(*times.lock().unwrap(), [0, 100, 230, 330]);
     }
 
@@ -234,7 +290,7 @@ mod tests {
                 None
             }
         };
-        take_turns(told, 2, look, |_| Duration::ZERO, sleep(Duration::from_secs(15))).await;
+        take_turns(told, 2, look, |_| Duration::ZERO, None, sleep(Duration::from_secs(15))).await;
         assert_eq!(*log.lock().unwrap(), (0, 2, 4));
     }
 
@@ -252,7 +308,7 @@ mod tests {
                 (times.len() < 3).then_some(Duration::from_mins(1))
             }
         };
-        take_turns(told, 1, look, |_| Duration::ZERO, sleep(Duration::from_hours(1))).await;
+        take_turns(told, 1, look, |_| Duration::ZERO, None, sleep(Duration::from_hours(1))).await;
         assert_eq!(*times.lock().unwrap(), [0, 60, 120]);
     }
 }

@@ -124,8 +124,8 @@ impl World {
     pub async fn reconciles(&self) -> Vec<String> {
         let page = self.page("metrics").await.expect("the operator answers");
         let counts = |line: &&str| {
-            line.starts_with("windlass_reconciles_total")
-                || line.starts_with("windlass_reconcile_seconds_sum")
+            line.starts_with("windlass_reconcile_total")
+                || line.starts_with("windlass_reconcile_duration_seconds_sum")
         };
         page.lines().filter(counts).map(str::to_owned).collect()
     }

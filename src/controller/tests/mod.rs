@@ -25,6 +25,7 @@ use crate::asking::hooks::{HookAskers, HookClient, HttpHookClient};
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
 use crate::engine::{Env, Registry};
+use crate::metrics::Metrics;
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
 
@@ -228,6 +229,7 @@ impl Stage {
             hook_askers,
             clock: clock.clone(),
             events,
+            metrics: Metrics::default(),
         };
         Self { port, cx, clock }
     }

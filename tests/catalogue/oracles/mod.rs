@@ -14,6 +14,7 @@ pub use writes::trace;
 
 use std::collections::BTreeMap;
 
+use windlass::metrics::Format;
 use windlass::operator::Health;
 use windlass_sim::{AuditEntry, Failure};
 
@@ -115,7 +116,7 @@ fn hoard(evidence: &mut Evidence<'_>) {
 
 /// How many reconciles the operator has counted.
 pub fn reconciles(health: &Health) -> u64 {
-    let text = health.metrics.text();
-    let counts = text.lines().filter(|line| line.starts_with("windlass_reconciles_total"));
+    let text = health.text(Format::Prometheus);
+    let counts = text.lines().filter(|line| line.starts_with("windlass_reconcile_total"));
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }

@@ -1,0 +1,132 @@
+//! What is told of fleets. It is read anew for each scrape from what is known of them, so that the series of one that is
+//! gone are gone as well.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::{Register, Seconds};
+
+/// What is told of a fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetSample {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// InPlace, BlueGreen or HardFork.
+    pub strategy: String,
+    /// The set of nodes that serves.
+    pub set: String,
+    /// How many nodes are in each state. A node may be in several.
+    pub nodes: Vec<(&'static str, i64)>,
+    /// Whether UpToDate is True.
+    pub up_to_date: bool,
+    /// Whether Stalled is True.
+    pub stalled: bool,
+    /// The reason of UpToDate.
+    pub reason: String,
+    /// When the rollout began and when it last made progress, in seconds since 1970; none where none is active.
+    pub rollout: Option<(f64, f64)>,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfFleet {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Info {
+    namespace: String,
+    name: String,
+    strategy: String,
+    set: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct InState {
+    namespace: String,
+    name: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ForReason {
+    namespace: String,
+    name: String,
+    reason: String,
+}
+
+pub(super) struct Fleets {
+    info: Family<Info, Gauge>,
+    nodes: Family<InState, Gauge>,
+    up_to_date: Family<OfFleet, Gauge>,
+    up_to_date_reason: Family<ForReason, Gauge>,
+    stalled: Family<OfFleet, Gauge>,
+    started: Family<OfFleet, Seconds>,
+    progressed: Family<OfFleet, Seconds>,
+}
+
+impl Fleets {
+    pub(super) fn new(register: &mut Register<'_>) -> Self {
+        Self {
+            info: register.add("fleet_info", "A fleet's strategy and the set of nodes that serves; always 1", Family::default()),
+            nodes: register.add(
+                "fleet_nodes",
+                "A fleet's nodes by state: desired, existing, updated, ready, available, failed; a node may be in several",
+                Family::default(),
+            ),
+            up_to_date: register.add("fleet_up_to_date", "Whether the condition UpToDate is True", Family::default()),
+            up_to_date_reason: register.add(
+                "fleet_up_to_date_reason",
+                "The reason of the condition UpToDate, in words; always 1",
+                Family::default(),
+            ),
+            stalled: register.add("fleet_stalled", "Whether the condition Stalled is True", Family::default()),
+            started: register.add(
+                "fleet_rollout_started_timestamp_seconds",
+                "When the active rollout began; absent where none is active",
+                Family::default(),
+            ),
+            progressed: register.add(
+                "fleet_rollout_last_progress_timestamp_seconds",
+                "When the active rollout last made progress; absent where none is active",
+                Family::default(),
+            ),
+        }
+    }
+
+    /// Tells of these fleets and of no others.
+    pub(super) fn set(&self, fleets: &[FleetSample]) {
+        self.info.clear();
+        self.nodes.clear();
+        self.up_to_date.clear();
+        self.up_to_date_reason.clear();
+        self.stalled.clear();
+        self.started.clear();
+        self.progressed.clear();
+        for fleet in fleets {
+            let (namespace, name) = (fleet.namespace.clone(), fleet.name.clone());
+            let of = OfFleet { namespace: namespace.clone(), name: name.clone() };
+            let (strategy, set) = (fleet.strategy.clone(), fleet.set.clone());
+            self.info
+                .get_or_create(&Info { namespace: namespace.clone(), name: name.clone(), strategy, set })
+                .set(1);
+            for (state, count) in &fleet.nodes {
+                let of = InState { namespace: namespace.clone(), name: name.clone(), state };
+                self.nodes.get_or_create(&of).set(*count);
+            }
+            self.up_to_date.get_or_create(&of).set(i64::from(fleet.up_to_date));
+            self.stalled.get_or_create(&of).set(i64::from(fleet.stalled));
+            if !fleet.reason.is_empty() {
+                let reason = fleet.reason.clone();
+                self.up_to_date_reason.get_or_create(&ForReason { namespace, name, reason }).set(1);
+            }
+            if let Some((started, progressed)) = fleet.rollout {
+                self.started.get_or_create(&of).set(started);
+                self.progressed.get_or_create(&of).set(progressed);
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What the operator counts, for Prometheus: of itself, and of fleets, never of single nodes, so that the number of series
+//! follows the number of fleets. Nothing here knows of Kubernetes' objects; whoever counts says what.
+
+mod fleets;
+mod text;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text as open_metrics};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+pub use fleets::FleetSample;
+use fleets::Fleets;
+pub use text::Format;
+
+const RECONCILES: [f64; 9] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
+const REQUESTS: [f64; 9] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
+const TASKS: [f64; 9] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1800.0];
+const ROLLOUTS: [f64; 10] = [10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 10_800.0, 36_000.0, 86_400.0];
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfKind {
+    kind: &'static str,
+}
+
+/// Of which kind an object is, and how its reconcile ended.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Reconciled {
+    kind: &'static str,
+    /// `done`, `conflict`, or the step that failed.
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfOutcome {
+    outcome: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfTask {
+    r#type: String,
+    outcome: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Request {
+    verb: &'static str,
+    resource: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Answered {
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Build {
+    version: &'static str,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+type Seconds = Gauge<f64, std::sync::atomic::AtomicU64>;
+
+fn reconcile_histogram() -> Histogram {
+    Histogram::new(RECONCILES)
+}
+
+fn request_histogram() -> Histogram {
+    Histogram::new(REQUESTS)
+}
+
+fn task_histogram() -> Histogram {
+    Histogram::new(TASKS)
+}
+
+fn rollout_histogram() -> Histogram {
+    Histogram::new(ROLLOUTS)
+}
+
+/// How many objects wait for their turn, asked when it is to be told.
+type Depth = Box<dyn Fn() -> usize + Send + Sync>;
+
+/// What the operator counts.
+#[derive(Clone)]
+pub struct Metrics(Arc<Counts>);
+
+struct Counts {
+    registry: Registry,
+    reconciles: Family<Reconciled, Counter>,
+    reconcile_errors: Family<OfKind, Counter>,
+    reconcile_durations: Histograms<OfKind>,
+    queue_depth: Family<OfKind, Gauge>,
+    queue_adds: Family<OfKind, Counter>,
+    queue_waits: Histograms<OfKind>,
+    queue_retries: Family<OfKind, Counter>,
+    requests: Family<Answered, Counter>,
+    request_durations: Histograms<Request>,
+    cache_ages: Family<OfKind, Seconds>,
+    tasks: Histograms<OfTask>,
+    rollouts: Histograms<OfOutcome>,
+    leader: Gauge,
+    fleets: Fleets,
+    /// The queues whose depth is told; also what keeps two scrapes from telling at the same time.
+    queues: Mutex<Vec<(&'static str, Depth)>>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("windlass");
+        let mut register = Register(&mut registry);
+        let builds = Family::<Build, Gauge>::default();
+        builds.get_or_create(&Build { version: env!("CARGO_PKG_VERSION") }).set(1);
+        register.add("build_info", "The version of Windlass that runs; always 1", builds);
+        let leader = register.add(
+            "leader",
+            "Whether this replica acts: it holds the Lease, or runs without election",
+            Gauge::default(),
+        );
+        let fleets = Fleets::new(&mut register);
+        let rollouts = register.add(
+            "rollout_duration_seconds",
+            "How long plans of fleets took, from their start to their end, as the history has them",
+            Histograms::new_with_constructor(rollout_histogram as fn() -> Histogram),
+        );
+        let tasks = register.add(
+            "task_duration_seconds",
+            "How long tasks of plans took, of fleets and of nodes",
+            Histograms::new_with_constructor(task_histogram as fn() -> Histogram),
+        );
+        let reconciles = register.add("reconcile", "Looks at objects, and how each ended", Family::default());
+        let reconcile_errors = register.add(
+            "reconcile_errors",
+            "Looks at objects that failed and were no conflict with another's write",
+            Family::default(),
+        );
+        let reconcile_durations = register.add(
+            "reconcile_duration_seconds",
+            "How long looks at objects took",
+            Histograms::new_with_constructor(reconcile_histogram as fn() -> Histogram),
+        );
+        let queue_depth = register.add(
+            "workqueue_depth",
+            "How many objects are due and wait for their turn",
+            Family::default(),
+        );
+        let queue_adds =
+            register.add("workqueue_adds", "How often objects were put on the queue", Family::default());
+        let queue_waits = register.add(
+            "workqueue_queue_duration_seconds",
+            "How long objects that were due waited for their turn",
+            Histograms::new_with_constructor(reconcile_histogram as fn() -> Histogram),
+        );
+        let queue_retries = register.add(
+            "workqueue_retries",
+            "How often objects were put on the queue again because a look at them failed",
+            Family::default(),
+        );
+        let requests = register.add(
+            "api_requests",
+            "Requests to the API server; code is <none> where none came back",
+            Family::default(),
+        );
+        let request_durations = register.add(
+            "api_request_duration_seconds",
+            "How long it took until an answer of the API server began",
+            Histograms::new_with_constructor(request_histogram as fn() -> Histogram),
+        );
+        let cache_ages = register.add(
+            "cache_age_seconds",
+            "For how long the watch cache of a kind has heard nothing of the API server but refusals, not even a bookmark; \
+             the oldest, where several namespaces are watched apart",
+            Family::default(),
+        );
+        Self(Arc::new(Counts {
+            reconciles,
+            reconcile_errors,
+            reconcile_durations,
+            queue_depth,
+            queue_adds,
+            queue_waits,
+            queue_retries,
+            requests,
+            request_durations,
+            cache_ages,
+            tasks,
+            rollouts,
+            leader,
+            fleets,
+            queues: Mutex::default(),
+            registry,
+        }))
+    }
+}
+
+/// Registers a metric and hands it back.
+struct Register<'a>(&'a mut Registry);
+
+impl Register<'_> {
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        // The encoder puts the full stop behind the sentence.
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+}
+
+impl Metrics {
+    /// Counts a reconcile.
+    pub fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
+        self.0.reconciles.get_or_create(&Reconciled { kind, outcome }).inc();
+        self.0.reconcile_durations.get_or_create(&OfKind { kind }).observe(took.as_secs_f64());
+        // There from the first look on: a series that begins with its first error has no increase.
+        let errors = self.0.reconcile_errors.get_or_create_owned(&OfKind { kind });
+        if !matches!(outcome, "done" | "conflict") {
+            errors.inc();
+        }
+    }
+
+    /// Counts an object that is put on the queue of a kind.
+    pub fn queued(&self, kind: &'static str) {
+        self.0.queue_adds.get_or_create(&OfKind { kind }).inc();
+    }
+
+    /// Counts an object whose turn it is, and how long it was due by then.
+    pub fn taken(&self, kind: &'static str, waited: Duration) {
+        self.0.queue_waits.get_or_create(&OfKind { kind }).observe(waited.as_secs_f64());
+    }
+
+    /// Counts an object that is looked at again because something failed.
+    pub fn retried(&self, kind: &'static str) {
+        self.0.queue_retries.get_or_create(&OfKind { kind }).inc();
+    }
+
+    /// Has the depth of a queue asked for whenever it is to be told.
+    pub fn queue(&self, kind: &'static str, depth: impl Fn() -> usize + Send + Sync + 'static) {
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((kind, Box::new(depth)));
+    }
+
+    /// Counts a request to the API server, and how long its answer took to begin; no code: there was none.
+    pub fn asked(&self, verb: &'static str, resource: String, code: Option<u16>, took: Duration) {
+        let request = Request { verb, resource: resource.clone() };
+        self.0.request_durations.get_or_create(&request).observe(took.as_secs_f64());
+        let code = code.map_or_else(|| "<none>".to_owned(), |code| code.to_string());
+        self.0.requests.get_or_create(&Answered { verb, resource, code }).inc();
+    }
+
+    /// Says for how long the cache of a kind has heard nothing.
+    pub fn cache_age(&self, kind: &'static str, age: Duration) {
+        self.0.cache_ages.get_or_create(&OfKind { kind }).set(age.as_secs_f64());
+    }
+
+    /// Counts a task that ended, with how long it took.
+    pub fn task_ended(&self, type_: &str, outcome: &str, took: Duration) {
+        let of = OfTask { r#type: type_.to_owned(), outcome: outcome.to_owned() };
+        self.0.tasks.get_or_create(&of).observe(took.as_secs_f64());
+    }
+
+    /// Counts a plan of a fleet that ended, with how long it took.
+    pub fn rollout_ended(&self, outcome: &str, took: Duration) {
+        self.0.rollouts.get_or_create(&OfOutcome { outcome: outcome.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    /// Everything that was counted, with whether this replica acts, and the fleets that there are now: those of before are
+    /// forgotten.
+    #[must_use]
+    pub fn text(&self, format: Format, leads: bool, fleets: &[FleetSample]) -> String {
+        let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.leader.set(i64::from(leads));
+        self.0.fleets.set(fleets);
+        let mut depths = std::collections::BTreeMap::<&'static str, usize>::new();
+        for (kind, depth) in queues.iter() {
+            *depths.entry(*kind).or_default() += depth();
+        }
+        for (kind, depth) in depths {
+            self.0.queue_depth.get_or_create(&OfKind { kind }).set(depth as i64);
+        }
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = open_metrics::encode(&mut out, &self.0.registry);
+        format.of(out)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What is told, in both formats, and the page that says what there is.
+
+use super::*;
+
+/// Something of everything.
+fn all() -> Metrics {
+    let metrics = Metrics::default();
+    metrics.reconciled("StatefulNode", "done", Duration::from_millis(20));
+    metrics.reconciled("StatefulNode", "done", Duration::from_millis(40));
+    metrics.clone().reconciled("NodeDeployment", "persist", Duration::from_secs(2));
+    metrics.queued("StatefulNode");
+    metrics.taken("StatefulNode", Duration::from_millis(2));
+    metrics.retried("NodeDeployment");
+    metrics.queue("StatefulNode", || 3);
+    metrics.queue("StatefulNode", || 4);
+    metrics.asked("patch", "statefulnodes/status".to_owned(), Some(409), Duration::from_millis(7));
+    metrics.asked("get", "pods".to_owned(), None, Duration::from_secs(10));
+    metrics.cache_age("Pod", Duration::from_secs(9));
+    metrics.task_ended("replace-pod", "Complete", Duration::from_secs(12));
+    metrics.rollout_ended("Complete", Duration::from_mins(4));
+    metrics
+}
+
+fn fleet(name: &str) -> FleetSample {
+    FleetSample {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        strategy: "InPlace".to_owned(),
+        set: "first".to_owned(),
+        nodes: vec![("desired", 5), ("ready", 4)],
+        up_to_date: false,
+        stalled: true,
+        reason: "Stalled".to_owned(),
+        rollout: Some((1_000.5, 2_000.0)),
+    }
+}
+
+#[track_caller]
+fn assert_has(text: &str, line: &str) {
+    assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+}
+
+#[test]
+fn what_the_operator_does_is_counted_by_kind_and_outcome_and_timed() {
+    let text = all().text(Format::Prometheus, true, &[]);
+    for line in [
+        "windlass_reconcile_total{kind=\"StatefulNode\",outcome=\"done\"} 2",
+        "windlass_reconcile_total{kind=\"NodeDeployment\",outcome=\"persist\"} 1",
+        "windlass_reconcile_errors_total{kind=\"NodeDeployment\"} 1",
+        "windlass_reconcile_errors_total{kind=\"StatefulNode\"} 0",
+        "windlass_reconcile_duration_seconds_count{kind=\"StatefulNode\"} 2",
+        "windlass_reconcile_duration_seconds_bucket{le=\"0.03\",kind=\"StatefulNode\"} 1",
+        "windlass_workqueue_depth{kind=\"StatefulNode\"} 7",
+        "windlass_workqueue_adds_total{kind=\"StatefulNode\"} 1",
+        "windlass_workqueue_queue_duration_seconds_sum{kind=\"StatefulNode\"} 0.002",
+        "windlass_workqueue_retries_total{kind=\"NodeDeployment\"} 1",
+        "windlass_api_requests_total{verb=\"patch\",resource=\"statefulnodes/status\",code=\"409\"} 1",
+        "windlass_api_requests_total{verb=\"get\",resource=\"pods\",code=\"<none>\"} 1",
+        "windlass_api_request_duration_seconds_count{verb=\"get\",resource=\"pods\"} 1",
+        "windlass_cache_age_seconds{kind=\"Pod\"} 9.0",
+        "windlass_task_duration_seconds_sum{type=\"replace-pod\",outcome=\"Complete\"} 12.0",
+        "windlass_rollout_duration_seconds_sum{outcome=\"Complete\"} 240.0",
+        "windlass_leader 1",
+        concat!("windlass_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    ] {
+        assert_has(&text, line);
+    }
+    assert_has(&all().text(Format::Prometheus, false, &[]), "windlass_leader 0");
+}
+
+#[test]
+fn fleets_are_told_of_as_long_as_they_are_there() {
+    let metrics = Metrics::default();
+    let text = metrics.text(Format::Prometheus, true, &[fleet("db"), fleet("web")]);
+    for line in [
+        "windlass_fleet_info{namespace=\"shop\",name=\"db\",strategy=\"InPlace\",set=\"first\"} 1",
+        "windlass_fleet_nodes{namespace=\"shop\",name=\"db\",state=\"ready\"} 4",
+        "windlass_fleet_up_to_date{namespace=\"shop\",name=\"db\"} 0",
+        "windlass_fleet_up_to_date_reason{namespace=\"shop\",name=\"db\",reason=\"Stalled\"} 1",
+        "windlass_fleet_stalled{namespace=\"shop\",name=\"db\"} 1",
+        "windlass_fleet_rollout_started_timestamp_seconds{namespace=\"shop\",name=\"db\"} 1000.5",
+        "windlass_fleet_rollout_last_progress_timestamp_seconds{namespace=\"shop\",name=\"web\"} 2000.0",
+    ] {
+        assert_has(&text, line);
+    }
+    let settled = FleetSample { rollout: None, ..fleet("db") };
+    let text = metrics.text(Format::Prometheus, true, &[settled]);
+    assert!(!text.contains("web") && !text.contains("rollout_started_timestamp_seconds{"), "{text}");
+    let none = metrics.text(Format::Prometheus, false, &[]);
+    assert!(!none.contains("shop"), "{none}");
+}
+
+#[test]
+fn each_scraper_gets_the_format_that_it_asks_for() {
+    let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    for (accept, format) in [
+        ("", Format::Prometheus),
+        ("*/*", Format::Prometheus),
+        ("text/plain", Format::Prometheus),
+        (prometheus, Format::OpenMetrics),
+    ] {
+        assert_eq!(Format::accepted(accept), format, "{accept}");
+    }
+    let open = all().text(Format::OpenMetrics, true, &[]);
+    assert!(open.ends_with("# EOF\n") && open.contains("# TYPE windlass_reconcile counter\n"), "{open}");
+    let plain = all().text(Format::Prometheus, true, &[]);
+    assert!(!plain.contains("EOF"), "{plain}");
+    for line in [
+        "# TYPE windlass_reconcile_total counter",
+        "# HELP windlass_reconcile_total Looks at objects, and how each ended.",
+        "# TYPE windlass_reconcile_duration_seconds histogram",
+        "# TYPE windlass_leader gauge",
+    ] {
+        assert_has(&plain, line);
+    }
+}
+
+/// The table of docs/metrics.md, from what is told: name, type, labels, help.
+fn table() -> String {
+    let text = all().text(Format::Prometheus, true, &[fleet("db")]);
+    let mut rows = String::from("| metric | type | what it says |\n|---|---|---|\n");
+    for line in text.lines() {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|told| told.split_once(' ')) else {
+            continue;
+        };
+        let type_line = text.lines().find_map(|l| l.strip_prefix(&format!("# TYPE {name} ")));
+        let sample =
+            text.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name} is never told of"));
+        let labels: Vec<&str> = sample
+            .split_once('{')
+            .map(|(_, rest)| rest.split('}').next().unwrap_or_default())
+            .into_iter()
+            .flat_map(|labels| labels.split("\","))
+            .filter_map(|label| label.split('=').next())
+            .filter(|label| *label != "le")
+            .collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        rows += &format!("| `{name}{labels}` | {} | {help} |\n", type_line.unwrap_or("untyped"));
+    }
+    rows
+}
+
+#[test]
+fn the_page_of_metrics_lists_what_is_told() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+    let (begin, end) = ("<!-- generated: UPDATE_DOCS=1 cargo test --lib metrics -->\n", "<!-- end -->\n");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(begin).expect("where the table begins");
+    let (known, after) = rest.split_once(end).expect("where it ends");
+    let table = table();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(known, table, "docs/metrics.md is out of date: UPDATE_DOCS=1 cargo test --lib metrics");
+}
