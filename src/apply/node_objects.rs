@@ -29,7 +29,8 @@ const NO_POD: Duration = Duration::from_secs(2);
 /// How soon it is asked again.
 const ASK_WHY: Duration = Duration::from_secs(15);
 /// How soon it is asked again whose a name is that was nobody's: a create that is refused is tried several times.
-const ASK_FOR_NAME: Duration = Duration::from_secs(10);
+/// Where many nodes are made at once, a StatefulSet is made some time after its plan.
+const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 /// How soon what goes and no watch shows is asked for again.
 const ASK_FOR_UNMARKED: Duration = Duration::from_secs(5);
 /// How soon a claim that no watch shows is asked for again.
@@ -191,7 +192,8 @@ pub fn await_unmarked(scope: &NodeScope, node: &ObservedNode) -> Option<Duration
     (!unmarked(scope, node).is_empty()).then_some(ASK_FOR_UNMARKED)
 }
 
-/// Whether a name was nobody's a moment ago. Where somebody has taken it since, creating it says so.
+/// Whether a name was nobody's a moment ago. Where somebody has taken it since, creating it says so; a claim that came since
+/// is taken by the StatefulSet controller, which can happen between any two requests.
 fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
     let asked = scope.memory.free.get(&(node.meta.uid.clone(), kind));
     asked.is_some_and(|asked| monotonic().duration_since(asked) < ASK_FOR_NAME)
@@ -201,15 +203,16 @@ fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
 /// as it is, with all that is on it.
 async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
     // One that has run took its claims long ago: without its label a claim is still its own.
-    if node.status.first_ready_at.is_some() {
+    if node.status.first_ready_at.is_some() || is_free(scope, node, Kind::PersistentVolumeClaim) {
         return Ok(None);
     }
     let namespace = &node.meta.namespace;
-    for name in claim_names(node) {
-        if scope.view.claims.get(&Key::new(namespace, &name)).is_some() {
+    let names = claim_names(node);
+    for name in &names {
+        if scope.view.claims.get(&Key::new(namespace, name)).is_some() {
             continue;
         }
-        let found = scope.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await;
+        let found = scope.cluster.get(Kind::PersistentVolumeClaim, namespace, name).await;
         let found = found.map_err(ReconcileError::Observe)?;
         let Some(claim) = found.map(|claim| Meta::read(&claim)) else { continue };
         let is_its = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
@@ -220,6 +223,9 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
                 node.meta.name
             )));
         }
+    }
+    if !names.is_empty() {
+        scope.memory.free.put((node.meta.uid.clone(), Kind::PersistentVolumeClaim), monotonic());
     }
     Ok(None)
 }

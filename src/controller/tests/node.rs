@@ -319,6 +319,31 @@ async fn names_that_belong_to_something_else_are_said_and_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_was_free_is_not_asked_for_again_while_its_object_is_made() {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let stage = Stage::with_node(&spec);
+    let asked =
+        |calls: Vec<String>| calls.into_iter().filter(|call| call.starts_with("get ")).collect::<Vec<_>>();
+    stage.look_at_node().await.unwrap();
+    let once = ["get StatefulSet db-0", "get Service db-0", "get PersistentVolumeClaim data-db-0-0"];
+    assert_eq!(asked(stage.calls()), once);
+    // The plan is stored; an API server with much to do lets the StatefulSet wait.
+    stage.fail("create StatefulSet", busy());
+    for _ in 0..8 {
+        let _ = stage.look_at_node().await;
+        stage.pass(3).await;
+    }
+    assert_eq!(asked(stage.calls()), [""; 0]);
+    stage.pass(10).await;
+    let _ = stage.look_at_node().await;
+    let mut again = asked(stage.calls());
+    // A claim that lost its label is looked for as well by now.
+    again.dedup();
+    assert_eq!(again, once, "somebody may have taken one since");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
     let stage = Stage::new();
     let with = |claim: &str| {
