@@ -11,9 +11,13 @@ mod controlplane;
 mod drain_broker;
 #[path = "custom_task/fleets.rs"]
 mod fleets;
+#[path = "custom_task/hooks.rs"]
+mod hooks;
 #[allow(dead_code, unused_imports, reason = "written for other tests too")]
 #[path = "e2e/kit.rs"]
 mod kit;
+#[path = "e2e/peers.rs"]
+mod peers;
 #[allow(dead_code, reason = "the kit uses it")]
 #[path = "e2e/wave.rs"]
 mod wave;

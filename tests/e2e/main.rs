@@ -20,12 +20,14 @@ mod foreign;
 mod fresh;
 mod grants;
 mod held;
+mod hooks;
 mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
 mod kubectl;
 mod leader;
 mod leaving;
+mod peers;
 mod plans;
 mod platform;
 mod policies;
