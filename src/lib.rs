@@ -41,6 +41,7 @@ pub mod asking;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+pub mod foresight;
 pub mod hooks;
 pub mod metrics;
 pub mod observe;

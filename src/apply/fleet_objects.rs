@@ -295,12 +295,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let Some(service) = found else { return Ok(None) };
     let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
     if !fleet.owns(&service.meta) {
-        let sentence = format!(
-            "service: Service {} {}; Windlass does not touch it: delete it, give the fleet another name, or take service \
-             out of the spec",
-            meta.name,
-            fleet.whose(&service.meta)
-        );
+        let sentence = foreign_service(fleet, &service.meta);
         fleet.memory.foreign.put(meta.uid.clone(), (monotonic(), sentence.clone()));
         return Ok(Some(sentence));
     }
@@ -320,6 +315,17 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
     }
     Ok(None)
+}
+
+/// That the name of the fleet's Service belongs to something else, in a sentence.
+#[must_use]
+pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
+    format!(
+        "service: Service {} {}; Windlass does not touch it: delete it, give the fleet another name, or take service out \
+         of the spec",
+        fleet.fleet.meta.name,
+        fleet.whose(service)
+    )
 }
 
 /// Whose the object of a name was found to be, not long ago. No watch shows what is not Windlass's.

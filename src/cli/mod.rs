@@ -6,6 +6,7 @@ mod definitions;
 mod demo;
 mod operator;
 mod output;
+mod plan;
 mod status;
 mod target;
 mod text;
@@ -39,6 +40,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// What fleets are doing, what they wait for, and which nodes are ill
     Status(status::StatusArgs),
+    /// What a change would do, and to which node when, without doing it
+    Plan(plan::PlanArgs),
     /// Wait until a fleet is up to date, or stalled or refused
     Wait(status::WaitArgs),
     /// Begin nothing more of a fleet's rollouts until it is resumed
@@ -91,12 +94,13 @@ pub fn main() -> ExitCode {
     };
     let command = match arguments.command {
         Command::Status(arguments) => return coded(runtime.block_on(status::status(arguments))),
+        Command::Plan(arguments) => return coded(runtime.block_on(plan::plan(arguments))),
         Command::Wait(arguments) => return coded(runtime.block_on(status::wait(arguments))),
         command => command,
     };
     ended(match command {
         // Each has a code of its own.
-        Command::Status(_) | Command::Wait(_) => Ok(()),
+        Command::Status(_) | Command::Plan(_) | Command::Wait(_) => Ok(()),
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::run(arguments),

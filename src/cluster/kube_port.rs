@@ -379,7 +379,7 @@ fn without_suffix(message: &str, prefix: &str) -> String {
 }
 
 /// A create with strict field validation, which kube-rs' own `create` has no parameter for.
-async fn strict(
+pub(crate) async fn strict(
     api: &Api<RawObject>,
     params: &PostParams,
     manifest: &Value,

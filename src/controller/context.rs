@@ -14,7 +14,6 @@ use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
 use crate::metrics::Metrics;
 use crate::observe::node_scope::decided_on;
-use crate::planner::fleet::status::scope_of;
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
@@ -75,21 +74,7 @@ impl Context {
     /// What the tasks of a fleet are handed; `None` where its spec cannot be read.
     #[must_use]
     pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
-        let spec = fleet.spec.as_ref().ok()?.clone();
-        let scope = FleetScope {
-            restarted_at: fleet.status.restarted_at.clone(),
-            spec,
-            scope: scope_of(&fleet.status),
-            fleet: fleet.clone(),
-            view: self.view.clone(),
-            cluster: self.cluster.clone(),
-            memory: self.memory.clone(),
-            options: self.options.clone(),
-            invalid: None,
-            now,
-            known: Arc::default(),
-            told: Arc::default(),
-        };
-        Some(scope.put_right().obeying_from_the_start())
+        let (view, cluster, memory) = (self.view.clone(), self.cluster.clone(), self.memory.clone());
+        FleetScope::of(fleet, view, cluster, memory, self.options.clone(), now)
     }
 }

@@ -11,7 +11,7 @@ use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, Truth};
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{NodeDeploymentStatus, RetiringSet, Stage, StrategyType};
+use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
 use crate::apply::{fleet_children, fleet_objects};
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Key, Kind};
@@ -21,7 +21,7 @@ use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::status::{
     RefreshInput, generated_build_id, is_stalled, refresh, scope_of, short, stall_deadline,
 };
-use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, progress, release};
+use crate::planner::fleet::{FleetDecision, FleetFacts, SetRollout, decide, possible, progress, release};
 use crate::planner::hooks::step_of;
 use crate::tasks::FleetScope;
 
@@ -256,33 +256,9 @@ impl<'a> Reconcile<'a> {
         if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
             return Ok(());
         }
-        let strategy = &self.scope.spec.update_strategy;
-        match strategy.strategy() {
-            None => {
-                self.scope.invalid = Some(format!(
-                    "updateStrategy.type: {} is not known to this version of Windlass; use InPlace, BlueGreen or \
-                     HardFork",
-                    strategy.type_
-                ));
-                return Ok(());
-            }
-            Some(StrategyType::HardFork) if self.scope.spec.halt_height() == 0 => {
-                self.scope.invalid = Some(
-                    "updateStrategy.hardFork.haltHeight: HardFork needs the height at which the old nodes halt"
-                        .to_owned(),
-                );
-                return Ok(());
-            }
-            // Refused in new objects; one that was stored before would never find out how high its nodes are.
-            Some(StrategyType::HardFork) if !self.scope.spec.template.spec.has_sidecar_to_ask() => {
-                self.scope.invalid = Some(
-                    "template.spec.sidecar: HardFork needs a sidecar to ask how high a node is: give it an image, with \
-                     --height-url in its args, or a url"
-                        .to_owned(),
-                );
-                return Ok(());
-            }
-            Some(_) => {}
+        if let Some(sentence) = possible::why_not(&self.scope.spec) {
+            self.scope.invalid = Some(sentence);
+            return Ok(());
         }
         let of_hooks = self.check_hooks().await;
         match fleet_objects::ensure_revision(&self.scope).await {

@@ -20,7 +20,7 @@ use crate::planner::fleet::verdicts::why_stalled;
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
 
 /// The kinds of objects whose names a set's could meet.
-const KINDS_OF_A_SET: [Kind; 5] =
+pub const KINDS_OF_A_SET: [Kind; 5] =
     [Kind::StatefulNode, Kind::StatefulSet, Kind::Service, Kind::Pod, Kind::PersistentVolumeClaim];
 
 /// How soon it is asked again which names are taken, where none was free.
@@ -143,7 +143,7 @@ impl Reconcile<'_> {
         if !start.way.makes_set() {
             return Ok(String::new());
         }
-        if let Some(rollout) = same_set(facts, start) {
+        if let Some(rollout) = facts.same_set(start) {
             return Ok(rollout.entrant.clone());
         }
         if let Some(set) = facts.living_set(self.now) {
@@ -246,13 +246,13 @@ impl Reconcile<'_> {
             }
             end(&mut status, &old, ending, reason, self.now);
             told.extend(ended(&mut status, facts, &old, ending, start.as_ref()));
-            if start.as_ref().is_none_or(|start| same_set(facts, start).is_none()) {
+            if start.as_ref().is_none_or(|start| facts.same_set(start).is_none()) {
                 set_status::give_up(&mut status, facts, self.now);
             }
             shown = Some(old);
         }
         // One that lost its plan and goes elsewhere by another gives up what it made as well.
-        let goes_on = start.as_ref().is_some_and(|start| same_set(facts, start).is_some());
+        let goes_on = start.as_ref().is_some_and(|start| facts.same_set(start).is_some());
         if facts.under_way.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
             set_status::give_up(&mut status, facts, self.now);
         }
@@ -447,13 +447,6 @@ fn is_before_return(stage: Stage) -> bool {
 /// Whether a set has no name only because it could not be asked for a moment which names are taken.
 pub(super) fn is_passing(nameless: &Nameless) -> bool {
     nameless.unanswered_since.is_some_and(|since| nameless.asked.duration_since(since) < A_MOMENT)
-}
-
-/// The rollout under way, where a start goes on with the nodes that it made.
-fn same_set<'a>(facts: &'a FleetFacts, start: &Start) -> Option<&'a SetRollout> {
-    let rollout = facts.set_rollout.as_ref().filter(|r| r.is_revocable())?;
-    let same = rollout.target == start.target && rollout.build_id == facts.build_id;
-    (same && start.way.makes_set()).then_some(rollout)
 }
 
 fn completed(facts: &FleetFacts, plan: &Plan) -> News {

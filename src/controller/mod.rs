@@ -16,6 +16,7 @@ mod save;
 pub use crate::apply::ReconcileError;
 pub use context::Context;
 pub use fleet::reconcile as reconcile_fleet;
+pub(crate) use fleet_change::KINDS_OF_A_SET;
 pub use node::reconcile as reconcile_node;
 
 use std::time::Duration;

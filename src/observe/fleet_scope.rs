@@ -12,6 +12,7 @@ use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Memory, View};
+use crate::planner::fleet::status::scope_of;
 use crate::planner::fleet::{FleetFacts, Scope};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
@@ -85,6 +86,34 @@ struct State {
 }
 
 impl FleetScope {
+    /// What the tasks of a fleet are handed, with a status that fits what is seen; `None` where its spec cannot be read.
+    #[must_use]
+    pub fn of(
+        fleet: &Arc<ObservedFleet>,
+        view: Arc<View>,
+        cluster: Arc<dyn Cluster>,
+        memory: Arc<Memory>,
+        options: Arc<RenderOptions>,
+        now: DateTime<Utc>,
+    ) -> Option<Self> {
+        let spec = fleet.spec.as_ref().ok()?.clone();
+        let scope = Self {
+            restarted_at: fleet.status.restarted_at.clone(),
+            spec,
+            scope: scope_of(&fleet.status),
+            fleet: fleet.clone(),
+            view,
+            cluster,
+            memory,
+            options,
+            invalid: None,
+            now,
+            known: Arc::default(),
+            told: Arc::default(),
+        };
+        Some(scope.put_right().obeying_from_the_start())
+    }
+
     /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made with it, and
     /// nothing has to be restarted. So is one that every node was told of, whatever the status says.
     #[must_use]

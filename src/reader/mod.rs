@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::Client;
 use kube::api::{Api, ListParams};
+use serde_json::Value;
 
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Meta, ObservedFleet};
@@ -57,11 +58,28 @@ pub const OF_REPORTS: [Kind; 2] = [Kind::StatefulNode, Kind::Pod];
 impl Sight {
     /// Reads fleets, and these kinds of what belongs to them. An error says in a sentence why the fleets cannot be read.
     pub async fn read(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
-        let mut sight = Self { view: View::shared(), unread: Vec::new(), kinds: vec![Kind::NodeDeployment] };
+        let sight = Self { view: View::shared(), unread: Vec::new(), kinds: vec![Kind::NodeDeployment] };
         sight.read_fleets(client, wanted).await?;
+        Ok(sight.with(client, wanted, kinds, false).await)
+    }
+
+    /// The same of a fleet that was read, or does not exist yet, and of all nodes of its namespace: one of another's may have
+    /// a name that is wanted.
+    pub async fn read_with(client: &Client, wanted: &Wanted, fleet: Option<&Value>, kinds: &[Kind]) -> Self {
+        let sight = Self { view: View::shared(), unread: Vec::new(), kinds: vec![Kind::NodeDeployment] };
+        if let Some(fleet) = fleet {
+            sight.view.observe(Kind::NodeDeployment, fleet);
+        }
+        sight.with(client, wanted, kinds, true).await
+    }
+
+    async fn with(mut self, client: &Client, wanted: &Wanted, kinds: &[Kind], all_nodes: bool) -> Self {
+        let sight = &mut self;
         let labels = wanted.labels();
         let reads = kinds.iter().map(|kind| {
-            let params = ListParams::default().labels(&labels);
+            let every = all_nodes && *kind == Kind::StatefulNode;
+            let params = ListParams::default();
+            let params = if every { params } else { params.labels(&labels) };
             let view = sight.view.clone();
             async move { (*kind, list(client, &wanted.scope, *kind, params, &view).await) }
         });
@@ -73,7 +91,7 @@ impl Sight {
                 Err(error) => sight.unread.push(left_out(kind, &error)),
             }
         }
-        Ok(sight)
+        self
     }
 
     /// One by one where they are named: a person may have the right to no more.
@@ -113,6 +131,7 @@ impl Sight {
     }
 
     /// Watches from here on what was read. Yields what changed, after the view has taken it in; never ends.
+    #[must_use]
     pub fn watch(&self, client: &Client, wanted: &Wanted) -> BoxStream<'static, (Kind, Meta)> {
         let labels = wanted.labels();
         let named = match wanted.names.as_slice() {

@@ -1,7 +1,6 @@
 //! How long a rollout takes yet: by the nodes that it has moved already. Always said with "about".
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::Value;
 
 use super::age;
 use crate::cluster::observed::ObservedNode;
@@ -20,8 +19,7 @@ pub fn node_seconds<'a>(
         let time = |field: &str| plan[field].as_str()?.parse::<DateTime<Utc>>().ok();
         let is_move = matches!(plan["recipe"].as_str(), Some("NodeUpdate" | "RestartNode"));
         let (began, ended) = (time("startedAt")?, time("finishedAt")?);
-        let counts =
-            is_move && plan["state"] == Value::from("Complete") && from.is_none_or(|from| began >= from);
+        let counts = is_move && plan["state"] == "Complete" && from.is_none_or(|from| began >= from);
         counts.then(|| (ended - began).num_seconds().max(1))
     };
     let mut all: Vec<i64> = nodes.filter_map(took).take(SAMPLES).collect();

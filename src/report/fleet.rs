@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, node_seconds, tag};
 use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
-use crate::api::{NodeDeploymentStatus, Rollout, Stage};
+use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Rollout, Stage};
 use crate::engine::{PlanState, TaskState};
 use crate::revision;
 
@@ -42,7 +42,7 @@ impl Verdict {
             return Self::Progressing;
         }
         let refused = |c: &conditions::Condition| c.reason == "InvalidSpec" && c.status != "Unknown";
-        if [STALLED, UP_TO_DATE].into_iter().filter_map(condition).any(|c| refused(c)) {
+        if [STALLED, UP_TO_DATE].into_iter().filter_map(condition).any(refused) {
             return Self::Refused;
         }
         if conditions::is_true(&status.conditions, STALLED) {
@@ -314,9 +314,9 @@ fn rollout_report(
     let spec = seen.fleet.spec.as_deref().ok();
     let counts = &rollout.nodes;
     let in_place = rollout.entrant_set.is_empty() && rollout.stage == Stage::Updating;
-    let held = spec.map_or(0, |spec| spec.partition());
+    let held = spec.map_or(0, NodeDeploymentSpec::partition);
     let to_move = (counts.total - held).max(0);
-    let most = spec.map_or(1, |spec| spec.max_unavailable());
+    let most = spec.map_or(1, NodeDeploymentSpec::max_unavailable);
     let wave = (in_place && to_move > 0).then(|| {
         let of = (to_move + most - 1) / most;
         Wave { number: (counts.updated / most + 1).min(of), of }

@@ -1,4 +1,5 @@
 //! What is reported of fleets in every state.
+#![allow(clippy::needless_pass_by_value, clippy::must_use_candidate, reason = "as tests read best")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

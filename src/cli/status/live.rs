@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use kube::Client;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -16,13 +17,15 @@ use tokio::sync::mpsc;
 
 use super::super::text::{Line, Look, Style};
 use super::{StatusArgs, exit_code, lines, reports, tree};
+use crate::cluster::Kind;
+use crate::cluster::observed::Meta;
 use crate::reader::{Sight, Wanted};
 use crate::report::{FleetReport, Verdict};
 
 /// Changes that come together are drawn together: ten times a second, whatever comes.
 const TOGETHER: Duration = Duration::from_millis(100);
 /// How far one watch may be behind another.
-const BEHIND: Duration = Duration::from_millis(500);
+const BEHIND: Duration = Duration::from_secs(1);
 /// Times on the screen go on although nothing changes.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -77,16 +80,23 @@ async fn in_lines(
             return Ok(exit_code(&seen, true));
         }
         was_over = over;
+        if over {
+            // Each kind has a watch of its own: the nodes' may be behind the fleet's.
+            gather(&mut changes, BEHIND).await;
+            continue;
+        }
         tokio::select! {
-            // Each kind has a watch of its own: the nodes' may be a moment behind the fleet's.
-            () = tokio::time::sleep(BEHIND), if over => {}
             _ = changes.next() => {}
             () = &mut stopped => return Ok(ExitCode::SUCCESS),
         }
-        // What else comes at once is one change.
-        tokio::time::sleep(TOGETHER).await;
-        while let Some(Some(_)) = futures::FutureExt::now_or_never(changes.next()) {}
+        gather(&mut changes, TOGETHER).await;
     }
+}
+
+/// Takes in what else changes within a time: it is drawn together.
+async fn gather(changes: &mut BoxStream<'static, (Kind, Meta)>, within: Duration) {
+    // It never ends by itself.
+    let _ = tokio::time::timeout(within, async { while changes.next().await.is_some() {} }).await;
 }
 
 async fn on_a_screen(
@@ -128,8 +138,7 @@ async fn on_a_screen(
         let tick = tokio::time::sleep(TICK);
         let stop = tokio::select! {
             _ = changes.next() => {
-                tokio::time::sleep(TOGETHER).await;
-                while let Some(Some(_)) = futures::FutureExt::now_or_never(changes.next()) {}
+                gather(&mut changes, TOGETHER).await;
                 false
             }
             () = tick => false,

@@ -93,7 +93,7 @@ pub async fn status(arguments: StatusArgs) -> Result<ExitCode, String> {
 fn data(reports: &[FleetReport], format: Output, named: bool) -> Result<String, String> {
     if format == Output::Name {
         let names = reports.iter().map(|report| Target { kind: Kind::Fleet, name: report.name.clone() });
-        return Ok(names.map(|target| format!("{target}\n")).collect());
+        return Ok(names.fold(String::new(), |text, target| text + &target.to_string() + "\n"));
     }
     match reports {
         [report] if named => format.document(&json!(report)),

@@ -48,6 +48,12 @@ pub fn diff(from: &Value, to: &Value) -> Vec<Difference> {
     diff_canonical(&form(from), &form(to))
 }
 
+/// How two values differ, as they are written. At most [`MAX_DIFFERENCES`].
+#[must_use]
+pub fn between(from: &Value, to: &Value) -> Vec<Difference> {
+    diff_canonical(from, to)
+}
+
 /// The first `limit` differences in one line.
 #[must_use]
 pub fn summary(differences: &[Difference], limit: usize) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::super::decide::Start;
 use super::super::facts::{ChildFacts, Conflict, FleetFacts, Scope};
 use crate::api::{NodeDeploymentStatus, Promotion, RetiringSet, Stage};
 
@@ -292,6 +293,14 @@ impl FleetFacts {
     pub fn removal_of(&self, set: &RetiringSet) -> DateTime<Utc> {
         let delay = if set.has_served() { self.retire_delay_seconds } else { 0 };
         set.since + TimeDelta::seconds(delay)
+    }
+
+    /// The rollout whose set a start goes on with, if it is to the same.
+    #[must_use]
+    pub fn same_set(&self, start: &Start) -> Option<&SetRollout> {
+        let rollout = self.set_rollout.as_ref().filter(|r| r.is_revocable())?;
+        let same = rollout.target == start.target && rollout.build_id == self.build_id;
+        (same && start.way.makes_set()).then_some(rollout)
     }
 
     /// The set that takes in what is wanted although it had left service: it still lives there, whole.

@@ -1,0 +1,292 @@
+//! What the rules of the wave come to, wave by wave, if every node that moves converges: the same functions that decide
+//! about a fleet are asked again and again, over facts in which what they decided has happened. Pure.
+
+use crate::api::names::node_name;
+
+use super::create::creation_revision;
+use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::leave;
+use super::wave::next_grants;
+
+/// What is done to a node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Action {
+    /// It is made.
+    Create,
+    /// It is granted another revision, or the one that it drifted from, and its pod is replaced unless it runs that already.
+    Update,
+    /// It is granted what it runs already: its pod stays.
+    Adopt,
+    /// It leaves.
+    Remove,
+}
+
+/// A node's turn.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Turn {
+    /// The node.
+    pub name: String,
+    /// What is done to it.
+    pub action: Action,
+    /// The rollout hash of the revision that it holds then; empty where it leaves.
+    pub revision: String,
+}
+
+/// What happens at one time, in the order in which it is begun.
+pub type Wave = Vec<Turn>;
+
+/// The waves of a fleet whose nodes stay where they are. `scope`: where the rollout that is under way goes, if one is. What
+/// waits for a person, a pause for example, is taken to have come.
+#[must_use]
+pub fn in_place(fleet: &str, facts: &FleetFacts, scope: Option<&Scope>) -> Vec<Wave> {
+    let mut facts = FleetFacts { paused: false, ..facts.clone() };
+    let mut waves = Vec::new();
+    // Each wave moves a node, or is the last. A node may be made at one revision and then moved to another.
+    for _ in 0..=facts.children.len() + 2 * usize::try_from(facts.replicas).unwrap_or_default() {
+        let mut wave = remove(&mut facts);
+        wave.extend(create(fleet, &mut facts, scope));
+        if let Some(scope) = scope {
+            wave.extend(grant(&mut facts, scope));
+        }
+        let moved = converge(&mut facts);
+        if wave.is_empty() && !moved {
+            break;
+        }
+        if !wave.is_empty() {
+            waves.push(wave);
+        }
+    }
+    waves
+}
+
+/// The nodes of a set that are to be made, by ordinal, and those of it that are there and are to hold this revision.
+#[must_use]
+pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &str) -> Wave {
+    let there: &[ChildFacts] = facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default();
+    let turn = |ordinal: i32| {
+        let name = node_name(fleet, set, ordinal);
+        let action = match there.iter().find(|child| child.ordinal == ordinal) {
+            None => Action::Create,
+            Some(child) if child.held != target => Action::Update,
+            Some(_) => return None,
+        };
+        Some(Turn { name, action, revision: target.to_owned() })
+    };
+    (0..facts.replicas).filter_map(turn).collect()
+}
+
+/// The nodes of the active set, those included that these waves make, which leave together once they no longer serve.
+#[must_use]
+pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
+    let goes =
+        |name: &str| beside.iter().flatten().any(|turn| turn.action == Action::Remove && turn.name == name);
+    let made = beside.iter().flatten().filter(|turn| turn.action == Action::Create).map(|turn| &turn.name);
+    let there = facts.children.iter().rev().filter(|child| !child.terminating).map(|child| &child.name);
+    let leaves = |name: &String| Turn { name: name.clone(), action: Action::Remove, revision: String::new() };
+    made.chain(there.filter(|name| !goes(name))).map(leaves).collect()
+}
+
+/// The nodes of a set that was to take over and is given up: they leave together.
+#[must_use]
+pub fn given_up(facts: &FleetFacts) -> Wave {
+    let children = facts.entrants().map(|set| set.children.as_slice()).unwrap_or_default();
+    let leaves = |child: &ChildFacts| Turn {
+        name: child.name.clone(),
+        action: Action::Remove,
+        revision: String::new(),
+    };
+    children.iter().rev().filter(|child| !child.terminating).map(leaves).collect()
+}
+
+fn remove(facts: &mut FleetFacts) -> Wave {
+    let asked = leave::in_waves(facts);
+    let names = asked.ask.into_iter().chain(asked.delete);
+    let mut wave = Vec::new();
+    for name in names {
+        if let Some(child) = facts.children.iter_mut().find(|child| child.name == name) {
+            child.asked_to_leave = true;
+            wave.push(Turn { name, action: Action::Remove, revision: String::new() });
+        }
+    }
+    wave
+}
+
+fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
+    let mut wave = Vec::new();
+    for ordinal in facts.missing() {
+        let revision = creation_revision(facts, ordinal, scope).to_owned();
+        let restart = facts.restarted_at.clone();
+        let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
+        let name = node_name(fleet, &facts.set, ordinal);
+        wave.push(Turn { name: name.clone(), action: Action::Create, revision: revision.clone() });
+        facts.children.push(ChildFacts {
+            name,
+            ordinal,
+            held: revision,
+            granted: rendering.hash,
+            restart,
+            behind: true,
+            ..ChildFacts::default()
+        });
+    }
+    facts.children.sort_by_key(|child| child.ordinal);
+    wave
+}
+
+fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
+    let mut wave = Vec::new();
+    for grant in next_grants(facts, scope) {
+        let restarted_at = facts.restarted_at.clone();
+        let Some(child) = facts.children.iter_mut().find(|child| child.name == grant.name) else { continue };
+        let stays = child.running == grant.hash;
+        child.held.clone_from(&grant.revision);
+        child.granted.clone_from(&grant.hash);
+        "granted".clone_into(&mut child.grant_id);
+        child.spent_id.clear();
+        child.behind = true;
+        if child.restart < restarted_at {
+            child.restart = restarted_at;
+        }
+        let action = if stays { Action::Adopt } else { Action::Update };
+        wave.push(Turn { name: grant.name, action, revision: grant.revision });
+    }
+    wave
+}
+
+/// Time passes: what moves has moved, and what leaves is gone. Answers whether anything was on its way. A node that is down
+/// and was granted nothing else stays as it is.
+fn converge(facts: &mut FleetFacts) -> bool {
+    let before = facts.children.len();
+    facts.children.retain(|child| !child.terminating && !child.asked_to_leave);
+    let mut moved = facts.children.len() != before || !facts.shutting_down.is_empty();
+    facts.shutting_down.clear();
+    let images: Vec<(String, String)> = facts
+        .renderings
+        .values()
+        .map(|rendering| (rendering.hash.clone(), rendering.image.clone()))
+        .collect();
+    for child in &mut facts.children {
+        let stays_down = child.failed && !child.behind;
+        if child.surplus || !child.is_in_flight() || stays_down {
+            continue;
+        }
+        moved = true;
+        child.running.clone_from(&child.granted);
+        if let Some((_, image)) = images.iter().find(|(hash, _)| *hash == child.running) {
+            child.running_image.clone_from(image);
+        }
+        child.spent_id.clone_from(&child.grant_id);
+        (child.behind, child.rolling, child.failed, child.was_edited) = (false, false, false, false);
+        (child.ready, child.available, child.ever_ready, child.pod_runs) = (true, true, true, true);
+        child.problem = None;
+        child.unreachable = None;
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::Rendering;
+    use super::*;
+
+    fn child(ordinal: i32, revision: &str) -> ChildFacts {
+        ChildFacts {
+            name: format!("db-{ordinal}"),
+            ordinal,
+            held: revision.into(),
+            granted: revision.into(),
+            running: revision.into(),
+            available: true,
+            ready: true,
+            ever_ready: true,
+            ..ChildFacts::default()
+        }
+    }
+
+    fn facts(replicas: i32, most: i32) -> FleetFacts {
+        let renderings = ["v1", "v2"]
+            .map(|r| ((r.to_owned(), String::new()), Rendering { hash: r.to_owned(), image: String::new() }));
+        FleetFacts {
+            replicas,
+            max_unavailable: most,
+            set: "first".into(),
+            last_completed: "v1".into(),
+            requested: "v2".into(),
+            children: (0..replicas).map(|ordinal| child(ordinal, "v1")).collect(),
+            renderings: renderings.into(),
+            ..FleetFacts::default()
+        }
+    }
+
+    fn told(waves: &[Wave]) -> Vec<String> {
+        let turn = |turn: &Turn| {
+            let sign = match turn.action {
+                Action::Create => "+",
+                Action::Update => "",
+                Action::Adopt => "=",
+                Action::Remove => "-",
+            };
+            format!("{sign}{}", turn.name.trim_start_matches("db-"))
+        };
+        waves.iter().map(|wave| wave.iter().map(turn).collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    fn rolled(facts: &FleetFacts) -> Vec<String> {
+        told(&in_place("db", facts, Some(&Scope::Target("v2".into()))))
+    }
+
+    #[test]
+    fn nodes_go_from_the_highest_ordinal_as_many_at_a_time_as_may_be_out() {
+        assert_eq!(rolled(&facts(5, 2)), ["4 3", "2 1", "0"]);
+        assert_eq!(rolled(&FleetFacts { paused: true, ..facts(2, 1) }), ["1", "0"], "a pause ends");
+    }
+
+    #[test]
+    fn those_that_run_it_already_come_first_then_those_that_are_down() {
+        let mut facts = facts(4, 1);
+        facts.children[1].running = "v2".into();
+        facts.children[1].granted = "v2".into();
+        (facts.children[2].ready, facts.children[2].available, facts.children[2].failed) =
+            (false, false, true);
+        // The failed one is free to take; with it the wave is full.
+        assert_eq!(rolled(&facts), ["=1 2", "3", "0"]);
+    }
+
+    #[test]
+    fn a_node_that_is_down_and_not_granted_takes_a_place_of_every_wave() {
+        let mut facts = facts(3, 1);
+        facts.partition = 1;
+        (facts.children[0].ready, facts.children[0].available) = (false, false);
+        assert_eq!(rolled(&facts), Vec::<String>::new());
+        facts.max_unavailable = 2;
+        assert_eq!(rolled(&facts), ["2", "1"]);
+    }
+
+    #[test]
+    fn nodes_are_made_and_leave_beside_a_rollout() {
+        let mut larger = facts(3, 1);
+        larger.replicas = 5;
+        assert_eq!(rolled(&larger)[0], "+3 +4", "as many at the target as the wave has room for");
+        let mut smaller = facts(4, 1);
+        smaller.replicas = 2;
+        for child in &mut smaller.children[2..] {
+            child.surplus = true;
+        }
+        assert_eq!(told(&in_place("db", &smaller, None)), ["-3", "-2"]);
+    }
+
+    #[test]
+    fn the_first_nodes_are_made_together() {
+        let mut first = facts(3, 1);
+        first.children.clear();
+        first.last_completed.clear();
+        assert_eq!(told(&in_place("db", &first, None)), ["+0 +1 +2"]);
+    }
+
+    #[test]
+    fn a_set_is_made_whole_and_leaves_whole() {
+        let facts = facts(3, 1);
+        assert_eq!(told(&[entrants("db", "1a2b3", &facts, "v2")]), ["+1a2b3-0 +1a2b3-1 +1a2b3-2"]);
+        assert_eq!(told(&[incumbents(&facts, &[])]), ["-2 -1 -0"]);
+    }
+}

@@ -1,0 +1,26 @@
+//! What of a strategy cannot be carried out, as far as the spec alone tells.
+
+use crate::api::{NodeDeploymentSpec, StrategyType};
+
+/// Why a rollout by this spec cannot be started, in a sentence, if so. The API server refuses most of it in new objects; what
+/// was stored before is found here.
+#[must_use]
+pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
+    let strategy = &spec.update_strategy;
+    match strategy.strategy() {
+        None => Some(format!(
+            "updateStrategy.type: {} is not known to this version of Windlass; use InPlace, BlueGreen or HardFork",
+            strategy.type_
+        )),
+        Some(StrategyType::HardFork) if spec.halt_height() == 0 => Some(
+            "updateStrategy.hardFork.haltHeight: HardFork needs the height at which the old nodes halt".to_owned(),
+        ),
+        // It would never find out how high its nodes are.
+        Some(StrategyType::HardFork) if !spec.template.spec.has_sidecar_to_ask() => Some(
+            "template.spec.sidecar: HardFork needs a sidecar to ask how high a node is: give it an image, with \
+             --height-url in its args, or a url"
+                .to_owned(),
+        ),
+        Some(_) => None,
+    }
+}

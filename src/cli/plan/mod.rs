@@ -1,0 +1,183 @@
+//! `windlass plan`: what a change would do, without doing it.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::connection::Cluster;
+use super::output::Output;
+use super::target::{Kind, Meant, Selected};
+use super::text::{Line, Look, Style};
+use crate::foresight::{Change, Foreseen, Outcome, foresee};
+use crate::report::about;
+
+/// What `windlass plan` is told.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    selected: Selected,
+    /// A manifest, as `kubectl apply -f` takes it; - reads standard input
+    #[arg(long = "filename", short = 'f', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Another image of the main container
+    #[arg(long, value_name = "IMAGE", conflicts_with = "file")]
+    image: Option<String>,
+    /// Another number of nodes
+    #[arg(long, value_name = "N", conflicts_with = "file", allow_negative_numbers = true)]
+    replicas: Option<i32>,
+    /// Print it for a program (docs/terminal.md has the fields)
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
+}
+
+/// Says what it would do. Ends with 0 where nothing would change, 2 where something would, 1 where it would be refused.
+pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, String> {
+    let cluster = arguments.selected.scope.cluster().await?;
+    let wishes = wishes(&arguments, &cluster)?;
+    let mut codes = Vec::new();
+    for (index, (namespace, name, change)) in wishes.iter().enumerate() {
+        let foreseen = foresee(&cluster.client, namespace, name, change, super::now()).await?;
+        codes.push(foreseen.exit_code());
+        let text = match arguments.output {
+            Some(Output::Name) => format!("nodedeployment.windlass.dev/{name}\n"),
+            Some(format) => format.document(&json!(foreseen))?,
+            None => {
+                let look = Look::of_stdout();
+                let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
+                for line in lines(&foreseen).iter().flat_map(|line| line.folded(look, FOLD)) {
+                    text.push_str(&line.painted(look));
+                    text.push('\n');
+                }
+                text
+            }
+        };
+        super::print(&text)?;
+    }
+    // Refused before changed before nothing.
+    let worst =
+        codes.into_iter().max_by_key(|code| [0, 2, 1].iter().position(|c| c == code)).unwrap_or_default();
+    Ok(ExitCode::from(worst))
+}
+
+/// Lines that are too long go on so far to the right.
+const FOLD: usize = 4;
+
+/// Which fleets are meant, and what is to become of each.
+fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String, Change)>, String> {
+    let Some(file) = &arguments.file else {
+        let mut patch = json!({});
+        if let Some(image) = &arguments.image {
+            patch["spec"]["template"]["spec"]["image"] = json!(image);
+        }
+        if let Some(replicas) = arguments.replicas {
+            patch["spec"]["replicas"] = json!(replicas);
+        }
+        let Meant::These(targets) = &arguments.selected.meant else {
+            return Err("say which fleet, nd/NAME, or which file, -f FILE".to_owned());
+        };
+        let wish = |target: &super::target::Target| {
+            target.require(Kind::Fleet, "plan")?;
+            Ok((cluster.namespace.clone(), target.name.clone(), Change::Merge(patch.clone())))
+        };
+        return targets.iter().map(wish).collect();
+    };
+    if arguments.selected.meant != Meant::Nothing {
+        return Err("the file says which fleet it is about: leave the name out".to_owned());
+    }
+    let named = file.display();
+    let text = if file.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    let text = text.map_err(|error| format!("{named} cannot be read: {error}"))?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&text).map_err(|error| format!("{named} is no YAML: {error}"))?;
+    let items = documents.into_iter().flat_map(|document| match document["items"].as_array() {
+        Some(items) => items.clone(),
+        None => vec![document],
+    });
+    let fleets: Vec<Value> = items.filter(|object| object["kind"] == Kind::Fleet.name()).collect();
+    if fleets.is_empty() {
+        return Err(format!("{named} has no NodeDeployment"));
+    }
+    let wish = |fleet: Value| {
+        let name = fleet["metadata"]["name"].as_str().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| format!("{named}: a NodeDeployment has no name"))?.to_owned();
+        let namespace = fleet["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace).to_owned();
+        Ok((namespace, name, Change::Apply(fleet)))
+    };
+    fleets.into_iter().map(wish).collect()
+}
+
+/// The whole of it.
+fn lines(foreseen: &Foreseen) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut head = Line::of(Style::Bold, &foreseen.name);
+    let (style, word) = match foreseen.outcome {
+        Outcome::Nothing => (Style::Green, "nothing changes"),
+        Outcome::Changes if foreseen.is_new => (Style::Yellow, "is made"),
+        Outcome::Changes if foreseen.new_target => (Style::Yellow, "a new target"),
+        Outcome::Changes if !foreseen.target.is_empty() => (Style::Yellow, "back to what was"),
+        Outcome::Changes => (Style::Yellow, "no new target"),
+        Outcome::Refused => (Style::Red, "is refused"),
+    };
+    head.add(style, format!("   {word}"));
+    lines.push(head);
+    if let Some(refused) = &foreseen.refused {
+        lines.push(Line::of(Style::Red, format!("  {refused}")));
+    }
+    let mut section = |title: &str, texts: Vec<String>| {
+        if !texts.is_empty() {
+            lines.push(Line::of(Style::Dim, format!("  {title}")));
+            lines.extend(texts.into_iter().map(|text| Line::of(Style::Plain, format!("    {text}"))));
+        }
+    };
+    section("makes another target:", foreseen.target.iter().map(ToString::to_string).collect());
+    section("applies at once:", foreseen.at_once.iter().map(ToString::to_string).collect());
+    if foreseen.outcome != Outcome::Refused {
+        section(
+            "then:",
+            Some(foreseen.happens.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
+        );
+        section("in this order:", order(foreseen));
+        section("waits now for:", foreseen.waits.clone());
+    }
+    section("left out:", foreseen.unread.clone());
+    lines
+}
+
+fn order(foreseen: &Foreseen) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for wave in &foreseen.waves {
+        let sign = |action: &str| match action {
+            "Create" => "+",
+            "Remove" => "-",
+            "Adopt" => "=",
+            _ => "",
+        };
+        let names: Vec<String> =
+            wave.nodes.iter().map(|node| format!("{}{}", sign(&node.action), node.name)).collect();
+        texts.push(format!("{}: {}", wave.when, names.join(" ")));
+    }
+    if texts.is_empty() {
+        return texts;
+    }
+    let time = match foreseen.about_seconds {
+        Some(seconds) => {
+            format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
+        }
+        None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
+    };
+    let most = if foreseen.set.is_empty() {
+        format!("at most {} out of service at once; ", foreseen.max_unavailable)
+    } else {
+        String::new()
+    };
+    texts.push(format!("{most}{time}"));
+    texts
+}

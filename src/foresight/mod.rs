@@ -1,0 +1,299 @@
+//! What applying a change would do, without doing it: the very functions that the operator decides by are asked, over
+//! objects that were read once with the rights of the person who asks. What those rights do not allow is left out, and said.
+
+mod change;
+mod cluster;
+mod differences;
+mod told;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use kube::Client;
+use serde_json::{Value, json};
+
+pub use change::Change;
+pub use differences::{Field, fields};
+pub use told::{Foreseen, Move, MoveWave, Outcome};
+
+use crate::apply::fleet_objects;
+use crate::cluster::observed::{Observed, ObservedFleet};
+use crate::cluster::watch::Scope as Where;
+use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
+use crate::controller::KINDS_OF_A_SET;
+use crate::engine::Plan;
+use crate::observe::FleetScope;
+use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::forecast;
+use crate::planner::fleet::sets::naming;
+use crate::planner::fleet::status::{is_stalled, scope_of};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide, possible};
+use crate::reader::{Sight, Wanted};
+use crate::render::RenderOptions;
+use change::{After, after};
+use cluster::Asked;
+
+/// What is read beside the fleet.
+const READ: [Kind; 6] = [
+    Kind::StatefulNode,
+    Kind::StatefulSet,
+    Kind::Pod,
+    Kind::Service,
+    Kind::PersistentVolumeClaim,
+    Kind::ControllerRevision,
+];
+
+/// Says what a change of a fleet would do. An error says why nobody can tell.
+pub async fn foresee(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    change: &Change,
+    now: DateTime<Utc>,
+) -> Result<Foreseen, String> {
+    let before = before(client, namespace, name).await?;
+    let (object, unasked) = match after(client, namespace, before.as_ref(), change).await? {
+        After::Refused(sentence) => {
+            return Ok(Foreseen::refused(namespace, name, before.as_ref(), change, sentence));
+        }
+        After::Taken(object, unasked) => (object, unasked),
+    };
+    let wanted = Wanted { scope: Where::Namespace(namespace.to_owned()), names: vec![name.to_owned()] };
+    let sight = Sight::read_with(client, &wanted, before.as_ref(), &READ).await;
+    let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
+    let asked = Arc::new(Asked::new(inner, sight.view.clone()));
+    let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
+    let old = old.and_then(|old| scope(&sight.view, &asked, &old, now));
+    let was = old.as_ref().map(|old| (old.requested(), old.facts()));
+    let new = Arc::new(ObservedFleet::read(&newer(object)));
+    // It takes the place of the one that is stored.
+    sight.view.fleets.observe((*new).clone());
+    let mut foreseen = Foreseen::begun(namespace, name, before.as_ref(), &new);
+    foreseen.unread = sight.unread.iter().cloned().chain(unasked).collect();
+    match scope(&sight.view, &asked, &new, now) {
+        Some(scope) => {
+            let looked = Looked { scope, asked: &asked, now };
+            looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash.as_str())).await?;
+        }
+        None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
+    }
+    if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
+        foreseen.unread.push(
+            "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
+        );
+    }
+    foreseen.unread.extend(asked.unasked());
+    Ok(foreseen)
+}
+
+async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+    let api = kube::api::Api::<kube::api::DynamicObject>::namespaced_with(
+        client.clone(),
+        namespace,
+        &Kind::NodeDeployment.resource(),
+    );
+    let found = api.get_opt(name).await;
+    found
+        .map(|found| found.map(|object| json!(object)))
+        .map_err(|error| format!("nodedeployment.windlass.dev/{name}: {}", crate::reader::sentence(&error)))
+}
+
+/// An object as it would be stored: at a later version than the one that is.
+fn newer(mut object: Value) -> Value {
+    let version = object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok());
+    object["metadata"]["resourceVersion"] = json!((version.unwrap_or_default() + 1).to_string());
+    object
+}
+
+/// What the operator hands its tasks of this fleet.
+fn scope(
+    view: &Arc<View>,
+    asked: &Arc<Asked>,
+    fleet: &Arc<ObservedFleet>,
+    now: DateTime<Utc>,
+) -> Option<FleetScope> {
+    let cluster: Arc<dyn Cluster> = asked.clone();
+    FleetScope::of(
+        fleet,
+        view.clone(),
+        cluster,
+        Arc::new(Memory::default()),
+        Arc::new(RenderOptions::default()),
+        now,
+    )
+}
+
+/// A fleet as it would be, and whom to ask about it.
+struct Looked<'a> {
+    scope: FleetScope,
+    asked: &'a Asked,
+    now: DateTime<Utc>,
+}
+
+impl Looked<'_> {
+    async fn tell(mut self, foreseen: &mut Foreseen, hash_before: Option<&str>) -> Result<(), String> {
+        self.check().await?;
+        let facts = self.scope.facts();
+        if let Some(sentence) = &facts.undecided {
+            foreseen.refuse(sentence.clone());
+            return Ok(());
+        }
+        if let Some(sentence) = self.service_of_another().await {
+            foreseen.refuse(sentence);
+        }
+        if let Some(conflict) = facts.conflicts.first() {
+            foreseen.refuse(conflict.message.clone());
+        }
+        let fleet = self.scope.fleet.clone();
+        let status = &fleet.status;
+        let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
+        let at = scope_of(status);
+        let stalled = is_stalled(status, &facts, self.now);
+        let decision = decide(&facts, plan.as_ref(), &at, stalled);
+        foreseen.tell_target(&facts, hash_before, self.scope.specified());
+        self.tell_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
+        if let Some(sentence) = &self.scope.invalid {
+            foreseen.refuse(sentence.clone());
+        }
+        foreseen.tell_waits(&facts, status, &decision);
+        foreseen.tell_time(&self.scope);
+        Ok(())
+    }
+
+    /// What the operator looks at before it decides.
+    async fn check(&mut self) -> Result<(), String> {
+        if self.scope.set_rollout().is_some_and(|r| r.stage == crate::api::Stage::Promoting) {
+            return Ok(());
+        }
+        if let Some(sentence) = possible::why_not(&self.scope.spec) {
+            self.scope.invalid = Some(sentence);
+            return Ok(());
+        }
+        match fleet_objects::ensure_revision(&self.scope).await {
+            Ok(Ok(_)) => {
+                self.scope.invalid = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
+            }
+            Ok(Err(sentence)) => self.scope.invalid = Some(sentence),
+            Err(error) => {
+                return Err(format!("whether the API server takes spec.template is not known: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose the Service of the fleet's name is, if it is another's and the fleet is to have one.
+    async fn service_of_another(&self) -> Option<String> {
+        let meta = &self.scope.fleet.meta;
+        self.scope.spec.service.as_ref()?;
+        let known = self.scope.view.services.get(&Key::new(&meta.namespace, &meta.name));
+        let service = if let Some(service) = known {
+            service
+        } else {
+            let found = self.asked.get(Kind::Service, &meta.namespace, &meta.name).await.ok()??;
+            Arc::new(Observed::read(&found))
+        };
+        (!self.scope.owns(&service.meta)).then(|| fleet_objects::foreign_service(&self.scope, &service.meta))
+    }
+
+    async fn tell_decision(
+        &mut self,
+        foreseen: &mut Foreseen,
+        facts: &FleetFacts,
+        plan: Option<&Plan>,
+        at: &Scope,
+        decision: &FleetDecision,
+    ) -> Result<(), String> {
+        let fleet = self.scope.fleet.meta.name.clone();
+        let active = plan.filter(|plan| plan.is_active());
+        match decision {
+            FleetDecision::Start(start)
+            | FleetDecision::Supersede(start)
+            | FleetDecision::RollBack(start)
+            | FleetDecision::CompleteAndStart(start)
+            | FleetDecision::Resume(start) => {
+                let superseded = matches!(decision, FleetDecision::Supersede(_) | FleetDecision::RollBack(_));
+                foreseen.begins(start, active.filter(|_| superseded));
+                let obeyed = obeying(facts, start);
+                if start.way.makes_set() {
+                    let set = self.name(facts, start).await?;
+                    match set {
+                        Ok(set) => {
+                            let other =
+                                facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
+                            foreseen.set_waves(&fleet, facts, start, &set);
+                            foreseen.first_given_up(facts, superseded && other);
+                        }
+                        Err(sentence) => self.scope.invalid = Some(sentence),
+                    }
+                } else {
+                    foreseen.waves = told::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));
+                    foreseen.first_given_up(facts, superseded);
+                }
+            }
+            FleetDecision::Keep if facts.terminating => {}
+            FleetDecision::Keep => {
+                let goes_on = active.filter(|_| facts.set_rollout.is_none()).map(|_| at);
+                foreseen.goes_on(active, facts);
+                // A set that goes first is not filled any more.
+                if !facts.active_set_goes() {
+                    foreseen.waves = told::waves(forecast::in_place(&fleet, facts, goes_on));
+                }
+                if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
+                    foreseen.also_entrants(forecast::entrants(
+                        &fleet,
+                        &rollout.entrant,
+                        facts,
+                        &rollout.target,
+                    ));
+                }
+            }
+            FleetDecision::Abort
+            | FleetDecision::ScaledToZero
+            | FleetDecision::Withdraw
+            | FleetDecision::TakeBack => {
+                foreseen.gives_up(decision, active);
+                foreseen.waves = told::waves(forecast::in_place(&fleet, facts, None));
+                foreseen.first_given_up(facts, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a new set would be called, or why there is no name for it.
+    async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Result<String, String>, String> {
+        if let Some(rollout) = facts.same_set(start) {
+            return Ok(Ok(rollout.entrant.clone()));
+        }
+        if let Some(set) = facts.living_set(self.now) {
+            return Ok(Ok(set.to_owned()));
+        }
+        let meta = &self.scope.fleet.meta;
+        let mut taken = Vec::new();
+        for kind in KINDS_OF_A_SET {
+            let names = self.asked.names(kind, &meta.namespace).await;
+            taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
+        }
+        let first_choice = naming::first_choice(&start.target, &facts.build_id);
+        Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &taken))
+    }
+}
+
+/// The facts once a restart that a rollout obeys is obeyed: every node is wanted with it.
+fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
+    let mut facts = facts.clone();
+    let Some(restart) = facts.restart_request.clone().filter(|_| start.cause == Cause::RestartRequested)
+    else {
+        return facts;
+    };
+    facts.restarted_at.clone_from(&restart);
+    for child in &mut facts.children {
+        child.restart.clone_from(&restart);
+    }
+    // What a revision renders to under a restart is another pod: which hash that has makes no difference to who goes when.
+    let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
+    for (hash, mut rendering) in under {
+        rendering.hash = format!("{} restarted {restart}", rendering.hash);
+        facts.renderings.entry((hash, restart.clone())).or_insert(rendering);
+    }
+    facts
+}

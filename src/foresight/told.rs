@@ -1,0 +1,357 @@
+//! What was foreseen, as a person and a program are told it.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Change;
+use super::differences::{Field, at_once, of_target};
+use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Promotion, Stage};
+use crate::cluster::observed::{Observed, ObservedFleet};
+use crate::engine::Plan;
+use crate::observe::FleetScope;
+use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::forecast::{self, Action};
+use crate::planner::fleet::sets::how_to_promote;
+use crate::planner::fleet::status::short;
+use crate::planner::fleet::{FleetDecision, FleetFacts, Way};
+use crate::report::node_seconds;
+
+/// What applying a change comes to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub enum Outcome {
+    /// Nothing changes.
+    Nothing,
+    /// Something does.
+    Changes,
+    /// It is refused.
+    Refused,
+}
+
+/// What is done to a node.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Move {
+    /// The node.
+    pub name: String,
+    /// `Create`, `Update`, `Adopt` (it runs that already) or `Remove`.
+    pub action: String,
+}
+
+/// Nodes that go at one time, in their order.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct MoveWave {
+    /// When they go.
+    pub when: String,
+    /// Who.
+    pub nodes: Vec<Move>,
+}
+
+/// What a change would do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Foreseen {
+    /// The fleet's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is made.
+    pub is_new: bool,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// Why it is refused: by the API server, or by the operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Whether that makes a new target.
+    pub new_target: bool,
+    /// The rollout hash that would be wanted.
+    pub target_hash: String,
+    /// Why it is another target.
+    pub target: Vec<Field>,
+    /// What applies at once.
+    pub at_once: Vec<Field>,
+    /// What happens, in a sentence.
+    pub happens: String,
+    /// The recipe of the rollout that begins, where one does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub recipe: String,
+    /// Why it begins: a reason of the condition RolloutInProgress.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cause: String,
+    /// The set that is made.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub set: String,
+    /// How many nodes may be disrupted at once.
+    pub max_unavailable: i32,
+    /// The nodes in their order.
+    pub waves: Vec<MoveWave>,
+    /// What it would wait for now, in sentences.
+    pub waits: Vec<String>,
+    /// About how long it takes, in seconds, by what nodes of this fleet took; absent where none tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about_seconds: Option<i64>,
+    /// What could not be read or asked, and is therefore left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+}
+
+/// The waves of a rollout in place, with when they go.
+pub(super) fn waves(waves: Vec<forecast::Wave>) -> Vec<MoveWave> {
+    let numbered = waves.into_iter().enumerate();
+    numbered.map(|(index, wave)| told(format!("wave {}", index + 1), wave)).collect()
+}
+
+fn told(when: String, wave: forecast::Wave) -> MoveWave {
+    let action = |action: Action| match action {
+        Action::Create => "Create",
+        Action::Update => "Update",
+        Action::Adopt => "Adopt",
+        Action::Remove => "Remove",
+    };
+    let nodes = wave.into_iter().map(|turn| Move { name: turn.name, action: action(turn.action).to_owned() });
+    MoveWave { when, nodes: nodes.collect() }
+}
+
+impl Foreseen {
+    /// What `windlass plan` ends with.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.outcome {
+            Outcome::Nothing => 0,
+            Outcome::Refused => 1,
+            Outcome::Changes => 2,
+        }
+    }
+
+    /// The names of the nodes in their order.
+    pub fn order(&self) -> impl Iterator<Item = &str> {
+        self.waves.iter().flat_map(|wave| &wave.nodes).map(|node| node.name.as_str())
+    }
+
+    fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            is_new: false,
+            outcome: Outcome::Nothing,
+            refused: None,
+            new_target: false,
+            target_hash: String::new(),
+            target: Vec::new(),
+            at_once: Vec::new(),
+            happens: String::new(),
+            recipe: String::new(),
+            cause: String::new(),
+            set: String::new(),
+            max_unavailable: 1,
+            waves: Vec::new(),
+            waits: Vec::new(),
+            about_seconds: None,
+            unread: Vec::new(),
+        }
+    }
+
+    pub(super) fn refused(
+        namespace: &str,
+        name: &str,
+        before: Option<&Value>,
+        change: &Change,
+        sentence: String,
+    ) -> Self {
+        let mut foreseen = Self::new(namespace, name);
+        foreseen.is_new = before.is_none();
+        // As far as it can be read it is said what was asked for.
+        if let (Some(before), Change::Merge(patch)) = (before, change) {
+            let mut after = before.clone();
+            json_patch::merge(&mut after, patch);
+            let (before, after) = (ObservedFleet::read(before), ObservedFleet::read(&after));
+            if let (Ok(before), Ok(after)) = (&before.spec, &after.spec) {
+                foreseen.target = of_target(Some(before), after);
+                foreseen.at_once = at_once(Some(before), after);
+            }
+        }
+        foreseen.refuse(sentence);
+        foreseen
+    }
+
+    pub(super) fn begun(namespace: &str, name: &str, before: Option<&Value>, after: &ObservedFleet) -> Self {
+        let mut foreseen = Self::new(namespace, name);
+        let old = before.map(ObservedFleet::read);
+        let old: Option<&NodeDeploymentSpec> = old.as_ref().and_then(|old| old.spec.as_deref().ok());
+        if let Ok(spec) = &after.spec {
+            foreseen.target = of_target(old, spec);
+            foreseen.at_once = at_once(old, spec);
+            foreseen.max_unavailable = spec.max_unavailable();
+        }
+        foreseen.is_new = before.is_none();
+        if foreseen.is_new || !foreseen.target.is_empty() || !foreseen.at_once.is_empty() {
+            foreseen.outcome = Outcome::Changes;
+        }
+        foreseen
+    }
+
+    pub(super) fn refuse(&mut self, sentence: String) {
+        self.outcome = Outcome::Refused;
+        self.refused.get_or_insert(sentence);
+    }
+
+    pub(super) fn tell_target(&mut self, facts: &FleetFacts, before: Option<&str>, specified: String) {
+        self.new_target =
+            before.is_some_and(|before| before != specified) && specified != facts.last_completed;
+        self.target_hash = specified;
+    }
+
+    pub(super) fn begins(&mut self, start: &Start, superseded: Option<&Plan>) {
+        if self.outcome != Outcome::Refused {
+            self.outcome = Outcome::Changes;
+        }
+        start.way.recipe().clone_into(&mut self.recipe);
+        start.cause.as_str().clone_into(&mut self.cause);
+        let over = superseded
+            .map(|plan| format!("; plan {} to {} is superseded", plan.id, short(&plan.target_hash)));
+        self.happens = format!(
+            "a rollout {} to {} begins ({}){}",
+            start.way.recipe(),
+            short(&start.target),
+            start.cause.as_str(),
+            over.unwrap_or_default()
+        );
+    }
+
+    pub(super) fn goes_on(&mut self, active: Option<&Plan>, facts: &FleetFacts) {
+        let to = |plan: &Plan| {
+            format!("plan {} ({}) to {} goes on", plan.id, plan.recipe, short(&plan.target_hash))
+        };
+        self.happens = match active {
+            Some(plan) => to(plan),
+            None if facts.last_completed.is_empty() && facts.replicas > 0 => {
+                "the fleet's nodes are made; that is no rollout".to_owned()
+            }
+            None => String::new(),
+        };
+    }
+
+    pub(super) fn gives_up(&mut self, decision: &FleetDecision, active: Option<&Plan>) {
+        if self.outcome != Outcome::Refused {
+            self.outcome = Outcome::Changes;
+        }
+        let what = match decision {
+            FleetDecision::Withdraw => "what serves is what is wanted: its new nodes are removed",
+            FleetDecision::ScaledToZero => "no node is wanted any more",
+            FleetDecision::TakeBack => "it stalled: its new nodes are removed",
+            _ => "that was asked for",
+        };
+        let plan = active.map(|plan| format!("plan {} ends: ", plan.id)).unwrap_or_default();
+        self.happens = format!("{plan}{what}");
+    }
+
+    pub(super) fn set_waves(&mut self, fleet: &str, facts: &FleetFacts, start: &Start, set: &str) {
+        set.clone_into(&mut self.set);
+        let made = forecast::entrants(fleet, set, facts, &start.target);
+        // The set that serves follows spec.replicas meanwhile, unless it goes first.
+        let beside = match start.way {
+            Way::BlueGreenImmediate => Vec::new(),
+            _ => forecast::in_place(fleet, facts, None),
+        };
+        let gone = forecast::incumbents(facts, &beside);
+        let delay = facts.retire_delay_seconds;
+        let waves = match start.way {
+            Way::BlueGreenImmediate => {
+                [("first".to_owned(), gone), ("then, before traffic moves".to_owned(), made)]
+            }
+            Way::HardFork => [
+                ("first".to_owned(), made),
+                (
+                    format!(
+                        "after the halt at height {} and the move of traffic, {delay}s later",
+                        facts.halt_height
+                    ),
+                    gone,
+                ),
+            ],
+            Way::InPlace | Way::BlueGreen => {
+                let moves = if facts.promotion == Promotion::Manual {
+                    "a person moves traffic"
+                } else {
+                    "traffic has moved"
+                };
+                [("first".to_owned(), made), (format!("{delay}s after {moves}"), gone)]
+            }
+        };
+        let beside = beside.into_iter().map(|wave| ("among those that serve".to_owned(), wave));
+        let waves = beside.chain(waves).filter(|(_, wave)| !wave.is_empty());
+        self.waves = waves.map(|(when, wave)| told(when, wave)).collect();
+    }
+
+    /// Nodes of a set that is to take over, and are not as they are to be yet.
+    pub(super) fn also_entrants(&mut self, wave: forecast::Wave) {
+        if !wave.is_empty() {
+            self.waves.push(told("among those that are to take over".to_owned(), wave));
+        }
+    }
+
+    /// The nodes that were to take over and do not any more go before all else.
+    pub(super) fn first_given_up(&mut self, facts: &FleetFacts, gives_up: bool) {
+        let wave = forecast::given_up(facts);
+        if gives_up && !wave.is_empty() {
+            self.waves.insert(0, told("given up, at once".to_owned(), wave));
+        }
+    }
+
+    /// What would be waited for now.
+    pub(super) fn tell_waits(
+        &mut self,
+        facts: &FleetFacts,
+        status: &NodeDeploymentStatus,
+        decision: &FleetDecision,
+    ) {
+        let mut waits = Vec::new();
+        if facts.paused {
+            waits.push("spec.paused is true: nothing of a rollout begins before windlass resume".to_owned());
+        }
+        let promoting = status.rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting);
+        if let Some(rollout) = promoting.filter(|_| *decision == FleetDecision::Keep) {
+            let to = short(&rollout.target_hash);
+            waits.push(format!("the promotion of {to} is finished first: it cannot be taken back any more"));
+        }
+        if let Some(rejected) = &facts.rejected {
+            waits.push(format!(
+                "this target is rejected, plan {} ended {}: windlass retry nd/{} tries it again",
+                rejected.plan_id, rejected.outcome, self.name
+            ));
+        }
+        let begins = !self.recipe.is_empty();
+        if begins && self.recipe == Way::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
+            waits.push(format!("a person: {}", how_to_promote(&self.target_hash, false)));
+        }
+        let out: Vec<&str> = facts
+            .children
+            .iter()
+            .filter(|child| child.is_disrupted())
+            .map(|child| child.name.as_str())
+            .collect();
+        if !out.is_empty() && (begins || !self.waves.is_empty()) {
+            let names = crate::engine::sentence::some_of(&out);
+            waits.push(format!(
+                "{names}: out of service now, which takes of the {} that may be",
+                facts.max_unavailable
+            ));
+        }
+        if facts.held_below() > 0 && begins && self.recipe == Way::InPlace.recipe() {
+            waits.push(format!("the partition: ordinals below {} keep what they run", facts.held_below()));
+        }
+        self.waits = waits;
+    }
+
+    /// How long it takes, by what the fleet's nodes last took.
+    pub(super) fn tell_time(&mut self, scope: &FleetScope) {
+        let nodes = scope.children();
+        let each = node_seconds(nodes.iter().map(AsRef::as_ref), None);
+        let settle = scope.spec.min_ready_seconds;
+        let waves = i64::try_from(self.waves.len()).unwrap_or(i64::MAX);
+        self.about_seconds = match (each, self.set.is_empty()) {
+            (_, _) if self.waves.is_empty() => None,
+            (Some(each), true) => Some(waves.saturating_mul(each + settle)),
+            (Some(each), false) => Some(each + settle + scope.spec.retire_delay_seconds()),
+            (None, _) => None,
+        };
+    }
+}

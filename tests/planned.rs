@@ -1,0 +1,340 @@
+//! What `windlass plan` says, against what then happens: generated changes over fleets in every stage, on the simulated
+//! cluster under the unmodified operator. `tests/e2e/planned.rs` does a part of it on the real control plane.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "the stage has more than is needed here")]
+
+#[path = "simulated/stage.rs"]
+mod stage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::runtime::watcher::{self, Event};
+use serde_json::{Value, json};
+use windlass::foresight::{Change, Foreseen, Outcome, foresee};
+use windlass::operator::Operator;
+use windlass_sim::{Cluster, Options};
+
+use stage::{furnished, paused};
+
+/// What was seen of nodes, in the order in which it happened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Seen {
+    Made(String),
+    Granted(String),
+    Gone(String),
+}
+
+#[derive(Default)]
+struct Log {
+    grants: BTreeMap<String, String>,
+    seen: Vec<Seen>,
+}
+
+struct World {
+    cluster: Cluster,
+    client: kube::Client,
+    fleets: Api<DynamicObject>,
+    log: Arc<Mutex<Log>>,
+}
+
+fn api(client: &kube::Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    Api::namespaced_with(client.clone(), "test", &ApiResource::from_gvk(&kind))
+}
+
+impl World {
+    async fn new(seed: u64, fleet: Value) -> Self {
+        let cluster = furnished(Options::seeded(seed));
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                if object["kind"] == "CustomResourceDefinition" {
+                    cluster.install(object).unwrap();
+                }
+            }
+        }
+        let client = cluster.client("test", "test");
+        let fleets = api(&client, "windlass.dev", "v1alpha1", "NodeDeployment");
+        let operator = Operator::new(cluster.client("windlass", "test")).clock(cluster.clock());
+        tokio::spawn(operator.run(std::future::pending::<()>()));
+        let log: Arc<Mutex<Log>> = Arc::default();
+        let told = log.clone();
+        let nodes = api(&client, "windlass.dev", "v1alpha1", "StatefulNode");
+        tokio::spawn(async move {
+            let mut events = watcher::watcher(nodes, watcher::Config::default()).boxed();
+            while let Some(event) = events.next().await {
+                let mut log = told.lock().unwrap();
+                match event.unwrap() {
+                    Event::Apply(node) | Event::InitApply(node) => {
+                        let name = node.metadata.name.clone().unwrap();
+                        let grant = node.data["spec"]["grantID"].as_str().unwrap_or_default().to_owned();
+                        match log.grants.insert(name.clone(), grant.clone()) {
+                            None => log.seen.push(Seen::Made(name)),
+                            Some(before) if before != grant => log.seen.push(Seen::Granted(name)),
+                            Some(_) => {}
+                        }
+                    }
+                    Event::Delete(node) => {
+                        let name = node.metadata.name.unwrap();
+                        log.grants.remove(&name);
+                        log.seen.push(Seen::Gone(name));
+                    }
+                    Event::Init | Event::InitDone => {}
+                }
+            }
+        });
+        let world = Self { cluster, client, fleets, log };
+        let foreseen = world.foresee(&Change::Apply(fleet.clone())).await;
+        assert!(foreseen.is_new && foreseen.outcome == Outcome::Changes, "{foreseen:#?}");
+        world.fleets.create(&PostParams::default(), &serde_json::from_value(fleet).unwrap()).await.unwrap();
+        world.settle().await;
+        let made: BTreeSet<String> = foreseen.order().map(str::to_owned).collect();
+        assert_eq!(made, world.take().iter().map(name).collect(), "the nodes of a new fleet");
+        world
+    }
+
+    async fn foresee(&self, change: &Change) -> Foreseen {
+        foresee(&self.client, "test", "db", change, self.cluster.clock().now()).await.unwrap()
+    }
+
+    async fn db(&self) -> Value {
+        serde_json::to_value(self.fleets.get("db").await.unwrap()).unwrap()
+    }
+
+    /// Until nothing is written any more.
+    async fn settle(&self) {
+        let mut quiet = 0;
+        let mut version = self.cluster.version();
+        for _ in 0..600 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            quiet = if self.cluster.version() == version { quiet + 1 } else { 0 };
+            version = self.cluster.version();
+            if quiet > 9 {
+                return;
+            }
+        }
+        panic!("it does not come to rest: {:#}", self.db().await["status"]);
+    }
+
+    fn take(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.log.lock().unwrap().seen)
+    }
+}
+
+fn name(seen: &Seen) -> String {
+    let (Seen::Made(name) | Seen::Granted(name) | Seen::Gone(name)) = seen;
+    name.clone()
+}
+
+/// Numbers that follow from a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn fleet(chance: &mut Chance, strategy: &str) -> Value {
+    let replicas = 2 + chance.below(5);
+    let mut strategy = match strategy {
+        "InPlace" => json!({"type": "InPlace", "inPlace": {"maxUnavailable": 1 + chance.below(3)}}),
+        "Immediately" => {
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Immediately", "retireDelaySeconds": 3}})
+        }
+        promotion => {
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": promotion, "retireDelaySeconds": 3}})
+        }
+    };
+    // What stands is said to stand, and stays.
+    strategy["progressDeadlineSeconds"] = json!(100_000);
+    json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": "db"},
+        "spec": {"replicas": replicas, "updateStrategy": strategy,
+            "template": {"spec": {"image": "db:1", "podTemplate": {"spec": {
+                "terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "db:0"}]}}}}},
+    })
+}
+
+/// A change that somebody may think of.
+fn change(chance: &mut Chance, step: u64, db: &Value) -> (String, Value) {
+    let spec = |patch: Value| json!({"spec": patch});
+    let template = |patch: Value| json!({"spec": {"template": {"spec": patch}}});
+    let image = |tag: String| template(json!({"image": format!("db:{tag}")}));
+    let replicas = db["spec"]["replicas"].as_u64().unwrap();
+    match chance.below(15) {
+        0..3 => ("another image".to_owned(), image(format!("{}", step + 2))),
+        3 => {
+            ("the same again".to_owned(), template(json!({"image": db["spec"]["template"]["spec"]["image"]})))
+        }
+        4 => ("an image that is not there".to_owned(), image(format!("{}-nope", step + 2))),
+        5 => ("the first image".to_owned(), image("1".to_owned())),
+        6 => ("more nodes".to_owned(), spec(json!({"replicas": (replicas + 1 + chance.below(2)).min(8)}))),
+        7 => (
+            "fewer nodes".to_owned(),
+            spec(json!({"replicas": replicas.saturating_sub(1 + chance.below(2)).max(1)})),
+        ),
+        8 => (
+            "labels".to_owned(),
+            json!({"spec": {"template": {"metadata": {"labels": {"step": step.to_string()}}}}}),
+        ),
+        9 => {
+            let both = json!({"replicas": (replicas + 1).min(8), "template": {"spec": {"image": format!("db:{}", step + 2)}}});
+            ("another image and more nodes".to_owned(), spec(both))
+        }
+        10 => ("fewer than none".to_owned(), spec(json!({"replicas": -1}))),
+        11 => {
+            let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
+            (
+                "a quantity that is none".to_owned(),
+                template(json!({"podTemplate": {"spec": {"volumes": volumes}}})),
+            )
+        }
+        12 => {
+            let claim = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}]);
+            ("other claims".to_owned(), template(json!({"volumeClaimTemplates": claim})))
+        }
+        13 => (
+            "an annotation of the pods".to_owned(),
+            template(json!({"podTemplate": {"metadata": {"annotations": {"step": step.to_string()}}}})),
+        ),
+        _ => {
+            let paused = db["spec"]["paused"] != true;
+            let both = json!({"paused": paused, "template": {"spec": {"image": format!("db:{}", step + 2)}}});
+            (format!("another image, paused: {paused}"), spec(both))
+        }
+    }
+}
+
+/// The names of each wave that are of one action.
+fn of(foreseen: &Foreseen, actions: &[&str]) -> Vec<Vec<String>> {
+    let names = |wave: &windlass::foresight::MoveWave| {
+        let nodes = wave.nodes.iter().filter(|node| actions.contains(&node.action.as_str()));
+        nodes.map(|node| node.name.clone()).collect::<Vec<_>>()
+    };
+    foreseen.waves.iter().map(names).filter(|wave| !wave.is_empty()).collect()
+}
+
+/// Whether what was seen is what was said: wave by wave, in any order within one. `whole`: to the end.
+fn follows(said: &[Vec<String>], seen: &[String], whole: bool) -> bool {
+    let mut seen = seen;
+    for wave in said {
+        let (now, later) = seen.split_at(wave.len().min(seen.len()));
+        let of_wave: BTreeSet<&String> = wave.iter().collect();
+        if !now.iter().all(|name| of_wave.contains(name)) || (now.len() < wave.len() && whole) {
+            return false;
+        }
+        seen = later;
+    }
+    seen.is_empty()
+}
+
+/// How often something of a kind was compared.
+type Tally = BTreeMap<String, u32>;
+
+async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
+    let mut chance = Chance(seed * 7_919 + 13);
+    let world = World::new(seed, fleet(&mut chance, strategy)).await;
+    for step in 0..steps {
+        let before = world.db().await;
+        let (what, patch) = change(&mut chance, step, &before);
+        let mark = world.cluster.audit_len();
+        let foreseen = world.foresee(&Change::Merge(patch.clone())).await;
+        let writes = world.cluster.audit_after(mark);
+        let writes: Vec<_> = writes.iter().filter(|e| e.user_agent == "test" && e.is_write()).collect();
+        assert!(writes.is_empty(), "to look ahead writes nothing: {writes:?}");
+        let context = format!(
+            "seed {seed}, {strategy}, step {step}: {what} over {}\n{foreseen:#?}",
+            before["status"]["phase"]
+        );
+        *tally.entry(format!("{strategy}: {:?}", foreseen.outcome)).or_default() += 1;
+        world.take();
+        let applied = world.fleets.patch("db", &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let Ok(applied) = applied else {
+            let sentence = applied.unwrap_err().to_string();
+            assert_eq!(foreseen.outcome, Outcome::Refused, "{context}\n{sentence}");
+            assert!(sentence.contains(foreseen.refused.as_deref().unwrap()), "{context}\n{sentence}");
+            continue;
+        };
+        let applied = serde_json::to_value(applied).unwrap();
+        world.settle().await;
+        let (after, seen) = (world.db().await, world.take());
+        let context = format!("{context}\n{seen:?}\n{:#}", after["status"]);
+        let status = &after["status"];
+        if foreseen.outcome == Outcome::Refused {
+            let conditions = status["conditions"].as_array().unwrap();
+            let invalid = conditions.iter().find(|c| c["type"] == "UpToDate").unwrap();
+            assert_eq!(invalid["reason"], "InvalidSpec", "{context}");
+            let said = foreseen.refused.as_deref().unwrap();
+            assert_eq!(invalid["message"].as_str().unwrap(), said, "{context}");
+            let grants = seen.iter().any(|seen| matches!(seen, Seen::Granted(_)));
+            assert!(!grants, "nothing is touched: {context}");
+            // As people do, before they think of something else.
+            let back = json!([{"op": "replace", "path": "/spec", "value": before["spec"]}]);
+            let back: json_patch::Patch = serde_json::from_value(back).unwrap();
+            world.fleets.patch("db", &PatchParams::default(), &Patch::<()>::Json(back)).await.unwrap();
+            world.settle().await;
+            continue;
+        }
+        if foreseen.outcome == Outcome::Nothing {
+            assert_eq!(applied["metadata"]["generation"], before["metadata"]["generation"], "{context}");
+            assert!(seen.is_empty(), "{context}");
+            continue;
+        }
+        assert_eq!(status["requestedRolloutHash"], json!(foreseen.target_hash), "{context}");
+        let begun = status["plan"]["id"] != before["status"]["plan"]["id"];
+        assert_eq!(begun, !foreseen.recipe.is_empty(), "whether a rollout begins: {context}");
+        if begun {
+            assert_eq!(status["plan"]["recipe"], json!(foreseen.recipe), "{context}");
+        }
+        let paused = after["spec"]["paused"] == true;
+        // What cannot run, or may not begin, does not come to its end.
+        let whole = status["rollout"].is_null();
+        let names =
+            |pick: fn(&Seen) -> bool| seen.iter().filter(|seen| pick(seen)).map(name).collect::<Vec<_>>();
+        let granted = names(|seen| matches!(seen, Seen::Granted(_)));
+        let made = names(|seen| matches!(seen, Seen::Made(_)));
+        let gone = names(|seen| matches!(seen, Seen::Gone(_)));
+        if paused && foreseen.set.is_empty() {
+            assert!(granted.is_empty() && gone.is_empty(), "{context}");
+            continue;
+        }
+        if paused {
+            assert!(granted.is_empty() && made.is_empty() && gone.is_empty(), "{context}");
+            continue;
+        }
+        let sets = !foreseen.set.is_empty();
+        // The nodes of a set have no order among themselves.
+        assert!(follows(&of(&foreseen, &["Update", "Adopt"]), &granted, whole), "who is granted: {context}");
+        assert!(follows(&of(&foreseen, &["Create"]), &made, whole), "who is made: {context}");
+        if whole || !sets {
+            assert!(follows(&of(&foreseen, &["Remove"]), &gone, whole), "who leaves: {context}");
+        }
+    }
+}
+
+#[test]
+fn what_is_foreseen_of_two_hundred_changes_is_what_happens() {
+    let mut tally = Tally::new();
+    for seed in 0..12 {
+        paused(walk(seed, "InPlace", 12, &mut tally));
+    }
+    for seed in 12..18 {
+        paused(walk(seed, "WhenReady", 7, &mut tally));
+    }
+    for seed in 18..20 {
+        paused(walk(seed, "Immediately", 7, &mut tally));
+    }
+    println!("{tally:#?}");
+    assert!(tally.values().sum::<u32>() >= 200, "{tally:?}");
+    for kind in ["InPlace: Changes", "InPlace: Refused", "InPlace: Nothing", "WhenReady: Changes"] {
+        assert!(tally.get(kind).is_some_and(|count| *count > 2), "{kind}: {tally:?}");
+    }
+}
