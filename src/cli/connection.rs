@@ -51,6 +51,28 @@ pub struct Cluster {
 }
 
 impl Scope {
+    /// What a command line that is not complete yet says of it, as far as it can be read.
+    pub fn of_words(words: &[String]) -> Self {
+        let value = |flags: [&str; 2]| {
+            words.iter().enumerate().rev().find_map(|(index, word)| {
+                let joined = flags.iter().find_map(|flag| word.strip_prefix(flag)?.strip_prefix('='));
+                let next =
+                    || words.get(index + 1).filter(|_| flags.contains(&word.as_str())).map(String::as_str);
+                joined.or_else(next).map(str::to_owned)
+            })
+        };
+        Self {
+            namespace: value(["--namespace", "-n"]),
+            all_namespaces: words.iter().any(|word| word == "-A" || word == "--all-namespaces"),
+            connection: Connection {
+                kubeconfig: value(["--kubeconfig", "--kubeconfig"]).map(PathBuf::from),
+                context: value(["--context", "--context"]),
+                as_user: value(["--as", "--as"]),
+                as_groups: value(["--as-group", "--as-group"]).into_iter().collect(),
+            },
+        }
+    }
+
     /// Makes the client.
     pub async fn cluster(&self) -> Result<Cluster, String> {
         let (client, home) = self.connection.client(super::AGENT).await?;

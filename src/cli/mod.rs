@@ -1,5 +1,6 @@
 //! What a person types.
 
+mod completion;
 mod connection;
 mod definitions;
 #[cfg(feature = "demo")]
@@ -11,11 +12,12 @@ mod status;
 mod target;
 mod text;
 mod verbs;
+mod version;
 
 use std::process::ExitCode;
 
 use chrono::{DateTime, Utc};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{Clock, SystemClock};
@@ -64,6 +66,12 @@ enum Command {
     Rollback(verbs::RollbackArgs),
     /// List the revisions that a fleet keeps, what each changed, and the plans that ended
     History(verbs::HistoryArgs),
+    /// The versions of this program, and of the operators of the cluster
+    Version(version::VersionArgs),
+    /// Print a script that has a shell complete commands, flags, and the names of fleets and nodes
+    Completion(completion::CompletionArgs),
+    /// Print the man page, or write one for each command
+    Man(completion::ManArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds,
     /// Serve the sidecar's protocol next to a main container
@@ -73,7 +81,9 @@ enum Command {
 /// Runs what the command line asks for. Exit codes: 0 done, 1 failed, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    completion::answer(command);
+    let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed.map_err(|error| error.format(&mut command())) {
         Ok(arguments) => arguments,
         Err(error) => {
             // What cannot be printed has nobody to read it.
@@ -92,13 +102,13 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
     };
-    let command = match arguments.command {
+    let asked = match arguments.command {
         Command::Status(arguments) => return coded(runtime.block_on(status::status(arguments))),
         Command::Plan(arguments) => return coded(runtime.block_on(plan::plan(arguments))),
         Command::Wait(arguments) => return coded(runtime.block_on(status::wait(arguments))),
-        command => command,
+        other => other,
     };
-    ended(match command {
+    ended(match asked {
         // Each has a code of its own.
         Command::Status(_) | Command::Plan(_) | Command::Wait(_) => Ok(()),
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
@@ -114,9 +124,25 @@ pub fn main() -> ExitCode {
         Command::Promote(arguments) => runtime.block_on(verbs::promote(arguments)),
         Command::Rollback(arguments) => runtime.block_on(verbs::rollback(arguments)),
         Command::History(arguments) => runtime.block_on(verbs::history(arguments)),
+        Command::Version(arguments) => runtime.block_on(version::version(arguments)),
+        Command::Completion(arguments) => completion::script(&arguments, &called()),
+        Command::Man(arguments) => completion::man(arguments, command()),
         Command::Crds => print(&crate::api::crd::crds_yaml()),
         Command::Sidecar(arguments) => runtime.block_on(crate::sidecar::run(arguments)),
     })
+}
+
+/// The name under which this program was called.
+fn called() -> String {
+    let path = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = path.as_deref().and_then(|path| path.file_name()?.to_str()).map(str::to_owned);
+    name.unwrap_or_else(|| "windlass".to_owned())
+}
+
+/// The command line; as a plugin of kubectl it tells of itself by the words that were typed.
+fn command() -> clap::Command {
+    let command = Arguments::command();
+    if called().starts_with("kubectl-") { command.bin_name("kubectl windlass") } else { command }
 }
 
 fn ended(result: Result<(), String>) -> ExitCode {

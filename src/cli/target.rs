@@ -5,10 +5,12 @@ use std::str::FromStr;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap_complete::ArgValueCompleter;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
+use super::completion::objects;
 use super::connection::{Cluster, Scope};
 use crate::api::names::{GROUP, VERSION};
 
@@ -190,7 +192,7 @@ pub struct Located {
 #[derive(Args, Clone, Debug)]
 struct NamedWords {
     /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME
-    #[arg(value_name = "TYPE/NAME", required = true)]
+    #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     /// Every object of the type
     #[arg(long)]
@@ -211,7 +213,7 @@ pub struct Named {
 #[derive(Args, Clone, Debug)]
 struct SelectedWords {
     /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; nd or sn for all of a type
-    #[arg(value_name = "TYPE/NAME")]
+    #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     #[command(flatten)]
     scope: Scope,

@@ -39,6 +39,9 @@ const PERIOD: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long an answer may take: so that there are three attempts in [`LEASE`] although none is answered.
 const ANSWER: Duration = Duration::from_secs(3);
+/// The annotation of the Lease that says which version of Windlass its holder is.
+pub const ANNOTATION_VERSION: &str = "windlass.dev/version";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What is written as the Lease's duration, in seconds, when it is given up in good order. client-go does the same.
 const GIVEN_UP: u64 = 1;
 
@@ -299,7 +302,11 @@ impl Candidate {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self.election.name, "namespace": self.election.namespace},
+            "metadata": {
+                "name": self.election.name,
+                "namespace": self.election.namespace,
+                "annotations": {ANNOTATION_VERSION: VERSION},
+            },
             "spec": {
                 "holderIdentity": self.election.identity,
                 "leaseDurationSeconds": QUIET.as_secs(),
@@ -324,6 +331,9 @@ impl Candidate {
         if acquire {
             let transitions = lease.spec.as_ref().and_then(|s| s.lease_transitions).unwrap_or_default();
             ops.push(json!({"op": "add", "path": "/spec/acquireTime", "value": now}));
+            let mut annotations = lease.annotations().clone();
+            annotations.insert(ANNOTATION_VERSION.to_owned(), VERSION.to_owned());
+            ops.push(json!({"op": "add", "path": "/metadata/annotations", "value": annotations}));
             ops.push(json!({"op": "add", "path": "/spec/leaseTransitions", "value": transitions.saturating_add(1)}));
         }
         let patch = serde_json::from_value(json!(ops)).map_err(kube::Error::SerdeError)?;

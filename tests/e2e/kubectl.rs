@@ -188,3 +188,91 @@ async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_f
     done(&world, &["pause", "nd/db", "--force"]).await;
     assert_eq!(world.db().await["spec"]["paused"], true);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_a_plugin_of_kubectl_that_completes_names_and_tells_versions() {
+    let mut world = World::without_operator("plugin").await;
+    world.fleet(named("db")).await;
+    world.fleet(named("web")).await;
+
+    let folder = world.cp.kubeconfig().with_file_name(format!("{}-plugins", &*world.ns));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_windlass"), folder.join("kubectl-windlass")).unwrap();
+    let mut path = vec![folder, world.cp.bin()];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+    let path = std::env::join_paths(path).unwrap();
+    let kubectl = async |words: &[&str]| {
+        let mut command = tokio::process::Command::new("kubectl");
+        command
+            .args(words)
+            .envs(world.cp.environment())
+            .env("PATH", &path)
+            .env("KUBECONFIG", world.cp.kubeconfig());
+        let output = command.output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = kubectl(&["windlass", "pause", "nd/db", "-n", &world.ns]).await;
+    assert_eq!((code, out.as_str()), (0, "nodedeployment.windlass.dev/db paused\n"), "{err}");
+    let (code, _, err) = kubectl(&["windlass", "pause"]).await;
+    assert!(code == 2 && err.contains("Usage: kubectl windlass pause"), "{err}");
+
+    // What the script of `windlass completion bash` asks for when a key is pressed.
+    let completed = async |words: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
+        let index = (words.len() - 1).to_string();
+        command.arg("--").args(words).env("KUBECONFIG", world.cp.kubeconfig());
+        command.envs([("COMPLETE", "bash"), ("_CLAP_COMPLETE_INDEX", &index), ("_CLAP_IFS", "\n")]);
+        command.envs([("_CLAP_COMPLETE_COMP_TYPE", "9"), ("_CLAP_COMPLETE_SPACE", "false")]);
+        String::from_utf8(command.output().await.unwrap().stdout).unwrap()
+    };
+    let ns = &*world.ns;
+    assert_eq!(completed(&["windlass", "pau"]).await, "pause");
+    assert_eq!(completed(&["windlass", "pause", "-n", ns, "nd/"]).await, "nd/db\nnd/web");
+    assert_eq!(completed(&["windlass", "pause", "-n", ns, "nd/w"]).await, "nd/web");
+    assert_eq!(completed(&["windlass", "pause", "-n", ns, "nd", "d"]).await, "db");
+    assert!(completed(&["windlass", "pause", "--dry"]).await.starts_with("--dry-run"));
+    for (shell, part) in [("bash", "complete "), ("zsh", "#compdef windlass"), ("fish", "complete ")] {
+        let script = done_without_namespace(&world, &["completion", shell]).await;
+        assert!(script.contains(part) && script.contains("COMPLETE"), "{shell}: {script}");
+    }
+
+    let pages = world.cp.kubeconfig().with_file_name(format!("{}-man", &*world.ns));
+    done_without_namespace(&world, &["man", "--dir", pages.to_str().unwrap()]).await;
+    let page = std::fs::read_to_string(pages.join("windlass-rollback.1")).unwrap();
+    assert!(page.contains("\\-\\-force") && page.contains("Argo CD"), "{page}");
+
+    let own = env!("CARGO_PKG_VERSION");
+    let client = done_without_namespace(&world, &["version", "--client"]).await;
+    assert_eq!(client, format!("Client Version: {own}\n"));
+    let ran = windlass_plain(world.cp.kubeconfig(), &["version", "--operator-namespace", ns]).await;
+    assert!(
+        ran.code == 1 && ran.out == client && ran.err.contains("no operator holds a Lease"),
+        "{}",
+        ran.err
+    );
+    crate::leader::may_elect(&world).await;
+    world.start_electing_operator().await;
+    let ns = world.ns.to_string();
+    let until = tokio::time::Instant::now() + crate::kit::PATIENCE;
+    let known = loop {
+        let asked = ["version", "--operator-namespace", &ns, "-o", "json"];
+        let ran = windlass_plain(world.cp.kubeconfig(), &asked).await;
+        if ran.code == 0 {
+            break serde_json::from_str::<Value>(&ran.out).unwrap();
+        }
+        assert!(tokio::time::Instant::now() < until, "{}", ran.err);
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    };
+    assert_eq!(
+        (&known["clientVersion"], &known["operators"][0]["version"]),
+        (&json!(own), &json!(own)),
+        "{known:#}"
+    );
+}
+
+async fn done_without_namespace(world: &World, words: &[&str]) -> String {
+    let Ran { code, out, err } = windlass_plain(world.cp.kubeconfig(), words).await;
+    assert_eq!((code, err.as_str()), (0, ""), "{words:?}: {out}");
+    out
+}

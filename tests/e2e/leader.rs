@@ -12,7 +12,7 @@ use crate::kit::{Wave, World, fleet};
 const RBAC: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/leader-election.yaml"));
 
 /// The rights, in the namespace of the account.
-async fn may_elect(world: &World) {
+pub async fn may_elect(world: &World) {
     let rbac = RBAC.replace("windlass-system", &world.ns);
     world.cp.kubectl_with(&["apply", "-f", "-"], &rbac).await.ok();
 }

@@ -1,0 +1,109 @@
+//! Completion of what is typed, with the names of the cluster's own objects, and man pages.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use clap_complete::CompletionCandidate;
+use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
+
+use super::connection::Scope;
+use super::target::Kind;
+
+/// The variable by which a shell asks for completions.
+const ASKED_BY: &str = "COMPLETE";
+/// For how long a person who pressed a key waits for names.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What `windlass completion` is told.
+#[derive(Args, Debug)]
+pub struct CompletionArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// What `windlass man` is told.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// Write a page for each command into this folder [default: print the first page]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+}
+
+/// Answers a shell that asks for completions, and ends the process then.
+pub fn answer(command: fn() -> clap::Command) {
+    clap_complete::CompleteEnv::with_factory(command).var(ASKED_BY).complete();
+}
+
+/// The script that has a shell ask this program, under the name that it was called by.
+pub fn script(arguments: &CompletionArgs, name: &str) -> Result<(), String> {
+    let shell: &dyn EnvCompleter = match arguments.shell {
+        Shell::Bash => &Bash,
+        Shell::Zsh => &Zsh,
+        Shell::Fish => &Fish,
+    };
+    let mut text = Vec::new();
+    shell
+        .write_registration(ASKED_BY, name, name, name, &mut text)
+        .map_err(|error| format!("the script cannot be written: {error}"))?;
+    super::print(&String::from_utf8_lossy(&text))
+}
+
+/// Man pages of the command and of each below it.
+pub fn man(arguments: ManArgs, command: clap::Command) -> Result<(), String> {
+    let Some(folder) = arguments.dir else {
+        let mut text = Vec::new();
+        let rendered = clap_mangen::Man::new(command).render(&mut text).and_then(|()| text.flush());
+        rendered.map_err(|error| format!("the page cannot be written: {error}"))?;
+        return super::print(&String::from_utf8_lossy(&text));
+    };
+    let written = std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(command, &folder));
+    written.map_err(|error| format!("--dir {}: {error}", folder.display()))
+}
+
+/// The objects that may be meant by a word that was begun.
+pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else { return Vec::new() };
+    let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
+    let (kind, short, slash) = match current.split_once('/') {
+        Some((word, _)) => match Kind::called(word) {
+            Some(kind) => (kind, word.to_owned(), "/"),
+            None => return Vec::new(),
+        },
+        // After a type come names.
+        None => match words.iter().find_map(|word| Kind::called(word)) {
+            Some(kind) if !current.starts_with("nd") && !current.starts_with("sn") => {
+                (kind, String::new(), "")
+            }
+            _ => {
+                let words = ["nd/", "sn/"].iter().filter(|word| word.starts_with(current));
+                return words.map(CompletionCandidate::new).collect();
+            }
+        },
+    };
+    let names = names(kind, &Scope::of_words(&words)).into_iter();
+    let candidates = names.map(|name| format!("{short}{slash}{name}"));
+    candidates.filter(|word| word.starts_with(current)).map(CompletionCandidate::new).collect()
+}
+
+/// The names of a kind's objects; none where they are not to be had in a moment. What goes wrong is no answer to a key.
+fn names(kind: Kind, scope: &Scope) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return Vec::new() };
+    let listed = runtime.block_on(async {
+        let listing = async { kind.list(&scope.cluster().await?).await };
+        tokio::time::timeout(PATIENCE, listing).await
+    });
+    let listed = listed.ok().and_then(Result::ok).unwrap_or_default();
+    listed.iter().filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
