@@ -16,6 +16,7 @@ mod hooks;
 #[allow(dead_code, unused_imports, reason = "written for other tests too")]
 #[path = "e2e/kit.rs"]
 mod kit;
+#[allow(dead_code, reason = "written for other tests too")]
 #[path = "e2e/peers.rs"]
 mod peers;
 #[allow(dead_code, reason = "the kit uses it")]

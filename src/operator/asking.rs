@@ -213,4 +213,35 @@ mod tests {
         let most = times.iter().filter(|(key, _)| key.name.starts_with("cut")).map(|(_, count)| *count).max();
         assert!((5..=25).contains(&most.unwrap()), "{most:?}");
     }
+
+    /// Counts what it is sent.
+    #[derive(Default)]
+    struct Counting(Mutex<usize>);
+
+    #[async_trait]
+    impl HookClient for Counting {
+        async fn send(&self, _: HookRequest) -> Result<HookReply, String> {
+            *self.0.lock().unwrap() += 1;
+            Ok(HookReply::default())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_does_not_lead_any_more_asks_nobody() {
+        let (client, leads) = (Arc::new(Counting::default()), Arc::new(Mutex::new(true)));
+        let may_ask = leads.clone();
+        let fenced = Fenced::new(client.clone(), move || *may_ask.lock().unwrap());
+        let request = || HookRequest {
+            method: http::Method::GET,
+            url: reqwest::Url::parse("http://peer/").unwrap(),
+            headers: http::HeaderMap::new(),
+            body: String::new(),
+            timeout: Duration::from_secs(1),
+        };
+        assert!(fenced.send(request()).await.is_ok());
+        *leads.lock().unwrap() = false;
+        let why = fenced.send(request()).await.unwrap_err();
+        assert!(why.contains("does not lead"), "{why}");
+        assert_eq!(*client.0.lock().unwrap(), 1);
+    }
 }

@@ -27,6 +27,7 @@ mod kit;
 mod kubectl;
 mod leader;
 mod leaving;
+#[allow(dead_code, reason = "each test uses its own part of it")]
 mod peers;
 mod plans;
 mod platform;
