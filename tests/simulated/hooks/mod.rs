@@ -2,6 +2,7 @@
 //! does not come is a hook that fails.
 
 mod failure;
+pub mod peers;
 mod points;
 mod promotion;
 mod steps;
