@@ -20,6 +20,7 @@ mod foreign;
 mod fresh;
 mod grants;
 mod held;
+mod hook_plans;
 mod hooks;
 mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
