@@ -64,6 +64,8 @@ pub struct Scenario {
     pub follow: Follow,
     /// Whether claims go with their nodes.
     pub claims_go: bool,
+    /// Whether it has a hook at each point, half of which fail and are passed over.
+    pub hooks: bool,
 }
 
 pub const NAMESPACE: &str = "shop";
@@ -110,7 +112,45 @@ impl Scenario {
         }
         all.push(Self::blue_green("blue-green/labels/2", Change::Labels, 2));
         all.extend(Self::verbs_of_sets());
+        all.extend(Self::with_hooks());
         all
+    }
+
+    /// Fleets with a hook at each point that their strategy has.
+    fn with_hooks() -> Vec<Self> {
+        let in_place = |word: &str, change| Self::new(format!("hooks/{word}/3"), change, 3, 1, false);
+        let scenarios = [
+            in_place("image", Change::Image),
+            in_place("down", Change::Down),
+            in_place("restart", Change::Restart),
+            Self::blue_green("hooks-blue-green/image/2", Change::Image, 2),
+            Self {
+                promotion: "Immediately",
+                ..Self::blue_green("hooks-immediately/image/2", Change::Image, 2)
+            },
+            Self::hard_fork("hooks-hard-fork/image/2", Change::Image, 2),
+        ];
+        scenarios.map(|scenario| Self { hooks: true, ..scenario }).into()
+    }
+
+    /// One that waits a moment at each point, and one for a person who does not come.
+    fn list_of_hooks(&self) -> Value {
+        let points: &[&str] = match (self.strategy, self.promotion) {
+            ("InPlace", _) => {
+                &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout", "BeforeRemove"]
+            }
+            (_, "Immediately") => &["BeforeRollout", "AfterRollout", "BeforeRemove"],
+            _ => &["BeforeRollout", "BeforePromotion", "AfterPromotion", "AfterRollout", "BeforeRemove"],
+        };
+        let each = points.iter().enumerate().map(|(index, at)| {
+            let name = at.to_lowercase();
+            if index % 2 == 0 {
+                json!({"name": name, "at": at, "wait": {"seconds": 1}})
+            } else {
+                json!({"name": name, "at": at, "approval": {}, "timeoutSeconds": 1, "onFailure": "Continue"})
+            }
+        });
+        each.collect()
     }
 
     /// What a person asks of a fleet whose nodes are updated in place.
@@ -175,6 +215,7 @@ impl Scenario {
             promotion: "WhenReady",
             follow: Follow::Nothing,
             claims_go: false,
+            hooks: false,
         }
     }
 
@@ -259,6 +300,10 @@ impl Scenario {
                     "progressDeadlineSeconds": DEADLINE_SECONDS,
                 },
             });
+            if self.hooks {
+                fleet["updateStrategy"]["hooks"] = self.list_of_hooks();
+                fleet["updateStrategy"]["inPlace"]["steps"] = json!([1, "100%"]);
+            }
             if self.follow == Follow::AbortAndRetry && !self.makes_sets() {
                 fleet["updateStrategy"]["inPlace"]["partition"] = 1.into();
             }

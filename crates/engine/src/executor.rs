@@ -138,14 +138,15 @@ async fn step(
             fail(record, now, &message);
             Step::Stop(Advance::Held)
         }
-        Ok(Outcome::Failed { message }) => Step::Stop(end_task_failed(plan, index, now, &message)),
         Ok(Outcome::Invalidated { reason, message }) => {
             say(record, &message);
             plan.state = PlanState::Superseded;
             plan.finished_at = Some(now);
             Step::Stop(Advance::Invalidated { reason, message: cut(&message, MAX_MESSAGE_BYTES) })
         }
-        Err(TaskError::Terminal { message }) => Step::Stop(end_task_failed(plan, index, now, &message)),
+        Ok(Outcome::Failed { message }) | Err(TaskError::Terminal { message }) => {
+            Step::Stop(end_task_failed(plan, index, now, &message))
+        }
         Err(TaskError::Transient { message, retry_after }) => {
             record.attempts = record.attempts.saturating_add(1);
             say(record, &message);

@@ -18,6 +18,8 @@ const TRIES_A_MINUTE: u32 = 10;
 const MORE_A_MINUTE: u32 = 150;
 /// How many writes a node's rollout may cost: its spec, its StatefulSet, its pod's deletion, its plan's beginning and end.
 const WRITES_A_NODE: u32 = 5;
+/// And with a hook before its pod goes and one after: that each has begun, and that it is over.
+const WRITES_FOR_HOOKS: u32 = 4;
 const MINUTE_MICROS: u64 = 60_000_000;
 
 pub fn is_operators(entry: &AuditEntry) -> bool {
@@ -53,7 +55,8 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     let is_rollout =
         matches!(evidence.world.scenario.change, Change::Image | Change::Template | Change::Upgrade);
     if is_rollout && !evidence.world.scenario.makes_sets() && evidence.point.strikes.is_empty() {
-        let of_nodes = writes_of_nodes(&asked, &evidence.world.scenario.node_names());
+        let most = WRITES_A_NODE + if evidence.world.scenario.hooks { WRITES_FOR_HOOKS } else { 0 };
+        let of_nodes = writes_of_nodes(&asked, &evidence.world.scenario.node_names(), most);
         evidence.failures.extend(of_nodes);
     }
     let Some(baseline) = evidence.baseline else { return (counts, busiest) };
@@ -82,7 +85,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
 }
 
 /// The nodes that a rollout without a fault cost more writes than it may.
-fn writes_of_nodes(asked: &[&AuditEntry], nodes: &[String]) -> Vec<String> {
+fn writes_of_nodes(asked: &[&AuditEntry], nodes: &[String], most: u32) -> Vec<String> {
     let is_of = |entry: &AuditEntry, node: &str| {
         entry.name.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest == "-0")
     };
@@ -90,7 +93,7 @@ fn writes_of_nodes(asked: &[&AuditEntry], nodes: &[String]) -> Vec<String> {
         let written = asked.iter().filter(|e| e.is_write() && e.wrote.0 < e.wrote.1 && is_of(e, node));
         (node, written.count() as u32)
     });
-    let too_many = counted.filter(|(_, count)| *count > WRITES_A_NODE);
+    let too_many = counted.filter(|(_, count)| *count > most);
     too_many.map(|(node, count)| format!("oracle 3: {count} writes for the rollout of {node}")).collect()
 }
 

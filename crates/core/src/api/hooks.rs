@@ -189,7 +189,7 @@ pub struct SecretKeyRef {
 /// A Job.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct JobHook {
-    /// A JobSpec, with every field that the cluster's Kubernetes knows.
+    /// A `JobSpec`, with every field that the cluster's Kubernetes knows.
     #[schemars(schema_with = "super::schema::raw_object")]
     pub template: Value,
 }

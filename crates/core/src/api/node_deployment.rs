@@ -193,7 +193,7 @@ pub struct InPlaceStrategy {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub partition: i32,
-    /// Numbers of nodes, or percentages, ascending; at most 10. The rollout stops after each until the hooks at AfterStep
+    /// Numbers of nodes, or percentages, ascending; at most 10. The rollout stops after each until the hooks at `AfterStep`
     /// are done, unless that is all nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::steps")]
