@@ -137,6 +137,7 @@ fn scenario() -> Scenario {
         promotion: "WhenReady",
         follow: Follow::Nothing,
         claims_go: true,
+        hooks: false,
     }
 }
 
