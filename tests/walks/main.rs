@@ -124,6 +124,27 @@ fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
     assert_none(walked, &failed);
 }
 
+/// What a walk comes to does not hang on what is walked before it and beside it in this process.
+#[test]
+fn a_walk_is_the_same_walk_alone_and_among_others() {
+    let first = number("WINDLASS_WALK_SEED", 1);
+    let seeds: Vec<u64> = (first..first + number("WINDLASS_WALKS", 140).div_ceil(20)).collect();
+    let trace = |seed: &u64| walk::play(&Walk::whole(*seed), true).trace;
+    let among: Vec<Vec<Vec<String>>> = std::thread::scope(|scope| {
+        let walkers: Vec<_> = (0..3).map(|_| scope.spawn(|| seeds.iter().map(trace).collect())).collect();
+        walkers.into_iter().map(|walker| walker.join().unwrap()).collect()
+    });
+    for (index, seed) in seeds.iter().enumerate() {
+        let alone = std::thread::scope(|scope| scope.spawn(|| trace(seed)).join().unwrap());
+        assert!(!alone.is_empty());
+        for others in &among {
+            let differs = alone.iter().zip(&others[index]).position(|(a, b)| a != b);
+            let at = differs.map(|at| (&alone[at.saturating_sub(3)..=at], &others[index][at]));
+            assert_eq!((at, alone.len()), (None, others[index].len()), "seed {seed}");
+        }
+    }
+}
+
 /// Walks from a seed on, for so long.
 #[test]
 fn nightly() {

@@ -29,12 +29,20 @@ impl Words {
         }
     }
 
-    /// A plan that was cut short fails: it is neither done nor made anything else of.
+    /// A plan that was cut short fails: it is neither done nor made anything else of, unless a person aborts it, or wants
+    /// something else.
     pub fn of_plan(&self, object: &str, step: Step<'_>) -> Option<String> {
-        let plan = &step.after?["status"]["plan"];
+        let fleet = step.after?;
+        let plan = &fleet["status"]["plan"];
         let (id, state) = (plan["id"].as_str()?, plan["state"].as_str()?);
         let is_cut = self.cut_short.contains(&(object.to_owned(), id.to_owned()));
-        (is_cut && !matches!(state, "Active" | "Failed"))
+        let is_fair = match state {
+            "Active" | "Failed" => true,
+            "Aborted" => fleet["metadata"]["annotations"]["windlass.dev/abort"] == id,
+            "Superseded" => fleet["status"]["requestedRolloutHash"] != plan["targetHash"],
+            _ => false,
+        };
+        (is_cut && !is_fair)
             .then(|| format!("oracle 4: plan {id} of {object} was cut short by another, and is {state}"))
     }
 
