@@ -401,6 +401,27 @@ fn nothing_refers_to_a_document_that_is_not_in_the_repository() {
     assert_eq!(found, [""; 0], "say in plain words what it means; what readers need is in docs/");
 }
 
+/// The paths of sources that a page names in backticks.
+fn named_sources(page: &str) -> Vec<&str> {
+    let is_path = |word: &&str| {
+        (word.starts_with("src/") || word.starts_with("crates/") || word.starts_with("plans/"))
+            && !word.contains(' ')
+    };
+    page.split('`').skip(1).step_by(2).filter(is_path).collect()
+}
+
+#[test]
+fn the_files_that_the_pages_for_builders_name_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for name in ["ARCHITECTURE.md", "docs/dev/reconcile.md"] {
+        let page = fs::read_to_string(root.join(name)).unwrap();
+        let named = named_sources(&page);
+        assert!(named.len() > 10, "{name}");
+        let gone: Vec<&&str> = named.iter().filter(|path| !root.join(path).exists()).collect();
+        assert_eq!(gone, [&""; 0], "{name} names what is not there");
+    }
+}
+
 #[test]
 fn an_arrow_that_points_up_is_found_whichever_way_it_is_written() {
     let table = [

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
 use super::{Key, Kind};
+use crate::api::AtHook;
 use crate::api::StatefulNodeSpec;
 use crate::clock::monotonic;
-use crate::planner::fleet::hooks::AtHook;
 
 /// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
 const MAX_ENTRIES: usize = 200_000;

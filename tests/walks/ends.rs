@@ -21,6 +21,10 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
         if kind == "PersistentVolumeClaim" && !is_used(name, active, &wanted, replicas) {
             continue;
         }
+        // What a hand has cut loose is nobody's.
+        if kind == "Pod" && value["owned"] == false {
+            continue;
+        }
         let mut value = roles(value, active);
         if kind == "StatefulNode" {
             image_in_its_place(&mut value["spec"]);

@@ -137,6 +137,7 @@ pub fn end_of_these(objects: Vec<Value>) -> End {
                 "inits": object["spec"]["initContainers"],
                 "annotations": object["metadata"]["annotations"],
                 "ready": condition(&object, "Ready").0,
+                "owned": object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty()),
             }),
             "Service" => json!({"spec": without(&object["spec"], &["clusterIP", "clusterIPs"])}),
             "PersistentVolumeClaim" => json!({"spec": without(&object["spec"], &["volumeName"])}),

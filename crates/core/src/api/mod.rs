@@ -1,6 +1,7 @@
 //! The custom resources: their types, schema and validation rules. No logic lives here beyond reading
 //! a field in the form that others need; what should happen is the planner's business.
 
+pub mod at_hook;
 pub mod conditions;
 pub mod crd;
 pub mod hooks;
@@ -16,9 +17,11 @@ mod schema;
 pub mod stateful_node;
 pub mod status;
 
+pub use at_hook::AtHook;
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
 pub use hooks::{Hook, HookAction, HookPoint, OnHookFailure};
+pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use kept_once::{JsonText, Shared};
 pub use made_for::MadeFor;
 pub use node_deployment::{

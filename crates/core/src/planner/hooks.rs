@@ -8,6 +8,8 @@ use crate::engine::id::task_id;
 use crate::engine::recipe::MAX_TASKS;
 use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState};
 
+pub use crate::api::at_hook::{hook_of, point_of};
+
 /// The task that moves a fleet's nodes, and, with a step, those of that step.
 const UPDATE_NODE_SPECS: &str = "update-node-specs";
 /// The param that says how far a task goes: an index into `inPlace.steps`.
@@ -161,18 +163,6 @@ fn of_list(hook: &Hook) -> Option<Step> {
 #[must_use]
 pub fn is_of_list(task: &TaskRecord) -> bool {
     task.params["hook"].is_string() && task.params["at"].is_string()
-}
-
-/// The name of the hook that a task carries out, if it does.
-#[must_use]
-pub fn hook_of(task: &TaskRecord) -> Option<&str> {
-    task.params["hook"].as_str()
-}
-
-/// The point at which a task of the list stands.
-#[must_use]
-pub fn point_of(task: &TaskRecord) -> Option<HookPoint> {
-    serde_json::from_value(task.params["at"].clone()).ok()
 }
 
 /// Whether a plan has a task of the list at this point that is not over.

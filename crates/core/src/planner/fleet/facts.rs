@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::api::IntOrString;
 use chrono::{DateTime, Utc};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::decide::Cause;
 use super::hooks::AtHook;

@@ -4,59 +4,15 @@ use super::decide::Cause;
 use super::facts::{ChildFacts, FleetFacts, Scope};
 use super::wave::{Clause, Grant};
 use crate::api::HookPoint;
+use crate::api::at_hook::attempt_of;
 use crate::api::hooks::nodes_of_step;
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
 use crate::api::{HookStatus, NodeDeploymentStatus, Stage};
+use crate::engine::TaskRecord;
 use crate::engine::sentence::cut;
-use crate::engine::{Plan, TaskRecord, TaskState};
-use crate::planner::hooks::{hook_of, point_of};
 
-/// The hook that a plan is at.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct AtHook {
-    /// The hook's name.
-    pub hook: String,
-    /// The task that carries it out.
-    pub task_id: String,
-    /// Which attempt that is: 1 is the first.
-    pub attempt: u32,
-    /// Where it stands; none of a task of a recipe of one's own.
-    pub at: Option<HookPoint>,
-    /// Whether it waits for a person.
-    pub asks: bool,
-    /// Whether it has failed.
-    pub failed: bool,
-    /// What it waits for, or why it failed.
-    pub message: String,
-}
-
-impl AtHook {
-    /// The hook that an active plan is at, if it is at one.
-    #[must_use]
-    pub fn of(plan: &Plan) -> Option<Self> {
-        let task = plan.current_task().filter(|_| plan.is_active())?;
-        Some(Self {
-            hook: hook_of(task)?.to_owned(),
-            task_id: task.id.clone(),
-            attempt: attempt_of(task),
-            at: point_of(task),
-            asks: task.type_ == "await-approval",
-            failed: task.state == TaskState::Failed,
-            message: task.message.clone(),
-        })
-    }
-
-    /// What a retry of it is called in the status.
-    #[must_use]
-    pub fn tried(&self) -> String {
-        format!("{}/{}", self.task_id, self.attempt)
-    }
-}
-
-fn attempt_of(task: &TaskRecord) -> u32 {
-    task.attempt.max(1)
-}
+pub use crate::api::AtHook;
 
 /// What a retry of a task is called in the status, which tells its node that it may be tried again.
 #[must_use]
