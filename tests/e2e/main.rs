@@ -10,6 +10,8 @@ mod claims;
 mod commands;
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
+#[path = "../install/debian.rs"]
+mod debian;
 mod deletion;
 mod edits;
 mod events;
@@ -18,6 +20,7 @@ mod flags;
 mod force;
 mod foreign;
 mod fresh;
+mod gitops;
 mod grants;
 mod held;
 mod hook_plans;

@@ -1,0 +1,3 @@
+-- Goes on with a paused fleet.
+obj.spec.paused = false
+return obj

@@ -1,0 +1,41 @@
+-- How Argo CD sees a NodeDeployment or a StatefulNode: resource.customizations.health.windlass.dev_NodeDeployment and
+-- _StatefulNode. It reads what kstatus reads: Stalled and Reconciling, and for a fleet that a person holds, Suspended.
+local hs = { status = "Progressing", message = "it was not looked at yet" }
+local status = obj.status
+if status == nil or status.conditions == nil then
+  return hs
+end
+local by = {}
+for _, condition in ipairs(status.conditions) do
+  by[condition.type] = condition
+end
+local observed = status.observedGeneration or 0
+if obj.metadata.deletionTimestamp ~= nil then
+  hs.message = "it is being deleted"
+  return hs
+end
+if obj.metadata.generation ~= nil and observed < obj.metadata.generation then
+  hs.message = "its spec changed and was not looked at yet"
+  return hs
+end
+local stalled, upToDate, reconciling, ready = by["Stalled"], by["UpToDate"], by["Reconciling"], by["Ready"]
+if stalled ~= nil and stalled.status == "True" then
+  return { status = "Degraded", message = stalled.reason .. ": " .. (stalled.message or "") }
+end
+if obj.spec ~= nil and (obj.spec.paused or obj.spec.suspend) then
+  return { status = "Suspended", message = obj.spec.paused and "it is paused" or "it is suspended" }
+end
+if upToDate ~= nil and (upToDate.reason == "ReadyToPromote" or upToDate.reason == "PartitionHeld") then
+  return { status = "Suspended", message = upToDate.message or upToDate.reason }
+end
+if reconciling ~= nil and reconciling.status == "True" then
+  local message = reconciling.message
+  if status.rollout ~= nil and status.rollout.message ~= nil and status.rollout.message ~= "" then
+    message = status.rollout.message
+  end
+  return { status = "Progressing", message = message or "" }
+end
+if ready ~= nil and ready.status ~= "True" and ready.reason ~= "NotStarted" then
+  return { status = "Degraded", message = ready.reason .. ": " .. (ready.message or "") }
+end
+return { status = "Healthy", message = upToDate ~= nil and upToDate.message or "" }
