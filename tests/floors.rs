@@ -85,7 +85,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("clock", &[]),
     ("report", &["planner", "cluster", "revision", "api", "engine"]),
-    ("reader", &["cluster", "api"]),
+    ("reader", &["report", "cluster", "api"]),
     (
         "foresight",
         &[

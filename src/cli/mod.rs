@@ -5,6 +5,7 @@ mod connection;
 mod definitions;
 #[cfg(feature = "demo")]
 mod demo;
+mod explain;
 mod operator;
 mod output;
 mod plan;
@@ -44,6 +45,12 @@ enum Command {
     Status(status::StatusArgs),
     /// What a change would do, and to which node when, without doing it
     Plan(plan::PlanArgs),
+    /// Why a fleet or a node is as it is, and what can be done
+    Explain(explain::ExplainArgs),
+    /// What differs between two revisions of a fleet
+    Diff(explain::diff::DiffArgs),
+    /// What happened to a fleet and its nodes, in the order of time
+    Logs(explain::logs::LogsArgs),
     /// Wait until a fleet is up to date, or stalled or refused
     Wait(status::WaitArgs),
     /// Begin nothing more of a fleet's rollouts until it is resumed
@@ -114,6 +121,9 @@ pub fn main() -> ExitCode {
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::run(arguments),
+        Command::Explain(arguments) => runtime.block_on(explain::explain(arguments)),
+        Command::Diff(arguments) => runtime.block_on(explain::diff::diff(arguments)),
+        Command::Logs(arguments) => runtime.block_on(explain::logs::logs(arguments)),
         Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
         Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),
         Command::Restart(arguments) => runtime.block_on(verbs::run(Verb::Restart, arguments)),

@@ -1,6 +1,8 @@
 //! What a person may see: objects that are read, or watched, with their own rights, into the caches that the planner reads.
 //! What those rights do not allow is left out, and said. Nothing is written here.
 
+mod events;
+
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
@@ -13,6 +15,8 @@ use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::raw::RawObject;
 use crate::cluster::watch::{self, Scope};
 use crate::cluster::{Key, Kind, View};
+
+pub use events::events;
 
 /// As many objects are asked for at once as kubectl asks for.
 const PAGE: u32 = 500;

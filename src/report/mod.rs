@@ -3,6 +3,7 @@
 //!
 //! The types here are what `windlass status -o json` prints (docs/terminal.md): a field keeps its name and its meaning.
 
+pub mod chain;
 mod estimate;
 mod fleet;
 mod node;

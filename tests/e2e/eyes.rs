@@ -63,6 +63,27 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     {
         assert!(ill.out.contains(words), "{words}: {}", ill.out);
     }
+    let why = windlass(&world, &["explain", "nd/db"]).await;
+    for words in
+        ["UpToDate=Unknown Applying", "plan ", "StatefulNode db-2", "pod db-2-0", "windlass rollback nd/db"]
+    {
+        assert!(why.out.contains(words), "{words}: {}{}", why.out, why.err);
+    }
+    let why = windlass(&world, &["explain", "sn/db-2", "-o", "json"]).await;
+    let why: Value = serde_json::from_str(&why.out).unwrap();
+    assert_eq!(why["links"][0]["of"], "StatefulNode db-2", "{why:#}");
+    let differs = windlass(&world, &["diff", "nd/db"]).await;
+    assert!(
+        differs.out.contains("podTemplate.spec.containers[db].image \"db:1\" → \"db:2-nope\""),
+        "{}",
+        differs.out
+    );
+    let same = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "1"]).await;
+    assert!(same.out.contains("nothing differs"), "{}{}", same.out, same.err);
+    let story = windlass(&world, &["logs", "nd/db"]).await;
+    for words in ["RolloutStarted", "NodeCreated", "TaskBegan", "update-node-specs", "PlanStarted"] {
+        assert!(story.out.contains(words), "{words}: {}{}", story.out, story.err);
+    }
     let data = windlass(&world, &["status", "nd/db", "-o", "json"]).await;
     let data: Value = serde_json::from_str(&data.out).unwrap();
     assert_eq!(data["nodes"][2]["health"], "Failed", "{data:#}");

@@ -5,7 +5,7 @@ mod at_hooks;
 mod change;
 mod gitops;
 mod record;
-mod revisions;
+pub mod revisions;
 #[cfg(test)]
 mod tests;
 

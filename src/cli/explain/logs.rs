@@ -1,0 +1,162 @@
+//! `windlass logs`: what happened to a fleet and its nodes, in the order of time: events, plans that ended, tasks, conditions.
+
+use chrono::{DateTime, Utc};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::super::output::Output;
+use super::super::target::{Kind, Meant, Selected};
+use super::super::text::{Line, Look, Style};
+use crate::api::names::place_of;
+use crate::planner::fleet::status::short;
+use crate::reader::events;
+use crate::report::chain::Happened;
+
+/// What `windlass logs` is told.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    #[command(flatten)]
+    selected: Selected,
+    /// Print it for a program: a list of about, reason, note, at
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
+}
+
+/// Prints a fleet's story.
+pub async fn logs(arguments: LogsArgs) -> Result<(), String> {
+    let cluster = arguments.selected.scope.cluster().await?;
+    let Meant::These(targets) = &arguments.selected.meant else {
+        return Err("say which fleet: nd/NAME".to_owned());
+    };
+    for target in targets {
+        target.require(Kind::Fleet, "logs")?;
+        let fleet = target.get(&cluster.client, &cluster.namespace).await?;
+        let (told, unread) = match events(&cluster.client, &cluster.namespace, None).await {
+            Ok(told) => (told, None),
+            Err(sentence) => (Vec::new(), Some(sentence)),
+        };
+        let story = story(&fleet, told);
+        let text = match arguments.output {
+            Some(Output::Name) => format!("{target}\n"),
+            Some(format) => format.document(&json!({"items": story}))?,
+            None => drawn(&story, Look::of_stdout()),
+        };
+        super::super::print(&text)?;
+        if let Some(unread) = unread {
+            eprintln!("windlass: {unread}");
+        }
+    }
+    Ok(())
+}
+
+/// All that is known to have happened, oldest first.
+fn story(fleet: &Value, told: Vec<Happened>) -> Vec<Happened> {
+    let name = text(&fleet["metadata"]["name"]);
+    let of_fleet = format!("NodeDeployment {name}");
+    let is_its = |event: &Happened| {
+        let node = event.about.strip_prefix("StatefulNode ");
+        event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
+    };
+    let mut story: Vec<Happened> = told.into_iter().filter(is_its).collect();
+    let status = &fleet["status"];
+    let mut add = |reason: &str, note: String, at: &Value| {
+        if let Some(at) = at.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok()) {
+            story.push(Happened { about: of_fleet.clone(), reason: reason.to_owned(), note, at });
+        }
+    };
+    for entry in list(&status["history"]) {
+        let target = short(text(&entry["targetHash"]));
+        let (plan, recipe) = (text(&entry["planID"]), text(&entry["recipe"]));
+        add("PlanBegan", format!("plan {plan} ({recipe}) to {target}"), &entry["startedAt"]);
+        let why = [&entry["reason"], &entry["message"]].map(text);
+        let why = why.iter().filter(|why| !why.is_empty()).fold(String::new(), |said, why| said + ": " + why);
+        add("PlanEnded", format!("plan {plan} is {}{why}", text(&entry["outcome"])), &entry["finishedAt"]);
+    }
+    let plan = &status["plan"];
+    if plan["state"] == "Active" {
+        let target = short(text(&plan["targetHash"]));
+        let note = format!("plan {} ({}) to {target}", text(&plan["id"]), text(&plan["recipe"]));
+        add("PlanBegan", note, &plan["startedAt"]);
+    }
+    for task in list(&plan["tasks"]) {
+        let (kind, message) = (text(&task["type"]), text(&task["message"]));
+        add("TaskBegan", kind.to_owned(), &task["startedAt"]);
+        let after = if message.is_empty() { String::new() } else { format!(": {message}") };
+        add("TaskEnded", format!("{kind} is {}{after}", text(&task["state"])), &task["finishedAt"]);
+    }
+    for condition in list(&status["conditions"]) {
+        let says = format!(
+            "{}={} {}",
+            text(&condition["type"]),
+            text(&condition["status"]),
+            text(&condition["reason"])
+        );
+        let message = text(&condition["message"]);
+        let after = if message.is_empty() { String::new() } else { format!(": {message}") };
+        add("Condition", format!("{says}{after}"), &condition["lastTransitionTime"]);
+    }
+    // Sorted stably: what is of one moment stays in the order of the lists.
+    story.sort_by_key(|happened| happened.at);
+    story
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn drawn(story: &[Happened], look: Look) -> String {
+    let about = |happened: &Happened| happened.about.split_once(' ').map_or("", |(_, name)| name).to_owned();
+    let names = story.iter().map(|happened| about(happened).len()).max().unwrap_or_default();
+    let reasons = story.iter().map(|happened| happened.reason.len()).max().unwrap_or_default();
+    let line = |happened: &Happened| {
+        let mut line = Line::of(Style::Dim, happened.at.format("%Y-%m-%d %H:%M:%S").to_string());
+        line.add(Style::Bold, format!("  {:<names$}", about(happened)));
+        line.add(Style::Plain, format!("  {:<reasons$}  {}", happened.reason, happened.note));
+        line.painted(look) + "\n"
+    };
+    story.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_is_told_in_the_order_of_time_and_of_this_fleet_alone() {
+        let fleet = json!({"metadata": {"name": "db"}, "status": {
+            "history": [{"planID": "a", "recipe": "InPlace", "targetHash": "v1:0123456", "outcome": "Superseded",
+                "reason": "NewTarget", "startedAt": "2026-01-01T04:00:00Z", "finishedAt": "2026-01-01T04:02:00Z"}],
+            "plan": {"id": "b", "recipe": "InPlace", "targetHash": "v1:abcdef0", "state": "Active",
+                "startedAt": "2026-01-01T04:02:00Z",
+                "tasks": [{"type": "update-node-specs", "state": "Running", "startedAt": "2026-01-01T04:02:01Z"}]},
+            "conditions": [{"type": "Stalled", "status": "False", "reason": "Progressing",
+                "lastTransitionTime": "2026-01-01T03:00:00Z"}]}});
+        let event = |about: &str, at: &str| Happened {
+            about: about.into(),
+            reason: "PlanStarted".into(),
+            note: "x".into(),
+            at: at.parse().unwrap(),
+        };
+        let told = vec![
+            event("StatefulNode db-1", "2026-01-01T04:01:00Z"),
+            event("StatefulNode other-1", "2026-01-01T04:01:00Z"),
+            event("Pod db-1-0", "2026-01-01T04:01:00Z"),
+        ];
+        let look = Look { width: 110, colours: false, unicode: true };
+        assert_eq!(
+            drawn(&story(&fleet, told), look),
+            "\
+2026-01-01 03:00:00  db    Condition    Stalled=False Progressing
+2026-01-01 04:00:00  db    PlanBegan    plan a (InPlace) to 01234
+2026-01-01 04:01:00  db-1  PlanStarted  x
+2026-01-01 04:02:00  db    PlanEnded    plan a is Superseded: NewTarget
+2026-01-01 04:02:00  db    PlanBegan    plan b (InPlace) to abcde
+2026-01-01 04:02:01  db    TaskBegan    update-node-specs
+"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! `windlass explain`: why a fleet or a node is as it is, from what its conditions say down to the kubelet's own words.
+
+pub mod diff;
+pub mod logs;
+
+use chrono::{DateTime, Utc};
+use clap::Args;
+use kube::Client;
+use serde_json::json;
+
+use super::output::Output;
+use super::target::{Kind, Meant, Selected, Target};
+use super::text::{Line, Look, Style};
+use crate::api::names::LABEL_DEPLOYMENT;
+use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
+use crate::cluster::watch::Scope;
+use crate::reader::{OF_REPORTS, Sight, Wanted, events};
+use crate::report::chain::{Chain, Happened, culprit, of_fleet, of_node};
+use crate::report::{FleetReport, Seen, age, clock_time};
+
+/// What `windlass explain` is told.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    selected: Selected,
+    /// Print it for a program: links (depth, of, says, since) and remedies (to, command)
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
+}
+
+/// The most events that a chain tells: the last ones.
+const EVENTS: usize = 5;
+
+/// Explains each object that is named.
+pub async fn explain(arguments: ExplainArgs) -> Result<(), String> {
+    let cluster = arguments.selected.scope.cluster().await?;
+    let Meant::These(targets) = &arguments.selected.meant else {
+        return Err("say what to explain: nd/NAME or sn/NAME".to_owned());
+    };
+    for (index, target) in targets.iter().enumerate() {
+        let (chain, unread) = match target.kind {
+            Kind::Fleet => fleet(&cluster.client, &cluster.namespace, target).await?,
+            Kind::Node => node(&cluster.client, &cluster.namespace, target).await?,
+        };
+        let text = match arguments.output {
+            Some(Output::Name) => format!("{target}\n"),
+            Some(format) => format.document(&json!(chain))?,
+            None => {
+                let separator = if index == 0 { "" } else { "\n" };
+                format!("{separator}{}", drawn(&chain, &unread, super::now(), Look::of_stdout()))
+            }
+        };
+        super::print(&text)?;
+    }
+    Ok(())
+}
+
+async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Chain, Vec<String>), String> {
+    let wanted = Wanted { scope: Scope::Namespace(namespace.to_owned()), names: vec![target.name.clone()] };
+    let sight = Sight::read(client, &wanted, &OF_REPORTS).await?;
+    let fleets = sight.fleets(&wanted);
+    let fleet = fleets.first().ok_or_else(|| format!("{target} is gone"))?;
+    let seen = Seen::of(&sight.view, fleet, &sight.unread);
+    let report = FleetReport::of(&seen, super::now());
+    let mut unread = sight.unread.clone();
+    let told = match culprit(&report) {
+        Some(node) => last_of(client, namespace, &format!("{node}-0"), &mut unread).await,
+        None => Vec::new(),
+    };
+    Ok((of_fleet(&seen, &report, &told), unread))
+}
+
+async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chain, Vec<String>), String> {
+    let node = ObservedNode::read(&target.get(client, namespace).await?);
+    let name = format!("{}-0", target.name);
+    let pods: kube::Api<kube::api::DynamicObject> =
+        kube::Api::namespaced_with(client.clone(), namespace, &crate::cluster::Kind::Pod.resource());
+    let mut unread = Vec::new();
+    let pod = match pods.get_opt(&name).await {
+        Ok(pod) => pod.map(|pod| ObservedPod::read(&json!(pod))),
+        Err(error) => {
+            unread.push(format!(
+                "left out, because pod {name} cannot be read: {}",
+                crate::reader::sentence(&error)
+            ));
+            None
+        }
+    };
+    let told = last_of(client, namespace, &name, &mut unread).await;
+    let mut chain = of_node(&node, pod.as_ref(), &told);
+    if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
+        let remedy = crate::report::chain::Remedy {
+            to: "see its fleet".to_owned(),
+            command: format!("windlass explain nd/{fleet} -n {namespace}"),
+        };
+        chain.remedies.push(remedy);
+    }
+    Ok((chain, unread))
+}
+
+async fn last_of(client: &Client, namespace: &str, pod: &str, unread: &mut Vec<String>) -> Vec<Happened> {
+    match events(client, namespace, Some(pod)).await {
+        Ok(mut all) => all.split_off(all.len().saturating_sub(EVENTS)),
+        Err(sentence) => {
+            unread.push(sentence);
+            Vec::new()
+        }
+    }
+}
+
+/// A chain as text: each link under what it explains, and the commands to paste.
+fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, look: Look) -> String {
+    let mut lines = Vec::new();
+    for link in &chain.links {
+        let indent = "  ".repeat(link.depth);
+        let arrow = if link.depth == 0 { "" } else { "└─ " };
+        let mut line = Line::of(Style::Dim, format!("{indent}{arrow}"));
+        line.add(Style::Bold, &link.of);
+        line.add(Style::Plain, format!("  {}", link.says));
+        if let Some(since) = link.since {
+            line.add(Style::Dim, format!("  ({}, {} ago)", clock_time(since, now), age(now - since)));
+        }
+        lines.extend(line.folded(look, indent.len() + 3));
+    }
+    lines.extend(unread.iter().map(|sentence| Line::of(Style::Dim, sentence)));
+    if !chain.remedies.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::of(Style::Bold, "What can be done"));
+        let widest = chain.remedies.iter().map(|remedy| remedy.to.len()).max().unwrap_or_default();
+        for remedy in &chain.remedies {
+            let mut line = Line::of(Style::Plain, format!("  {:<widest$}  ", remedy.to));
+            line.add(Style::Cyan, &remedy.command);
+            lines.push(line);
+        }
+    }
+    // A command that is cut cannot be pasted.
+    let look = Look { width: usize::MAX, ..look };
+    lines.iter().map(|line| line.painted(look) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::chain::{Link, Remedy};
+
+    #[test]
+    fn a_chain_is_drawn_link_under_link_and_ends_in_what_can_be_pasted() {
+        let link = |depth: usize, of: &str, says: &str, since: Option<&str>| Link {
+            depth,
+            of: of.into(),
+            says: says.into(),
+            since: since.map(|since| since.parse().unwrap()),
+        };
+        let chain = Chain {
+            links: vec![
+                link(0, "NodeDeployment db", "UpToDate=Unknown Applying", None),
+                link(1, "plan 495ff12537", "InPlace is Active", Some("2026-01-01T04:11:01Z")),
+                link(2, "pod db-2-0", "container db: ImagePullBackOff: Back-off pulling image", None),
+            ],
+            remedies: vec![Remedy {
+                to: "go back".into(),
+                command: "windlass rollback nd/db -n prod".into(),
+            }],
+        };
+        let look = Look { width: 60, colours: false, unicode: true };
+        assert_eq!(
+            drawn(&chain, &["left out".into()], "2026-01-01T04:15:11Z".parse().unwrap(), look),
+            "\
+NodeDeployment db  UpToDate=Unknown Applying
+  └─ plan 495ff12537  InPlace is Active  (04:11:01, 4m10s
+     ago)
+    └─ pod db-2-0  container db: ImagePullBackOff: Back-off
+       pulling image
+left out
+
+What can be done
+  go back  windlass rollback nd/db -n prod
+"
+        );
+    }
+}
