@@ -405,12 +405,11 @@ impl Reconciler {
             _ => view.nodes.get(&key).is_some(),
         };
         if !is_there {
-            let owner = match self.kind {
-                Kind::NodeDeployment => HookOwner::Fleet(key),
-                _ => {
-                    self.context.askers.forget(&key);
-                    HookOwner::Node(key)
-                }
+            let owner = if self.kind == Kind::NodeDeployment {
+                HookOwner::Fleet(key)
+            } else {
+                self.context.askers.forget(&key);
+                HookOwner::Node(key)
             };
             self.context.hook_askers.forget(&owner);
             return None;

@@ -41,7 +41,7 @@ pub struct OperatorArgs {
     /// Let requests of hooks go to this host, beside the fleet's own nodes: a name or an address, without a port; repeatable
     #[arg(long = "hook-host", value_name = "HOST", value_parser = Host::parse)]
     hook_hosts: Vec<Host>,
-    /// The Prometheus that hooks query: http://prometheus.monitoring.svc:9090
+    /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
     /// Where /metrics, /healthz and /readyz are served

@@ -131,9 +131,10 @@ fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let more = if reply.is_cut { " (and more than is read)" } else { "" };
     let words = excerpt(&text);
-    let said = match words.is_empty() {
-        true => format!("answered {}", reply.status),
-        false => format!("answered {}: {words}{more}", reply.status),
+    let said = if words.is_empty() {
+        format!("answered {}", reply.status)
+    } else {
+        format!("answered {}: {words}{more}", reply.status)
     };
     let variables = Variables::of_answer(reply.status, &reply.headers, &text, &body);
     let success = if wish.success.is_empty() { ANY_2XX } else { &wish.success };

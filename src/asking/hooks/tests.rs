@@ -33,6 +33,7 @@ impl Clock for Still {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as a client answers")]
 fn reply(status: u16, body: &str) -> Result<HookReply, String> {
     Ok(HookReply { status, body: body.as_bytes().to_vec(), ..HookReply::default() })
 }

@@ -77,6 +77,7 @@ fn what_is_not_in_an_answer_is_no_truth() {
 #[test]
 fn the_result_of_a_query_is_judged() {
     let two = [("db-0-0", 0.01), ("db-1-0", 2.0)];
+    #[allow(clippy::type_complexity, reason = "a table")]
     let table: [(&str, &[(&str, f64)], bool); 8] = [
         ("scalar < 0.05", &[("a", 0.01)], true),
         ("scalar > 1", &[("a", 2.0)], true),

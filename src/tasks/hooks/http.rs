@@ -58,17 +58,16 @@ fn call(turn: &Turn<'_>, http: &HttpHook) -> Outcome {
     };
     let asked = format!("{} {}", method(http), shown(&question));
     let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
-    let (last, again) = match &turn.scope.hold {
+    let (last, again) = if let Some(why) = &turn.scope.hold {
         // What was asked before may still be answered.
-        Some(why) => match askers.last(&owner, &question) {
+        match askers.last(&owner, &question) {
             Some(last) if last.verdict == Verdict::Success => (Some(last), NOBODY_YET),
             _ if turn.is_overdue() => (None, NOBODY_YET),
             _ => return turn.waits(why.clone(), NOBODY_YET),
-        },
-        None => {
-            let heard = askers.ask(&owner, question, Duration::ZERO);
-            (heard.last, heard.again)
         }
+    } else {
+        let heard = askers.ask(&owner, question, Duration::ZERO);
+        (heard.last, heard.again)
     };
     match last {
         Some(last) if last.verdict == Verdict::Success => Outcome::Done,

@@ -193,7 +193,7 @@ async fn where_there_is_nothing_to_do_the_task_is_skipped_and_says_why() {
 async fn a_time_passes_and_goes_on_passing_while_no_operator_runs() {
     let hook = json!({"name": "soak", "at": "AfterStep", "wait": {"seconds": 300}});
     let mut stage = Stage::new(&hook, MockCluster::new());
-    assert_eq!(again(&stage.look().await), Duration::from_secs(300));
+    assert_eq!(again(&stage.look().await), Duration::from_mins(5));
     assert!(stage.message().contains("300 s"), "{}", stage.message());
     pass(100).await;
     stage.restart();

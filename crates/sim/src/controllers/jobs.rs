@@ -36,7 +36,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     }
     let now = world.now();
     let pods = pods_of(world, key, &job);
-    let (ended, active): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| phase(pod) != "");
+    let (ended, active): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| !phase(pod).is_empty());
     let active: Vec<_> = active.into_iter().filter(|pod| !pod.is_terminating()).collect();
     let count = |wanted: &str| ended.iter().filter(|pod| phase(pod) == wanted).count() as i64;
     let (succeeded, failed) = (count("Succeeded"), count("Failed"));

@@ -60,7 +60,7 @@ async fn a_task_makes_one_job_whatever_is_killed_in_between() {
     let looked = stage.look().await;
     assert_eq!(again(&looked), Duration::from_secs(2));
     let name = format!("db-0-backup-{}", &job_name("", "", &stage.id(), 1)[1..]);
-    assert_eq!(*made.lock().unwrap(), [name.clone()]);
+    assert_eq!(made.lock().unwrap().as_slice(), std::slice::from_ref(&name));
     assert!(stage.message().contains(&format!("Job {name} is not complete")), "{}", stage.message());
     ends(&store, "Complete");
     stage.restart();
