@@ -90,6 +90,24 @@ fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_trie
 }
 
 #[test]
+fn nothing_more_is_granted_after_a_failure_although_the_wave_has_room() {
+    play(|w| async move {
+        let hooks = json!([fails("drain", "BeforeNode", "Hold"), person("look", "AfterNode")]);
+        w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
+        w.image("db:2").await;
+        let plan = w.until_node_at("db-3", "drain", "Running").await;
+        w.approve(text(task(&plan, "drain"), "id")).await;
+        let plan = w.until_node_at("db-3", "look", "Running").await;
+        w.until_node_at("db-2", "drain", "Failed").await;
+        w.approve(text(task(&plan, "look"), "id")).await;
+        w.until("one is done", |s| s["rollout"]["nodes"]["updated"] == 1).await;
+        w.rest(300).await;
+        assert_eq!(w.status()["rollout"]["nodes"]["disrupted"], 1, "{}", w.status()["rollout"]);
+        assert_eq!(condition(&w.status(), "UpToDate"), "False/HookFailed");
+    });
+}
+
+#[test]
 fn what_failed_is_got_out_of_by_a_new_target_and_by_an_abort() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([fails("drain", "BeforeNode", "Hold")]))).await;
