@@ -157,11 +157,11 @@ impl Meant {
         let Some((first, names)) = words.split_first() else { return Ok(Self::Nothing) };
         if first.contains('/') {
             let targets = words.iter().map(|word| {
-                word.parse().map_err(|said| match Kind::called(word).is_some() || !word.contains('/') {
-                    true => format!(
-                        "{word:?} stands after {first:?}: write TYPE/NAME each time, or TYPE NAME NAME"
-                    ),
-                    false => said,
+                word.parse().map_err(|said| {
+                    if word.contains('/') {
+                        return said;
+                    }
+                    format!("{word:?} stands after {first:?}: write TYPE/NAME each time, or TYPE NAME NAME")
                 })
             });
             return targets.collect::<Result<_, String>>().map(Self::These);

@@ -36,22 +36,20 @@ pub async fn version(arguments: VersionArgs) -> Result<(), String> {
     let own = env!("CARGO_PKG_VERSION");
     let operators = if arguments.client { Ok(Vec::new()) } else { operators(&arguments).await };
     let known = operators.as_deref().unwrap_or_default();
-    let text = match arguments.output {
-        Some(output) => {
-            let of = |known: &Known| json!({"lease": known.lease, "holder": known.holder, "version": known.version});
-            let mut document = json!({"clientVersion": own});
-            if !arguments.client {
-                document["operators"] = known.iter().map(of).collect::<Value>();
-            }
-            output.document(&document)?
+    let text = if let Some(output) = arguments.output {
+        let of =
+            |known: &Known| json!({"lease": known.lease, "holder": known.holder, "version": known.version});
+        let mut document = json!({"clientVersion": own});
+        if !arguments.client {
+            document["operators"] = known.iter().map(of).collect::<Value>();
         }
-        None => {
-            let line = |known: &Known| {
-                let version = known.version.as_deref().unwrap_or("unknown, older than 0.1.0");
-                format!("Operator Version: {version} (Lease {}, held by {})\n", known.lease, known.holder)
-            };
-            format!("Client Version: {own}\n{}", known.iter().map(line).collect::<String>())
-        }
+        output.document(&document)?
+    } else {
+        let line = |known: &Known| {
+            let version = known.version.as_deref().unwrap_or("unknown, older than 0.1.0");
+            format!("Operator Version: {version} (Lease {}, held by {})\n", known.lease, known.holder)
+        };
+        format!("Client Version: {own}\n{}", known.iter().map(line).collect::<String>())
     };
     super::print(&text)?;
     operators.map(drop)

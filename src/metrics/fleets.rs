@@ -20,11 +20,11 @@ pub struct FleetSample {
     pub set: String,
     /// How many nodes are in each state. A node may be in several.
     pub nodes: Vec<(&'static str, i64)>,
-    /// Whether UpToDate is True.
+    /// Whether `UpToDate` is True.
     pub up_to_date: bool,
     /// Whether Stalled is True.
     pub stalled: bool,
-    /// The reason of UpToDate.
+    /// The reason of `UpToDate`.
     pub reason: String,
     /// When the rollout began and when it last made progress, in seconds since 1970; none where none is active.
     pub rollout: Option<(f64, f64)>,

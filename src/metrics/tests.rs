@@ -135,7 +135,7 @@ fn table() -> String {
             .filter(|label| *label != "le")
             .collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        rows += &format!("| `{name}{labels}` | {} | {help} |\n", type_line.unwrap_or("untyped"));
+        rows.extend([format!("| `{name}{labels}` | {} | {help} |\n", type_line.unwrap_or("untyped"))]);
     }
     rows
 }

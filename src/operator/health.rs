@@ -131,6 +131,7 @@ fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
     view.fleets.list_all(|_| true).into_iter().map(|fleet| sample(view, &fleet))
 }
 
+#[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit for another 200,000 years")]
 fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
     let (meta, status) = (&fleet.meta, &fleet.status);
     let condition = |type_| conditions::find(&status.conditions, type_);

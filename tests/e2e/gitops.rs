@@ -59,7 +59,7 @@ fn kstatus(objects: &[&Value]) -> Vec<String> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("kstatus runs");
-    let text: String = objects.iter().map(|object| object.to_string()).collect();
+    let text: String = objects.iter().map(ToString::to_string).collect();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());

@@ -221,11 +221,11 @@ fn table(values: &str) -> String {
         let (value, text) = (value.trim(), std::mem::take(&mut said).join(" "));
         let has_more =
             lines[index + 1..].first().is_some_and(|next| next.starts_with(&" ".repeat(depth + 2)));
-        if !text.is_empty() {
-            let shown = if has_more { "see values.yaml" } else { value };
-            rows += &format!("| `{}` | `{shown}` | {text} |\n", name.join("."));
-        } else {
+        if text.is_empty() {
             assert!(has_more || name.len() > 2, "{} is not explained", name.join("."));
+        } else {
+            let shown = if has_more { "see values.yaml" } else { value };
+            rows.extend([format!("| `{}` | `{shown}` | {text} |\n", name.join("."))]);
         }
     }
     rows

@@ -6,7 +6,6 @@
 mod chart;
 #[path = "../systems/cluster.rs"]
 mod cluster;
-#[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
 mod debian;

@@ -23,7 +23,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    async fn start(program: &Path, folder: &Path, targets: &[String]) -> Self {
+    fn start(program: &Path, folder: &Path, targets: &[String]) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = json!({
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -93,7 +93,7 @@ pub async fn watched(cluster: &Cluster, place: &Place<'_>) {
         pods.iter().map(|pod| format!("{}:8080", pod["status"]["podIP"].as_str().unwrap())).collect();
     let page = reqwest::get(format!("http://{}/metrics", targets[0])).await.unwrap().text().await.unwrap();
     crate::rules::check_metrics(&promtool, &page);
-    let prometheus = Prometheus::start(&program, &folder(cluster, "prometheus"), &targets).await;
+    let prometheus = Prometheus::start(&program, &folder(cluster, "prometheus"), &targets);
     let ns = &*place.ns;
     let one = |metric: &str| format!("{metric}{{namespace=\"{ns}\",name=\"db\"}}");
     prometheus

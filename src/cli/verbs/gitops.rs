@@ -92,6 +92,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value, reason = "as tests read best")]
     fn owned(manager: &str, operation: &str, fields: Value) -> Value {
         json!({"metadata": {"managedFields": [
             {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": fields.clone()},

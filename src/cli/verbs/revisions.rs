@@ -138,7 +138,8 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
 
 /// The revisions' names, a line each, newest first.
 pub fn names(kept: &[Kept]) -> String {
-    kept.iter().rev().map(|revision| format!("controllerrevision.apps/{}\n", revision.name)).collect()
+    let names = kept.iter().rev().map(|revision| revision.name.as_str());
+    names.flat_map(|name| ["controllerrevision.apps/", name, "\n"]).collect()
 }
 
 /// What stands over a fleet's table where there are several.
