@@ -10,7 +10,7 @@ use crate::cluster::{Key, Kind};
 use crate::engine::{Plan, TaskRecord, held_by};
 use crate::hooks::Values;
 use crate::planner::hooks::hook_of;
-use crate::tasks::hooks::{HookScope, JobOwner};
+use crate::tasks::hooks::{About, HookScope, JobOwner};
 
 impl Context {
     /// The fleet that a node belongs to, if it does and the fleet is there. Its hooks are read of the fleet itself: a copy in
@@ -43,6 +43,7 @@ impl Context {
             cluster: self.cluster.clone(),
             askers: self.hook_askers.clone(),
             approved: approved.map(str::to_owned).collect(),
+            about: About::EveryPoint,
             skip: None,
             hold: None,
         }
@@ -76,7 +77,9 @@ pub(super) fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
 /// written at once, since its clock and its peers rest on it.
 pub(super) fn has_moved(plan: &Plan, stored: Option<&RawPlan>) -> bool {
     let Some(task) = plan.current_task().filter(|task| hook_of(task).is_some()) else { return false };
-    let said = |task: &TaskRecord| (task.id.clone(), task.state, task.attempt, task.progress.clone());
+    let said = |task: &TaskRecord| {
+        (task.id.clone(), task.state, task.attempt, task.progress.clone(), task.deadline.is_some())
+    };
     let stored = stored.and_then(|raw| raw.parse().ok());
     stored.as_ref().and_then(Plan::current_task).map(said) != Some(said(task))
 }

@@ -15,7 +15,7 @@ use crate::planner::fleet::hooks::tried;
 use crate::planner::hooks::{Wanted, is_of_list, point_of};
 use crate::planner::node::decide::{is_rolling, recipes};
 use crate::tasks::Replacement;
-use crate::tasks::hooks::{HookScope, JobOwner, delete_jobs};
+use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
 
 /// What a node knows of its fleet's hooks.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +64,10 @@ impl Reconcile<'_> {
                 plan.is_some_and(|p| p.tasks.iter().any(|t| is_of_list(t) && point_of(t) == Some(point)))
             };
             let ran = plan.is_none() && !status.pod_uid.is_empty();
+            let moves = self.moves(plan);
+            if !moves {
+                return Wanted { hooks, points, stops: Vec::new() };
+            }
             if was_ready || ran || has(HookPoint::BeforeNode) {
                 points.push(HookPoint::BeforeNode);
             }
@@ -72,6 +76,19 @@ impl Reconcile<'_> {
             }
         }
         Wanted { hooks, points, stops: Vec::new() }
+    }
+
+    /// Whether a plan moves its node to another pod: one that only gives a node the grant of what it runs, as after an abort,
+    /// is none that hooks are for.
+    fn moves(&self, plan: Option<&Plan>) -> bool {
+        if plan.is_some_and(|plan| plan.tasks.iter().any(is_of_list)) {
+            return true;
+        }
+        let is_replaced =
+            |plan: &Plan| plan.tasks.iter().any(|task| task.type_ == "replace-pod" && task.state.is_over());
+        let facts = self.scope.facts(&self.node);
+        let stays = facts.staying_pod().is_some_and(|pod| facts.is_at_grant(pod));
+        !stays && !plan.is_some_and(is_replaced)
     }
 
     /// Brings what has not begun of the plan to the list, and has a hook that failed tried again where the fleet says so.
@@ -156,7 +173,7 @@ impl Reconcile<'_> {
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();
         let scope = self.cx.hook_scope(self.job_owner(), self.of_fleet.hooks(), &objects, values);
-        Some(HookScope { skip, hold, ..scope })
+        Some(HookScope { about: About::Point(point), skip, hold, ..scope })
     }
 
     /// Why a hook before the pod is replaced is not for this pod (a broken node's fix must get through), or, as an error, what

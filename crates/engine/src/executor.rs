@@ -222,8 +222,9 @@ fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
 fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: Option<i64>) {
     record.state = TaskState::Running;
     // A start in the future was written by a clock that has since been set back; the deadline would be
-    // late by as much.
-    let start = record.started_at.map_or(now, |start| start.min(now));
+    // late by as much. One that had no deadline, and has one by now, begins its time now.
+    let had_none = record.deadline.is_none() && deadline_seconds.is_some();
+    let start = record.started_at.filter(|_| !had_none).map_or(now, |start| start.min(now));
     record.started_at = Some(start);
     let allowed = |seconds: i64| TimeDelta::seconds(seconds.clamp(0, DEADLINE_MAX_SECONDS));
     record.deadline = deadline_seconds.and_then(|seconds| start.checked_add_signed(allowed(seconds)));

@@ -45,10 +45,22 @@ pub struct HookScope {
     pub askers: Arc<HookAskers>,
     /// What `windlass.dev/approve` says, on the object and on its fleet.
     pub approved: Vec<String>,
+    /// The point that `skip` and `hold` are about.
+    pub about: About,
     /// Why a hook need not be carried out here and now.
     pub skip: Option<String>,
     /// Why nothing may be begun now.
     pub hold: Option<String>,
+}
+
+/// Which tasks a scope speaks of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum About {
+    /// Those at every point.
+    #[default]
+    EveryPoint,
+    /// Those at this one, at which the plan was when the scope was made.
+    Point(Option<HookPoint>),
 }
 
 impl HookScope {

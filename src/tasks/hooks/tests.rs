@@ -79,6 +79,7 @@ impl Stage {
             prometheus: Some(PrometheusUrl::parse("http://prometheus").unwrap()),
         };
         let scope = HookScope {
+            about: About::EveryPoint,
             hooks: vec![Arc::new(hook)],
             owner: JobOwner {
                 kind: Kind::StatefulNode,

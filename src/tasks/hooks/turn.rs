@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use super::{HookParams, HookScope};
+use super::{About, HookParams, HookScope};
 use crate::api::{Hook, HookAction};
 use crate::engine::{Due, Outcome, TaskContext};
 use crate::hooks::Values;
+
+/// How soon a task is run again that was reached in the middle of a reconcile.
+const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// One run of a hook's task.
 pub(super) struct Turn<'a> {
@@ -27,6 +30,13 @@ impl<'a> Turn<'a> {
         let type_ = hook.action().map(HookAction::task_type).unwrap_or_default();
         if type_ != cx.record.type_ {
             return nothing(format!("hook {name} does something else by now"));
+        }
+        if let About::Point(point) = scope.about
+            && params.at.is_some()
+            && params.at != point
+        {
+            // Tasks before this one have just acted: what was found out of it before is not so any more.
+            return Err(Outcome::recheck(format!("waiting for hook {name} to be looked at"), AT_ONCE));
         }
         if let Some(why) = &scope.skip {
             return nothing(why.clone());
@@ -92,10 +102,10 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// When a task of a hook has failed unless it was done before.
+/// When a task of a hook has failed unless it was done before. Its clock stands while it is held, and begins anew after that.
 pub(super) fn due(cx: &TaskContext<'_>, params: &HookParams) -> Due {
-    let timeout = find(cx, params).and_then(|(_, hook)| hook.timeout_seconds());
-    timeout.map_or(Due::Never, Due::After)
+    let found = find(cx, params).filter(|(scope, _)| scope.hold.is_none());
+    found.and_then(|(_, hook)| hook.timeout_seconds()).map_or(Due::Never, Due::After)
 }
 
 fn find<'a>(cx: &'a TaskContext<'a>, params: &HookParams) -> Option<(&'a HookScope, &'a Hook)> {

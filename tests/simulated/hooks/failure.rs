@@ -181,10 +181,11 @@ fn an_operator_that_dies_in_a_hook_goes_on_in_it_with_the_same_clock() {
         hook["timeoutSeconds"] = json!(60);
         w.serve(in_place(1, json!({}), json!([hook]))).await;
         w.image("db:2").await;
-        let before = w.until_node_at("db-0", "drain", "Running").await;
+        w.until_node_at("db-0", "drain", "Running").await;
+        w.rest(30).await;
+        let before = w.node_plan("db-0");
         let deadline = task(&before, "drain")["deadline"].clone();
         assert!(deadline.is_string());
-        w.rest(30).await;
         w.kill_operator();
         w.rest(10).await;
         w.start_operator();

@@ -5,6 +5,7 @@ mod failure;
 pub mod peers;
 mod points;
 mod promotion;
+mod standing;
 mod steps;
 
 use serde_json::{Value, json};

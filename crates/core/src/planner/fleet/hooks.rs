@@ -51,9 +51,13 @@ impl Place<'_> {
 /// Every hook that a plan is at, the fleet's own first.
 fn places(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
     let own = facts.at_hook.iter().map(|at| Place { at, node: None });
-    let of_node = |c: &'_ ChildFacts| c.at_hook.is_some();
+    // A node of the active set that is still at a target which nobody wants any more comes out of its hook with the next grant.
+    let is_left_behind = |c: &'_ ChildFacts| {
+        !c.surplus && !c.terminating && c.held != facts.requested && c.held != facts.last_completed
+    };
     let others = facts.sets.values().flat_map(|set| &set.children);
-    let nodes = facts.children.iter().chain(others).filter(move |c| of_node(c));
+    let own_nodes = facts.children.iter().filter(move |c| !is_left_behind(c));
+    let nodes = own_nodes.chain(others).filter(|c| c.at_hook.is_some());
     own.chain(nodes.filter_map(|c| Some(Place { at: c.at_hook.as_ref()?, node: Some(&c.name) })))
 }
 
@@ -95,7 +99,8 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
 /// Whether a hook has failed whose failure takes the rollout back.
 #[must_use]
 pub fn rolls_back(facts: &FleetFacts) -> bool {
-    failures(facts).any(|place| facts.rolling_back.contains(&place.at.hook) && place.at.at.is_some())
+    !facts.paused
+        && failures(facts).any(|place| facts.rolling_back.contains(&place.at.hook) && place.at.at.is_some())
 }
 
 /// What a rollout waits for at its hooks, in a sentence, if it waits at any: people are named first.

@@ -1,0 +1,60 @@
+//! Hooks of rollouts that stand still or are no more: paused, aborted, superseded.
+
+use super::*;
+
+#[test]
+fn the_clock_of_a_hook_stands_while_its_fleet_is_paused() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([fails("backup", "BeforeRollout", "Rollback")]))).await;
+        w.image("db:2").await;
+        w.until("it runs", |s| s["plan"]["tasks"][0]["state"] == "Running").await;
+        w.patch(&json!({"spec": {"paused": true}})).await;
+        w.rest(900).await;
+        let paused = w.status();
+        assert_eq!(task(&paused["plan"], "backup")["state"], "Running", "{}", to_text(&paused["plan"]));
+        assert_eq!(w.events("HookFailed").len(), 0);
+        w.patch(&json!({"spec": {"paused": false}})).await;
+        let failed = w.until("its time is over", |s| !s["rejected"].is_null()).await;
+        assert_eq!(failed["rejected"]["outcome"], "RolledBack");
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn no_hook_runs_for_a_node_that_an_abort_leaves_at_what_it_runs() {
+    play(|w| async move {
+        let hooks = json!([fails("drain", "BeforeNode", "Hold"), person("look", "AfterNode")]);
+        w.serve(in_place(3, json!({}), hooks)).await;
+        w.image("db:2").await;
+        w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        let id = text(&w.status()["plan"], "id").to_owned();
+        w.annotate("windlass.dev/abort", &id).await;
+        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        w.is_at_rest().await;
+        for node in ["db-0", "db-1", "db-2"] {
+            let plan = w.node_plan(node);
+            assert_eq!(text(&plan, "state"), "Complete", "{node}: {}", to_text(&plan));
+            let carried =
+                tasks(&plan).into_iter().filter(|t| t.starts_with("drain") || t.starts_with("look"));
+            assert_eq!(carried.collect::<Vec<_>>(), [""; 0], "{node}");
+        }
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1", "db-2-0 db:1"]);
+    });
+}
+
+#[test]
+fn a_hook_that_failed_on_the_way_to_an_old_target_is_no_failure_of_the_new() {
+    play(|w| async move {
+        let hooks = json!([rest("before", "BeforeRollout", 60), fails("drain", "BeforeNode", "Hold")]);
+        w.serve(in_place(3, json!({}), hooks)).await;
+        w.image("db:2").await;
+        w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        w.image("db:3").await;
+        let begun = |s: &Value| {
+            s["plan"]["tasks"][0]["state"] == "Running" && s["history"][0]["outcome"] == "Superseded"
+        };
+        let next = w.until("the next has begun", begun).await;
+        assert_eq!(condition(&next, "UpToDate"), "Unknown/Applying", "{}", to_text(&next));
+        assert_eq!(condition(&next, "Stalled"), "False/Progressing");
+    });
+}
