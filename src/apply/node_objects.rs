@@ -188,6 +188,7 @@ pub async fn forget_unmarked(scope: &NodeScope, node: &ObservedNode) -> Result<(
 }
 
 /// When they are to be looked for again, if there are any.
+#[must_use]
 pub fn await_unmarked(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     (!unmarked(scope, node).is_empty()).then_some(ASK_FOR_UNMARKED)
 }

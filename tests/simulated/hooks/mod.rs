@@ -27,6 +27,7 @@ fn fails(name: &str, at: &str, on_failure: &str) -> Value {
     json!({"name": name, "at": at, "approval": {}, "timeoutSeconds": 3, "onFailure": on_failure})
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
 fn in_place(replicas: i32, settings: Value, hooks: Value) -> Value {
     fleet(replicas, json!({"type": "InPlace", "inPlace": settings, "hooks": hooks}))
 }

@@ -3,6 +3,7 @@
 use super::super::sets::world::{set_of, stage_is};
 use super::*;
 
+#[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
 fn blue_green(promotion: &str, hooks: Value) -> Value {
     let settings = json!({"promotion": promotion, "retireDelaySeconds": 5});
     fleet(2, json!({"type": "BlueGreen", "blueGreen": settings, "hooks": hooks}))

@@ -9,6 +9,7 @@ use crate::{
     pass_over, skip, stalled, supersede, try_again,
 };
 
+#[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
 fn tried(answers: serde_json::Value, holds: bool) -> crate::Step {
     step("test-try", json!({"answers": answers, "holds": holds}))
 }
