@@ -99,6 +99,10 @@ impl Wanted<'_> {
     /// Brings what has not begun of an active plan to the list: hooks that came are there, those that went are not. Whether
     /// anything changed. `steps` are those of the plan's recipe.
     pub fn bring_to(&self, plan: &mut Plan, steps: &[Step]) -> bool {
+        // What somebody cut short fails, and is not made whole.
+        if plan.tasks.iter().enumerate().any(|(index, task)| task.id != task_id(&plan.id, index)) {
+            return false;
+        }
         let is_part = |task: &TaskRecord| task.type_ == UPDATE_NODE_SPECS && task.params[STEP].is_u64();
         let is_core = |task: &&TaskRecord| !is_of_list(task) && !is_part(task);
         // A recipe that is another by now says nothing of this plan.
