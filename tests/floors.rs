@@ -104,70 +104,28 @@ const HOUSE: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// What a floor does without that does no I/O.
+const PURE: &[&str] = &[
+    "kube",
+    "k8s_openapi",
+    "reqwest",
+    "axum",
+    "tokio",
+    "futures",
+    "async_trait",
+    "std::fs",
+    "std::net",
+    "std::env",
+];
+
 /// What no file of a floor may mention.
 const FOREIGN: &[(&str, &[&str])] = &[
     ("engine", &["kube", "k8s_openapi", "reqwest", "axum", "tokio"]),
-    (
-        "planner",
-        &[
-            "kube",
-            "k8s_openapi",
-            "reqwest",
-            "axum",
-            "tokio",
-            "futures",
-            "async_trait",
-            "std::fs",
-            "std::net",
-            "std::env",
-        ],
-    ),
-    (
-        "render",
-        &[
-            "kube",
-            "k8s_openapi",
-            "reqwest",
-            "axum",
-            "tokio",
-            "futures",
-            "async_trait",
-            "std::fs",
-            "std::net",
-            "std::env",
-        ],
-    ),
-    (
-        "revision",
-        &[
-            "kube",
-            "k8s_openapi",
-            "reqwest",
-            "axum",
-            "tokio",
-            "futures",
-            "async_trait",
-            "std::fs",
-            "std::net",
-            "std::env",
-        ],
-    ),
+    ("planner", PURE),
+    ("render", PURE),
+    ("revision", PURE),
     ("hooks", &["k8s_openapi", "reqwest", "axum", "tokio", "futures", "async_trait", "std::fs", "std::env"]),
-    (
-        "report",
-        &[
-            "kube",
-            "k8s_openapi",
-            "reqwest",
-            "axum",
-            "tokio",
-            "futures",
-            "async_trait",
-            "std::fs",
-            "std::net",
-            "std::env",
-        ],
-    ),
+    ("report", PURE),
     ("sidecar", &["kube", "k8s_openapi"]),
     // They write through the port, which guards every write.
     ("tasks", &["kube"]),
