@@ -131,15 +131,15 @@ impl Default for Metrics {
             Gauge::default(),
         );
         let fleets = Fleets::new(&mut register);
-        let rollouts = register.add(
+        let rollouts = register.histograms(
             "rollout_duration_seconds",
             "How long plans of fleets took, from their start to their end, as the history has them",
-            Histograms::new_with_constructor(rollout_histogram as fn() -> Histogram),
+            rollout_histogram,
         );
-        let tasks = register.add(
+        let tasks = register.histograms(
             "task_duration_seconds",
             "How long tasks of plans took, of fleets and of nodes",
-            Histograms::new_with_constructor(task_histogram as fn() -> Histogram),
+            task_histogram,
         );
         let reconciles = register.add("reconcile", "Looks at objects, and how each ended", Family::default());
         let reconcile_errors = register.add(
@@ -147,10 +147,10 @@ impl Default for Metrics {
             "Looks at objects that failed and were no conflict with another's write",
             Family::default(),
         );
-        let reconcile_durations = register.add(
+        let reconcile_durations = register.histograms(
             "reconcile_duration_seconds",
             "How long looks at objects took",
-            Histograms::new_with_constructor(reconcile_histogram as fn() -> Histogram),
+            reconcile_histogram,
         );
         let queue_depth = register.add(
             "workqueue_depth",
@@ -159,10 +159,10 @@ impl Default for Metrics {
         );
         let queue_adds =
             register.add("workqueue_adds", "How often objects were put on the queue", Family::default());
-        let queue_waits = register.add(
+        let queue_waits = register.histograms(
             "workqueue_queue_duration_seconds",
             "How long objects that were due waited for their turn",
-            Histograms::new_with_constructor(reconcile_histogram as fn() -> Histogram),
+            reconcile_histogram,
         );
         let queue_retries = register.add(
             "workqueue_retries",
@@ -174,10 +174,10 @@ impl Default for Metrics {
             "Requests to the API server; code is <none> where none came back",
             Family::default(),
         );
-        let request_durations = register.add(
+        let request_durations = register.histograms(
             "api_request_duration_seconds",
             "How long it took until an answer of the API server began",
-            Histograms::new_with_constructor(request_histogram as fn() -> Histogram),
+            request_histogram,
         );
         let cache_ages = register.add(
             "cache_age_seconds",
@@ -214,6 +214,14 @@ impl Register<'_> {
         // The encoder puts the full stop behind the sentence.
         self.0.register(name, help, metric.clone());
         metric
+    }
+
+    fn histograms<L>(&mut self, name: &str, help: &str, made: fn() -> Histogram) -> Histograms<L>
+    where
+        L: Clone + Eq + std::hash::Hash,
+        Histograms<L>: Metric,
+    {
+        self.add(name, help, Family::new_with_constructor(made))
     }
 }
 
