@@ -56,7 +56,7 @@ impl Reconcile<'_> {
         let mut points = Vec::new();
         if recipe == recipes::REMOVE_NODE {
             points.push(HookPoint::BeforeRemove);
-        } else if is_rolling(recipe) {
+        } else if is_rolling(recipe) && self.moves(plan) {
             // A node that never was Ready is made for the first time: nothing has moved it. Its pod may run all the same.
             let begun = plan.map_or(self.now, |plan| plan.started_at);
             let was_ready = status.first_ready_at.is_some_and(|at| at < begun);
@@ -64,10 +64,6 @@ impl Reconcile<'_> {
                 plan.is_some_and(|p| p.tasks.iter().any(|t| is_of_list(t) && point_of(t) == Some(point)))
             };
             let ran = plan.is_none() && !status.pod_uid.is_empty();
-            let moves = self.moves(plan);
-            if !moves {
-                return Wanted { hooks, points, stops: Vec::new() };
-            }
             if was_ready || ran || has(HookPoint::BeforeNode) {
                 points.push(HookPoint::BeforeNode);
             }

@@ -2,57 +2,33 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-
-use super::HookParams;
-use super::turn::{Turn, due};
+use super::turn::{Turn, hook_task};
 use crate::api::names::ANNOTATION_APPROVE;
-use crate::engine::{Due, Outcome, Task, TaskContext, TaskError};
+use crate::engine::Outcome;
 
 /// How soon it is looked at again should the annotation not announce itself.
 const AGAIN: Duration = Duration::from_mins(5);
 
-/// Waits for a person.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct AwaitApproval(pub HookParams);
+hook_task! {
+    /// Waits for a person.
+    AwaitApproval = "await-approval", |turn| Ok(approved(&turn))
+}
 
-#[typetag::serde(name = "await-approval")]
-#[async_trait]
-impl Task for AwaitApproval {
-    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        let turn = match Turn::of(cx, &self.0) {
-            Ok(turn) => turn,
-            Err(outcome) => return Ok(outcome),
-        };
-        let id = &cx.record.id;
-        if turn.scope.approved.iter().any(|approved| approved == id) {
-            return Ok(Outcome::Done);
-        }
-        if turn.is_overdue() {
-            return Ok(turn.is_late("nobody approved"));
-        }
-        let fleet = turn.scope.owner.fleet.as_str();
-        Ok(turn.waits(
-            format!(
-                "waiting for a person to approve hook {} of {}: windlass approve nd/{fleet}, or the annotation \
-                 {ANNOTATION_APPROVE}={id}",
-                turn.hook.name, turn.scope.owner.name
-            ),
-            AGAIN,
-        ))
+fn approved(turn: &Turn<'_>) -> Outcome {
+    let id = &turn.cx.record.id;
+    if turn.scope.approved.iter().any(|approved| approved == id) {
+        return Outcome::Done;
     }
-
-    fn skippable(&self) -> bool {
-        true
+    if turn.is_overdue() {
+        return turn.is_late("nobody approved");
     }
-
-    fn holds(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, &self.0)
-    }
+    let fleet = turn.scope.owner.fleet.as_str();
+    turn.waits(
+        format!(
+            "waiting for a person to approve hook {} of {}: windlass approve nd/{fleet}, or the annotation \
+             {ANNOTATION_APPROVE}={id}",
+            turn.hook.name, turn.scope.owner.name
+        ),
+        AGAIN,
+    )
 }

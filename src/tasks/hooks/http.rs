@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-
-use super::HookParams;
-use super::turn::{Turn, due};
+use super::turn::{Turn, hook_task};
 use crate::api::HookAction;
 use crate::api::hooks::HttpHook;
 use crate::asking::hooks::{HeaderText, HookQuestion, HookWish, HttpWish, Verdict};
-use crate::engine::{Due, Outcome, Task, TaskContext, TaskError};
+use crate::engine::Outcome;
 use crate::hooks::{Filled, HookUrl};
 
 /// Unless the hook says otherwise.
@@ -19,37 +15,13 @@ const REQUEST_TIMEOUT_SECONDS: i64 = 5;
 /// How soon it is looked at again where there is nobody to ask yet.
 const NOBODY_YET: Duration = Duration::from_secs(5);
 
-/// Sends a request at each interval until its answer is a success.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct CallHttp(pub HookParams);
-
-#[typetag::serde(name = "call-http")]
-#[async_trait]
-impl Task for CallHttp {
-    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        let turn = match Turn::of(cx, &self.0) {
-            Ok(turn) => turn,
-            Err(outcome) => return Ok(outcome),
-        };
-        let Some(HookAction::Http(http)) = turn.hook.action() else { return Ok(Outcome::Done) };
-        Ok(call(&turn, http))
-    }
-
-    fn skippable(&self) -> bool {
-        true
-    }
-
-    fn holds(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, &self.0)
-    }
+hook_task! {
+    /// Sends a request at each interval until its answer is a success.
+    CallHttp = "call-http", |turn| Ok(call(&turn))
 }
 
-fn call(turn: &Turn<'_>, http: &HttpHook) -> Outcome {
+fn call(turn: &Turn<'_>) -> Outcome {
+    let Some(HookAction::Http(http)) = turn.hook.action() else { return Outcome::Done };
     let name = &turn.hook.name;
     let question = match question(turn, http) {
         Ok(question) => question,

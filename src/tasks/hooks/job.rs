@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::HookParams;
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
-use super::turn::{Turn, due};
-use crate::api::hooks::JobHook;
+use super::turn::{Turn, hook_task};
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Kind, Target};
-use crate::engine::{Due, Outcome, Plan, Task, TaskContext, TaskError, TaskState};
+use crate::engine::{Outcome, Plan, TaskError, TaskState};
 use crate::hooks::{ValueName, Values};
 
 /// How often a Job is looked at. It is not watched: the right to watch Jobs is not asked for.
@@ -22,34 +19,9 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How soon after a write that met another it is looked at again.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
-/// Runs a Job and waits until it is Complete.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct RunJob(pub HookParams);
-
-#[typetag::serde(name = "run-job")]
-#[async_trait]
-impl Task for RunJob {
-    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        let turn = match Turn::of(cx, &self.0) {
-            Ok(turn) => turn,
-            Err(outcome) => return Ok(outcome),
-        };
-        let Some(HookAction::Job(job)) = turn.hook.action() else { return Ok(Outcome::Done) };
-        run(&turn, job).await
-    }
-
-    fn skippable(&self) -> bool {
-        true
-    }
-
-    fn holds(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, &self.0)
-    }
+hook_task! {
+    /// Runs a Job and waits until it is Complete.
+    RunJob = "run-job", |turn| run(&turn).await
 }
 
 /// What is kept of a Job: that it was made.
@@ -59,7 +31,8 @@ struct Made {
     uid: String,
 }
 
-async fn run(turn: &Turn<'_>, job: &JobHook) -> Result<Outcome, TaskError> {
+async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
+    let Some(HookAction::Job(job)) = turn.hook.action() else { return Ok(Outcome::Done) };
     let (owner, cluster) = (&turn.scope.owner, &turn.scope.cluster);
     let attempt = Attempt { hook: &turn.hook.name, task_id: &turn.cx.record.id, number: turn.attempt() };
     let name = job_name(&owner.name, attempt.hook, attempt.task_id, attempt.number);

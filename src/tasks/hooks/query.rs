@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::HookParams;
-use super::turn::{Turn, due};
+use super::turn::{Turn, hook_task};
 use crate::api::HookAction;
 use crate::api::hooks::QueryHook;
 use crate::asking::hooks::{HookAnswer, HookQuestion, HookWish, QueryWish, Verdict};
-use crate::engine::{Due, Outcome, Task, TaskContext, TaskError};
+use crate::engine::Outcome;
 use crate::hooks::Filled;
 
 /// Unless the hook says otherwise.
@@ -22,10 +20,10 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How soon it is looked at again where nobody may be asked.
 const NOT_NOW: Duration = Duration::from_secs(5);
 
-/// Asks Prometheus at each interval until the answers are a success.
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct CheckQuery(pub HookParams);
+hook_task! {
+    /// Asks Prometheus at each interval until the answers are a success.
+    CheckQuery = "check-query", |turn| Ok(check(&turn))
+}
 
 /// What was counted so far. It is persisted, so that an operator that is restarted goes on with it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -53,32 +51,8 @@ impl Counts {
     }
 }
 
-#[typetag::serde(name = "check-query")]
-#[async_trait]
-impl Task for CheckQuery {
-    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        let turn = match Turn::of(cx, &self.0) {
-            Ok(turn) => turn,
-            Err(outcome) => return Ok(outcome),
-        };
-        let Some(HookAction::Query(query)) = turn.hook.action() else { return Ok(Outcome::Done) };
-        Ok(check(&turn, query))
-    }
-
-    fn skippable(&self) -> bool {
-        true
-    }
-
-    fn holds(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, &self.0)
-    }
-}
-
-fn check(turn: &Turn<'_>, query: &QueryHook) -> Outcome {
+fn check(turn: &Turn<'_>) -> Outcome {
+    let Some(HookAction::Query(query)) = turn.hook.action() else { return Outcome::Done };
     let name = &turn.hook.name;
     let (count, limit) = (query.count.unwrap_or(1).max(1), query.failure_limit.unwrap_or(0));
     let question = match question(turn, query) {

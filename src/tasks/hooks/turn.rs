@@ -112,3 +112,40 @@ fn find<'a>(cx: &'a TaskContext<'a>, params: &HookParams) -> Option<(&'a HookSco
     let scope = cx.env.find::<HookScope>()?;
     Some((scope, scope.hook(&params.hook)?))
 }
+
+/// The task of a hook's action: whether it is its turn, what may become of it, and until when, is the same for all of them.
+macro_rules! hook_task {
+    ($(#[$about:meta])* $task:ident = $name:literal, |$turn:ident| $carried_out:expr) => {
+        $(#[$about])*
+        #[derive(Debug, Default, serde::Deserialize, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $task(pub super::HookParams);
+
+        #[typetag::serde(name = $name)]
+        #[async_trait::async_trait]
+        impl crate::engine::Task for $task {
+            async fn run(
+                &self,
+                cx: &crate::engine::TaskContext<'_>,
+            ) -> Result<crate::engine::Outcome, crate::engine::TaskError> {
+                match super::turn::Turn::of(cx, &self.0) {
+                    Ok($turn) => $carried_out,
+                    Err(outcome) => Ok(outcome),
+                }
+            }
+
+            fn skippable(&self) -> bool {
+                true
+            }
+
+            fn holds(&self) -> bool {
+                true
+            }
+
+            fn due(&self, cx: &crate::engine::TaskContext<'_>) -> crate::engine::Due {
+                super::turn::due(cx, &self.0)
+            }
+        }
+    };
+}
+pub(super) use hook_task;
