@@ -182,8 +182,7 @@ impl Reconcile<'_> {
         };
         let paused =
             spec.paused.then(|| "waiting for the fleet to be resumed: spec.paused is true".to_owned());
-        let hooks = &spec.update_strategy.hooks;
-        let scope = self.cx.hook_scope(self.job_owner(), hooks, &[&fleet.meta], values);
+        let scope = self.cx.hook_scope(self.job_owner(), Some(spec.clone()), &[&fleet.meta], values);
         Some(HookScope { hold: paused, ..scope })
     }
 

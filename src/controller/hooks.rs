@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Context;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT};
-use crate::api::{Hook, NodeDeploymentStatus, OnHookFailure, RawPlan};
+use crate::api::{Hook, NodeDeploymentSpec, NodeDeploymentStatus, OnHookFailure, RawPlan};
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::{Key, Kind};
 use crate::engine::{Plan, TaskRecord, held_by};
@@ -30,13 +30,13 @@ impl Context {
     pub(super) fn hook_scope(
         &self,
         owner: JobOwner,
-        hooks: &[Hook],
+        spec: Option<Arc<NodeDeploymentSpec>>,
         objects: &[&Meta],
         values: Values,
     ) -> HookScope {
         let approved = objects.iter().filter_map(|meta| meta.annotation(ANNOTATION_APPROVE));
         HookScope {
-            hooks: hooks.iter().cloned().map(Arc::new).collect(),
+            spec,
             owner,
             values,
             rules: self.hook_rules.clone(),

@@ -6,7 +6,7 @@ use super::ReconcileError;
 use super::hooks::{has_hooks, on_failure, rollout_hashes};
 use super::node::Reconcile;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
-use crate::api::{Hook, HookPoint, OnHookFailure};
+use crate::api::{Hook, HookPoint, NodeDeploymentSpec, OnHookFailure};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{self, Outcome, Plan};
@@ -29,13 +29,16 @@ impl OfFleet {
         Self { fleet: fleet.filter(|fleet| !fleet.meta.terminating) }
     }
 
+    fn spec(&self) -> Option<&Arc<NodeDeploymentSpec>> {
+        self.fleet.as_ref()?.spec.as_ref().ok()
+    }
+
     fn hooks(&self) -> &[Hook] {
-        let spec = self.fleet.as_ref().and_then(|fleet| fleet.spec.as_ref().ok());
-        spec.map(|spec| spec.update_strategy.hooks.as_slice()).unwrap_or_default()
+        self.spec().map(|spec| spec.update_strategy.hooks.as_slice()).unwrap_or_default()
     }
 
     fn is_paused(&self) -> bool {
-        self.fleet.as_ref().is_some_and(|fleet| fleet.spec.as_ref().is_ok_and(|spec| spec.paused))
+        self.spec().is_some_and(|spec| spec.paused)
     }
 
     /// Whether the fleet has a task of a hook of its nodes tried again.
@@ -168,7 +171,7 @@ impl Reconcile<'_> {
         }
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();
-        let scope = self.cx.hook_scope(self.job_owner(), self.of_fleet.hooks(), &objects, values);
+        let scope = self.cx.hook_scope(self.job_owner(), self.of_fleet.spec().cloned(), &objects, values);
         Some(HookScope { about: About::Point(point), skip, hold, ..scope })
     }
 

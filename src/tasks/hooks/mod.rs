@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Hook, HookPoint};
+use crate::api::{Hook, HookPoint, NodeDeploymentSpec};
 use crate::asking::hooks::{HookAskers, HookOwner};
 use crate::cluster::{Cluster, Key, Kind};
 use crate::hooks::{HookRules, Values};
@@ -31,8 +31,8 @@ use crate::hooks::{HookRules, Values};
 /// What the tasks of hooks find in their environment, in plans of a fleet and of its nodes.
 #[derive(Clone)]
 pub struct HookScope {
-    /// The fleet's hooks, as its spec lists them now.
-    pub hooks: Vec<Arc<Hook>>,
+    /// The spec of the fleet, whose hooks are those that it lists now; none where there is no fleet.
+    pub spec: Option<Arc<NodeDeploymentSpec>>,
     /// Whose plan it is: a fleet, or a node.
     pub owner: JobOwner,
     /// What is known of the values at this point. The IDs of plan and task are added from those.
@@ -66,8 +66,8 @@ pub enum About {
 impl HookScope {
     /// The hook of a name.
     #[must_use]
-    pub fn hook(&self, name: &str) -> Option<&Arc<Hook>> {
-        self.hooks.iter().find(|hook| hook.name == name)
+    pub fn hook(&self, name: &str) -> Option<&Hook> {
+        self.spec.as_ref()?.update_strategy.hooks.iter().find(|hook| hook.name == name)
     }
 
     /// For whom peers are asked.

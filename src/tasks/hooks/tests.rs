@@ -54,6 +54,13 @@ struct Stage {
     clock: Arc<Moved>,
 }
 
+/// The spec of a fleet with this hook.
+fn listing(hook: Hook) -> Arc<crate::api::NodeDeploymentSpec> {
+    let mut spec = crate::api::NodeDeploymentSpec::default();
+    spec.update_strategy.hooks = vec![hook];
+    Arc::new(spec)
+}
+
 impl Stage {
     /// Must be made within a runtime whose time is paused.
     #[allow(clippy::disallowed_methods, reason = "time is paused: this is the clock of the test")]
@@ -80,7 +87,7 @@ impl Stage {
         };
         let scope = HookScope {
             about: About::EveryPoint,
-            hooks: vec![Arc::new(hook)],
+            spec: Some(listing(hook)),
             owner: JobOwner {
                 kind: Kind::StatefulNode,
                 namespace: "shop".to_owned(),
@@ -174,13 +181,13 @@ async fn params_are_the_hooks_name_and_where_it_stands() {
 async fn where_there_is_nothing_to_do_the_task_is_skipped_and_says_why() {
     let drain = json!({"name": "drain", "at": "BeforeNode", "http": {"url": "http://peer/"}});
     let mut gone = Stage::new(&drain, MockCluster::new());
-    gone.scope.hooks.clear();
+    gone.scope.spec = Some(Arc::default());
     let _ = gone.look().await;
     assert_eq!(gone.state(), TaskState::Skipped);
     assert!(gone.message().contains("no hook drain"), "{}", gone.message());
     let mut other = Stage::new(&drain, MockCluster::new());
     let wait = json!({"name": "drain", "at": "BeforeNode", "wait": {"seconds": 1}});
-    other.scope.hooks = vec![Arc::new(serde_json::from_value(wait).unwrap())];
+    other.scope.spec = Some(listing(serde_json::from_value(wait).unwrap()));
     let _ = other.look().await;
     assert_eq!(other.state(), TaskState::Skipped);
     let mut broken = Stage::new(&drain, MockCluster::new());
