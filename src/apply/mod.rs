@@ -11,5 +11,6 @@ pub mod grants;
 pub mod node_objects;
 pub mod node_service;
 pub mod patches;
+pub mod traffic;
 
 pub use error::ReconcileError;

@@ -9,16 +9,15 @@ use super::save::Urgency;
 use super::{Next, ReconcileError};
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookAction, HookPoint, HookRetry, OnHookFailure, RawPlan};
-use crate::apply::patches::metadata_ops;
+use crate::apply::traffic;
 use crate::clock::monotonic;
-use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
+use crate::cluster::{ClusterError, Kind, Part, Target};
 use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::{Values, check};
 use crate::observe::fleet_facts::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, Course};
 use crate::planner::fleet::{FleetFacts, SetRollout};
 use crate::planner::hooks::{Wanted, is_of_list, point_of};
-use crate::render::{MetadataChange, fleet_selector};
 use crate::tasks::hooks::{DryRun, HookScope, JobOwner, delete_jobs, dry_run};
 
 /// How soon it is asked again whether the API server takes a Job that it refused.
@@ -225,19 +224,10 @@ impl Reconcile<'_> {
         let meta = &self.scope.fleet.meta;
         let service = self.scope.view.services.get(&meta.key()).filter(|s| self.scope.owns(&s.meta));
         let Some(service) = service.filter(|_| self.scope.spec.service.is_some()) else { return Ok(true) };
-        let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.incumbent));
-        let is_there = service.spec.value()["selector"] == selector
-            && crate::observe::is_switched(&service, &rollout.incumbent);
-        if is_there {
+        if traffic::is_at(&service, &rollout.incumbent) {
             return Ok(true);
         }
-        let key = crate::api::names::ANNOTATION_SWITCHED_TO.to_owned();
-        let moved = MetadataChange {
-            annotations: [(key, Some(rollout.incumbent.clone()))].into(),
-            ..MetadataChange::default()
-        };
-        let mut ops = metadata_ops(&service.meta, &moved);
-        ops.push(PatchOp::set("/spec/selector", selector));
+        let ops = traffic::move_to(&service, &rollout.incumbent);
         let target = Target::of(Kind::Service, &service.meta);
         match self.scope.cluster.patch(target, Part::Main, ops).await {
             Ok(_) => Ok(true),

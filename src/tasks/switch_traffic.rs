@@ -5,12 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{FleetScope, entrants};
 use crate::api::Stage;
-use crate::api::names::ANNOTATION_SWITCHED_TO;
-use crate::apply::patches::metadata_ops;
-use crate::cluster::{Kind, Part, PatchOp, Target};
+use crate::apply::traffic;
+use crate::cluster::{Kind, Part, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
-use crate::observe::is_switched;
-use crate::render::{MetadataChange, fleet_selector};
 
 /// Moves the fleet's Service to the entrants, in one write. What follows from it is the status's business.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -29,9 +26,7 @@ impl Task for SwitchTraffic {
         };
         if let (Some(rollout), Some(service)) = (fleet.set_rollout(), service().as_deref())
             && rollout.stage == Stage::Promoting
-            && is_switched(service, &rollout.entrant)
-            && service.spec.value()["selector"]
-                == serde_json::json!(fleet_selector(&meta.name, &rollout.entrant))
+            && traffic::is_at(service, &rollout.entrant)
         {
             // They carry the traffic already: what they need from now on they get in waves.
             return Ok(Outcome::Done);
@@ -52,20 +47,11 @@ impl Task for SwitchTraffic {
         if service().is_none() && fleet.spec.service.is_some() && fleet.invalid.is_none() {
             return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));
         }
-        if let Some(service) = service() {
-            let selector = serde_json::json!(fleet_selector(&meta.name, &rollout.entrant));
-            if service.spec.value()["selector"] != selector || !is_switched(&service, &rollout.entrant) {
-                let target = Target::of(Kind::Service, &service.meta);
-                let entrant = rollout.entrant.clone();
-                let moved = MetadataChange {
-                    annotations: [(ANNOTATION_SWITCHED_TO.to_owned(), Some(entrant))].into(),
-                    ..MetadataChange::default()
-                };
-                let mut ops = metadata_ops(&service.meta, &moved);
-                ops.push(PatchOp::set("/spec/selector", selector));
-                if let Err(outcome) = super::written(fleet.cluster.patch(target, Part::Main, ops).await) {
-                    return outcome;
-                }
+        if let Some(service) = service().filter(|service| !traffic::is_at(service, &rollout.entrant)) {
+            let target = Target::of(Kind::Service, &service.meta);
+            let ops = traffic::move_to(&service, &rollout.entrant);
+            if let Err(outcome) = super::written(fleet.cluster.patch(target, Part::Main, ops).await) {
+                return outcome;
             }
         }
         Ok(Outcome::Done)

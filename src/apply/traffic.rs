@@ -1,0 +1,29 @@
+//! Which set of nodes a fleet's Service selects.
+
+use serde_json::json;
+
+use super::patches::metadata_ops;
+use crate::api::names::ANNOTATION_SWITCHED_TO;
+use crate::cluster::PatchOp;
+use crate::cluster::observed::ObservedService;
+use crate::observe::is_switched;
+use crate::render::{MetadataChange, fleet_selector};
+
+/// Whether a fleet's Service selects this set and nothing else, by our own write.
+#[must_use]
+pub fn is_at(service: &ObservedService, set: &str) -> bool {
+    service.spec.value()["selector"] == json!(fleet_selector(&service.meta.name, set))
+        && is_switched(service, set)
+}
+
+/// The operations that move it there, in one write.
+#[must_use]
+pub fn move_to(service: &ObservedService, set: &str) -> Vec<PatchOp> {
+    let moved = MetadataChange {
+        annotations: [(ANNOTATION_SWITCHED_TO.to_owned(), Some(set.to_owned()))].into(),
+        ..MetadataChange::default()
+    };
+    let mut ops = metadata_ops(&service.meta, &moved);
+    ops.push(PatchOp::set("/spec/selector", json!(fleet_selector(&service.meta.name, set))));
+    ops
+}
