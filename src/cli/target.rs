@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::completion::objects;
 use super::connection::{Cluster, Scope};
 use crate::api::names::{GROUP, VERSION};
+use crate::reader::sentence;
 
 /// The kinds that a person may name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,10 +60,7 @@ impl Kind {
         } else {
             self.api(&cluster.client, &cluster.namespace)
         };
-        let list = api.list(&ListParams::default()).await.map_err(|error| match error {
-            kube::Error::Api(status) => status.message.clone(),
-            error => format!("the API server cannot be reached: {error}"),
-        })?;
+        let list = api.list(&ListParams::default()).await.map_err(|error| sentence(&error))?;
         let mut items = list.items;
         items.sort_by(|a, b| {
             (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name))
@@ -126,8 +124,7 @@ impl Target {
         match self.api(client, namespace).get_opt(&self.name).await {
             Ok(Some(object)) => Ok(json!(object)),
             Ok(None) => Err(format!("{self} is not in namespace {namespace}; name another with --namespace")),
-            Err(kube::Error::Api(status)) => Err(format!("{self}: {}", status.message)),
-            Err(error) => Err(format!("{self}: the API server cannot be reached: {error}")),
+            Err(error) => Err(format!("{self}: {}", sentence(&error))),
         }
     }
 

@@ -5,8 +5,11 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, ValidationDi
 use serde_json::{Map, Value, json};
 
 use super::cluster::is_about_rights;
+use crate::api::names::CLI_MANAGER;
 use crate::cluster::Kind;
 use crate::cluster::kube_port::strict;
+use crate::cluster::observed::LAST_APPLIED;
+use crate::reader::sentence;
 
 /// A change that somebody thinks of.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +28,6 @@ pub enum After {
     Refused(String),
 }
 
-/// Where `kubectl apply` keeps what was applied last.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// Asks the API server what a change would make of a fleet, or of nothing.
 pub async fn after(
     client: &Client,
@@ -43,7 +43,7 @@ pub async fn after(
         }
         (None, Change::Apply(manifest)) => {
             let raw = Api::namespaced_with(client.clone(), namespace, &Kind::NodeDeployment.resource());
-            let params = PostParams { dry_run: true, field_manager: Some("windlass-cli".to_owned()) };
+            let params = PostParams { dry_run: true, field_manager: Some(CLI_MANAGER.to_owned()) };
             let mut manifest = manifest.clone();
             manifest["metadata"]["namespace"] = json!(namespace);
             strict(&raw, &params, &manifest, client).await.map(|object| object.value())
@@ -52,7 +52,7 @@ pub async fn after(
             let patch = patch(before, change);
             let params = PatchParams {
                 dry_run: true,
-                field_manager: Some("windlass-cli".to_owned()),
+                field_manager: Some(CLI_MANAGER.to_owned()),
                 field_validation: Some(ValidationDirective::Strict),
                 ..PatchParams::default()
             };
@@ -70,7 +70,7 @@ pub async fn after(
             ))
         }
         Err(kube::Error::Api(status)) => Ok(After::Refused(status.message.clone())),
-        Err(error) => Err(format!("the API server cannot be reached: {error}")),
+        Err(error) => Err(sentence(&error)),
     }
 }
 

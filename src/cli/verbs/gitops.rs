@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::change::{Change, Write};
+use crate::api::names::CLI_MANAGER;
 
 /// Managers that apply what is in Git, under whatever operation they do it. Argo CD writes by client-side apply unless it is
 /// told otherwise, which the API server records as an update.
@@ -19,7 +20,7 @@ const GITOPS: [&str; 8] = [
 ];
 
 /// Managers behind which a person stands: what they apply is applied again only when that person does.
-const PEOPLE: [&str; 2] = ["kubectl", "windlass-cli"];
+const PEOPLE: [&str; 2] = ["kubectl", CLI_MANAGER];
 
 /// Where the source of an object is named: the annotation or label, and how a person calls it.
 const SOURCES: [(&str, &str, &str); 4] = [

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Located, Meant, Named, Selected, Target};
+use crate::api::names::CLI_MANAGER;
 
 pub use change::Verb;
 use change::{Change, change};
@@ -224,7 +225,7 @@ async fn carry_out_on(
         let patch = serde_json::from_value(Value::Array(ops)).map_err(|e| format!("{target}: {e}"))?;
         let params = PatchParams {
             dry_run: arguments.dry_run,
-            field_manager: Some("windlass-cli".to_owned()),
+            field_manager: Some(CLI_MANAGER.to_owned()),
             ..PatchParams::default()
         };
         match target.api(client, namespace).patch(&target.name, &params, &Patch::<()>::Json(patch)).await {

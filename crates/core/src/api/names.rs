@@ -15,6 +15,8 @@ pub const LABEL_SET: &str = "windlass.dev/set";
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`LABEL_MANAGED_BY`], and the manager of every field that Windlass writes.
 pub const MANAGER: &str = "windlass";
+/// The field manager of what a person writes by a verb.
+pub const CLI_MANAGER: &str = "windlass-cli";
 /// The prefix of every label and annotation that is Windlass's own.
 pub const OWN_PREFIX: &str = "windlass.dev/";
 
