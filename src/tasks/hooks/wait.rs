@@ -1,6 +1,6 @@
 //! `wait`: some time has passed.
 
-use chrono::TimeDelta;
+use chrono::{SecondsFormat, TimeDelta};
 
 use super::turn::{Turn, hook_task};
 use crate::api::HookAction;
@@ -23,11 +23,11 @@ fn passed(turn: &Turn<'_>) -> Outcome {
     if turn.is_overdue() {
         return turn.is_late(&format!("it waits for {} s", wait.seconds));
     }
-    let message =
-        format!("waiting for {} s to pass (hook {}), until {}", wait.seconds, turn.hook.name, clock(until));
+    let message = format!(
+        "waiting for {} s to pass (hook {}), until {}",
+        wait.seconds,
+        turn.hook.name,
+        until.to_rfc3339_opts(SecondsFormat::Secs, true)
+    );
     turn.waits(message, left)
-}
-
-fn clock(at: chrono::DateTime<chrono::Utc>) -> String {
-    at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
