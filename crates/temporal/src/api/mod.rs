@@ -1,0 +1,5 @@
+//! The custom resource WorkerDeployment.
+
+pub mod connection;
+
+pub use connection::{ApiKeySecret, Connection, Tls};
