@@ -22,13 +22,19 @@ use crate::render;
 /// How long a set may take to go before it is said what it waits for.
 const GOING: TimeDelta = TimeDelta::seconds(30);
 
-/// Lets nodes beyond `replicas` go, from the highest ordinal, in every set; and sets whose time has come. Answers what
-/// one of these has waited for some time, in a sentence, and whether it has to be looked at again soon.
-pub async fn remove(
-    fleet: &FleetScope,
-    facts: &FleetFacts,
-    active: bool,
-) -> Result<(Option<String>, bool), ReconcileError> {
+/// What came of removing nodes and sets.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Removed {
+    /// What a set that should be gone has waited for some time, in a sentence.
+    pub waits_for: Option<String>,
+    /// Whether a node that leaves rests on something that is not as it was taken to be, or waits for what no watch shows.
+    pub is_unseen: bool,
+}
+
+/// Lets nodes beyond `replicas` go, from the highest ordinal, in every set; and sets whose time has come. `active`: whether
+/// a plan is.
+pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Result<Removed, ReconcileError> {
     fleet.keep(leave::kept(facts, fleet.now)).await.map_err(ReconcileError::Children)?;
     let why = format!("replicas is {}", facts.replicas);
     let may_go = |name: &String| !fleet.keeps_claims(name);
@@ -39,9 +45,9 @@ pub async fn remove(
         names.retain(may_go);
     }
     let kept = fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?.is_some();
-    let differs =
+    let is_unseen =
         kept | fleet.let_go_what_stands(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
-    let mut waits = None;
+    let mut waits_for = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
             continue;
@@ -62,9 +68,9 @@ pub async fn remove(
         let why =
             if retiring.has_served() { "another set has taken over" } else { "its set is not promoted" };
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
-        waits = waits.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
+        waits_for = waits_for.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }
-    Ok((waits, differs))
+    Ok(Removed { waits_for, is_unseen })
 }
 
 /// Looks for StatefulSets of sets that go which are known here although no watch shows them: one whose mark a hand took

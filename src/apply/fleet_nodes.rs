@@ -1,7 +1,5 @@
 //! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
 
-use std::sync::PoisonError;
-
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
@@ -10,7 +8,7 @@ use crate::api::names::{ANNOTATION_RESTARTED_AT, node_name};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
-use crate::observe::fleet_scope::{Told, owner_reference};
+use crate::observe::fleet_scope::owner_reference;
 use crate::observe::node_scope::claim_names;
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
@@ -44,11 +42,6 @@ where
 }
 
 impl FleetScope {
-    fn tell(&self, reason: &'static str, cause: &str, note: String) {
-        let told = Told { reason, cause: cause.to_owned(), note };
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
-    }
-
     /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
     /// ordinal; those created are counted before the next is asked about.
     pub async fn create_nodes(
@@ -92,7 +85,7 @@ impl FleetScope {
                     Err(error) => return Err(error),
                 };
                 let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
-                self.tell("NodeCreated", uid, format!("created node {}", child.name));
+                self.recorder.record("NodeCreated", uid, format!("created node {}", child.name));
                 Ok(())
             })
             .await
@@ -131,7 +124,7 @@ impl FleetScope {
             return Ok(());
         };
         self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await?;
-        self.tell("NodeDeleted", &node.meta.uid, format!("deleted node {name}: {why}"));
+        self.recorder.record("NodeDeleted", node.meta.uid.clone(), format!("deleted node {name}: {why}"));
         Ok(())
     }
 

@@ -60,6 +60,31 @@ pub enum Tone {
     Warning,
 }
 
+/// An event about an object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Event {
+    /// Whether it is about trouble.
+    pub tone: Tone,
+    /// Its reason.
+    pub reason: &'static str,
+    /// What tells it from others of its reason: the same cause is told only once.
+    pub cause: String,
+    /// A sentence.
+    pub note: String,
+}
+
+impl Event {
+    /// That something was done as it should be.
+    pub fn normal(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { tone: Tone::Normal, reason, cause: cause.into(), note: note.into() }
+    }
+
+    /// That somebody should look.
+    pub fn warning(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { tone: Tone::Warning, reason, cause: cause.into(), note: note.into() }
+    }
+}
+
 impl Events {
     /// A sender, and the task that sends until every sender is gone and all is sent.
     pub fn new(
@@ -90,6 +115,11 @@ impl Events {
             tokio::join!(first, then);
         };
         (Self { prompt, patient, memory, clock, instance: instance.into() }, send)
+    }
+
+    /// Sends an event about an object.
+    pub fn record(&self, kind: Kind, about: &Meta, event: &Event) {
+        self.send(kind, about, event.tone, event.reason, &event.cause, &event.note);
     }
 
     /// Sends an event about an object. `cause` tells it from others of the same reason; the same cause is

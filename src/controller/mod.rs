@@ -4,9 +4,6 @@
 pub mod context;
 pub mod events;
 mod fleet;
-mod fleet_asked;
-mod fleet_change;
-mod fleet_hooks;
 mod hooks;
 mod node;
 mod node_hooks;
@@ -15,8 +12,8 @@ mod save;
 
 pub use crate::apply::ReconcileError;
 pub use context::Context;
+pub(crate) use fleet::KINDS_OF_A_SET;
 pub use fleet::reconcile as reconcile_fleet;
-pub(crate) use fleet_change::KINDS_OF_A_SET;
 pub use node::reconcile as reconcile_node;
 
 use std::time::Duration;

@@ -25,6 +25,7 @@ use crate::engine::Plan;
 use crate::observe::FleetScope;
 use crate::planner::fleet::decide::Start;
 use crate::planner::fleet::forecast;
+use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::naming;
 use crate::planner::fleet::status::{is_stalled, scope_of};
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide, possible};
@@ -152,8 +153,8 @@ impl Looked<'_> {
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
         foreseen.tell_target(&facts, hash_before, self.scope.specified());
         self.tell_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
-        if let Some(sentence) = &self.scope.invalid {
-            foreseen.refuse(sentence.clone());
+        if let Some(invalid) = &self.scope.invalid {
+            foreseen.refuse(invalid.sentence.clone());
         }
         foreseen.tell_waits(&facts, status, &decision);
         foreseen.tell_time(&self.scope);
@@ -166,14 +167,15 @@ impl Looked<'_> {
             return Ok(());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {
-            self.scope.invalid = Some(sentence);
+            self.scope.invalid = Some(Invalid::lasting(sentence));
             return Ok(());
         }
         match fleet_objects::ensure_revision(&self.scope).await {
             Ok(Ok(_)) => {
-                self.scope.invalid = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
+                let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
+                self.scope.invalid = sentence.map(Invalid::lasting);
             }
-            Ok(Err(sentence)) => self.scope.invalid = Some(sentence),
+            Ok(Err(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
             Err(error) => {
                 return Err(format!("whether the API server takes spec.template is not known: {error}"));
             }
@@ -223,7 +225,7 @@ impl Looked<'_> {
                             foreseen.set_waves(&fleet, facts, start, &set);
                             foreseen.first_given_up(facts, superseded && other);
                         }
-                        Err(sentence) => self.scope.invalid = Some(sentence),
+                        Err(sentence) => self.scope.invalid = Some(Invalid::lasting(sentence)),
                     }
                 } else {
                     foreseen.waves = told::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));

@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use super::fleet_facts::restart_request;
 use super::node_scope::{effective_restart, later};
+use super::recorder::Recorder;
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Memory, View};
+use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::scope_of;
 use crate::planner::fleet::{FleetFacts, Scope};
 use crate::render::RenderOptions;
@@ -36,25 +38,14 @@ pub struct FleetScope {
     pub scope: Scope,
     /// The latest restart that is obeyed (RFC 3339); empty for none.
     pub restarted_at: String,
-    /// Why what is wanted cannot be started, in a sentence.
-    pub invalid: Option<String>,
+    /// Why what is wanted cannot be started.
+    pub invalid: Option<Invalid>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// What was found out in this reconcile and need not be found out again.
     pub known: Arc<Mutex<Known>>,
-    /// What was done to nodes in this reconcile, to be told of in events.
-    pub told: Arc<Mutex<Vec<Told>>>,
-}
-
-/// Something that was done, to be told of in an event.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Told {
-    /// The event's reason.
-    pub reason: &'static str,
-    /// What tells it from others of its reason.
-    pub cause: String,
-    /// A sentence.
-    pub note: String,
+    /// Where what was done to nodes in this reconcile is recorded.
+    pub recorder: Recorder,
 }
 
 /// What one reconcile of a fleet has found out.
@@ -82,7 +73,7 @@ struct State {
     /// How many writes there were whose outcome is not known.
     doubts: u64,
     /// Why what is wanted cannot be started.
-    invalid: Option<String>,
+    invalid: Option<Invalid>,
 }
 
 impl FleetScope {
@@ -109,7 +100,7 @@ impl FleetScope {
             invalid: None,
             now,
             known: Arc::default(),
-            told: Arc::default(),
+            recorder: Recorder::default(),
         };
         Some(scope.put_right().obeying_from_the_start())
     }

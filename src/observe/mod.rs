@@ -8,6 +8,7 @@ mod fleet_record;
 mod fleet_release;
 pub mod fleet_scope;
 pub mod node_scope;
+pub mod recorder;
 
 use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
 use crate::cluster::observed::ObservedService;

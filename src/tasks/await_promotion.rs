@@ -21,7 +21,8 @@ impl Task for AwaitPromotion {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
         };
-        if let Some(sentence) = &fleet.invalid {
+        if let Some(invalid) = &fleet.invalid {
+            let sentence = &invalid.sentence;
             return Ok(Outcome::waiting(format!("waiting for a spec that can be carried out: {sentence}")));
         }
         let ready = entrants.may_take_over(fleet, cx.plan);

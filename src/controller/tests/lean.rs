@@ -2,14 +2,15 @@
 
 use super::fleet::fleet_spec;
 use super::*;
-use crate::controller::fleet::Reconcile;
+use crate::controller::fleet::Fleet;
 
 /// How often the facts were asked for, and how often they were put together, in one look at the fleet.
 async fn one_look(stage: &Stage) -> (u32, u32) {
     let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
     let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
     let shared = scope.clone();
-    Reconcile::new(&stage.cx, &fleet, scope, stage.clock.now()).run().await.unwrap();
+    let now = stage.clock.now();
+    Fleet::new(&stage.cx, fleet, scope, now).reconcile().await.unwrap();
     shared.looks_so_far()
 }
 

@@ -101,7 +101,7 @@ impl Fleet {
             scope: Scope::Target(revision_of(self.wants)),
             invalid: None,
             known: Arc::default(),
-            told: Arc::default(),
+            recorder: crate::observe::recorder::Recorder::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }
     }

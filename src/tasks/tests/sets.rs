@@ -107,7 +107,7 @@ impl Amid {
             scope: Scope::Target(revision_of("v2")),
             invalid: None,
             known: Arc::default(),
-            told: Arc::default(),
+            recorder: crate::observe::recorder::Recorder::default(),
             now: now(),
         }
     }
@@ -565,6 +565,6 @@ async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
         let view = View::shared();
         let scope = amid("BlueGreen", "Promoting").scope(cluster, &view);
         let deleted = scope.delete_node("db-0", "of a test").await;
-        assert_eq!((deleted.is_ok(), scope.told.lock().unwrap().len()), (told == 1, told));
+        assert_eq!((deleted.is_ok(), scope.recorder.take().len()), (told == 1, told));
     }
 }

@@ -251,10 +251,10 @@ pub struct FleetFacts {
     pub retry: String,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
-    /// What cannot be done although the rest goes on, in a sentence.
-    pub beside: Option<String>,
+    /// What could not be applied although the rest goes on, in a sentence.
+    pub not_applied: Option<String>,
     /// What a set that should be gone, or made, waits for, in a sentence.
-    pub waits: Option<String>,
+    pub waits_for: Option<String>,
     /// Why it is not known which set serves, in a sentence: then nothing is done.
     pub undecided: Option<String>,
     /// The set that the fleet's own Service selects, where it has one.

@@ -11,6 +11,7 @@ pub mod leave;
 pub mod possible;
 pub mod progress;
 pub mod release;
+pub mod report;
 pub mod sets;
 pub mod status;
 pub mod verdicts;

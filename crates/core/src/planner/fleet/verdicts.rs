@@ -55,12 +55,12 @@ pub(super) fn refresh_conditions(
             || is_applying
             || !all_ready
             || !status.retiring.is_empty()
-            || facts.waits.is_some()
+            || facts.waits_for.is_some()
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
     let leaving = || leave::waits_for(facts).filter(|_| status.rollout.is_none());
-    let waits = kept.or_else(|| facts.waits.clone()).into_iter().chain(leaving());
+    let waits = kept.or_else(|| facts.waits_for.clone()).into_iter().chain(leaving());
     let mut kept = waits.collect::<Vec<_>>().join("; ");
     // What is waited for otherwise another condition says, which changes with it: this costs no write of its own.
     if busy && kept.is_empty() && status.rollout.is_none() {
@@ -148,8 +148,8 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     // A person who has to look at a plan that failed looks at its nodes as well.
     let rests = || facts.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
-    let beside = || facts.beside.clone();
-    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided).or_else(beside)
+    let not_applied = || facts.not_applied.clone();
+    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided).or_else(not_applied)
 }
 
 fn up_to_date(
@@ -212,7 +212,7 @@ fn up_to_date(
     if let Some(why) = unfilled {
         return verdict(Truth::False, "Stalled", why);
     }
-    let waits = facts.waits.as_deref().unwrap_or("the nodes are being created");
+    let waits = facts.waits_for.as_deref().unwrap_or("the nodes are being created");
     verdict(Truth::Unknown, "Applying", waits)
 }
 

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use super::events::Tone;
-use super::fleet::Reconcile;
-use super::hooks::{has_hooks, has_moved, on_failure, rollout_hashes};
-use super::save::Urgency;
-use super::{Next, ReconcileError};
+use super::Fleet;
+use super::apply::StatusChange;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookAction, HookPoint, HookRetry, OnHookFailure, RawPlan};
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::cluster::{ClusterError, Kind, Part, Target};
+use crate::controller::ReconcileError;
+use crate::controller::events::Event;
+use crate::controller::hooks::{has_hooks, has_moved, on_failure, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::{Values, check};
 use crate::observe::fleet_facts::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, Course};
+use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, SetRollout};
 use crate::planner::hooks::{Wanted, is_of_list, point_of};
 use crate::tasks::hooks::{DryRun, HookScope, JobOwner, delete_jobs, dry_run};
@@ -23,7 +24,7 @@ use crate::tasks::hooks::{DryRun, HookScope, JobOwner, delete_jobs, dry_run};
 /// How soon it is asked again whether the API server takes a Job that it refused.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
 
-impl Reconcile<'_> {
+impl Fleet<'_> {
     /// The hooks that a plan of this course has.
     pub(super) fn wanted_hooks(&self, course: Course) -> Wanted<'_> {
         let hooks = &self.scope.spec.update_strategy.hooks;
@@ -69,12 +70,8 @@ impl Reconcile<'_> {
         Some(HookRetry { asked: asked.to_owned(), tasks })
     }
 
-    /// Writes a plan whose tasks are others by now, and does nothing else.
-    pub(super) async fn write_followed(
-        &self,
-        plan: Option<Plan>,
-        retried: Option<HookRetry>,
-    ) -> Result<Next, ReconcileError> {
+    /// The status with a plan whose tasks are others by now.
+    pub(super) fn store_plan(&self, plan: Option<Plan>, retried: Option<HookRetry>) -> StatusChange {
         let mut status = (*self.scope.fleet.status).clone();
         if let Some(plan) = plan.as_ref().filter(|plan| plan.is_active()) {
             status.plan = Some(RawPlan::of(plan));
@@ -82,14 +79,14 @@ impl Reconcile<'_> {
         if retried.is_some() {
             status.hook_retry = retried;
         }
-        self.write(status, plan.as_ref(), Urgency::Now).await
+        StatusChange::of_plan(status, plan, Vec::new())
     }
 
-    /// Whether the hooks could be carried out; an error is a sentence that says what of them cannot.
-    pub(super) async fn check_hooks(&mut self) -> Option<String> {
+    /// What of the hooks cannot be carried out, if anything.
+    pub(super) async fn check_hooks(&self) -> Option<Invalid> {
         let spec = self.scope.spec.clone();
         if let Err(sentence) = self.scope.steps() {
-            return Some(sentence);
+            return Some(Invalid::lasting(sentence));
         }
         let hooks = &spec.update_strategy.hooks;
         if hooks.is_empty() {
@@ -100,10 +97,8 @@ impl Reconcile<'_> {
         if let Ok(recipe) = self.cx.registry.recipe(facts.strategy.recipe())
             && let Some(sentence) = self.wanted_hooks(course).too_long_for(recipe)
         {
-            return Some(format!(
-                "{sentence}: {}",
-                hooks.first().map(|hook| hook.name.as_str()).unwrap_or_default()
-            ));
+            let first = hooks.first().map(|hook| hook.name.as_str()).unwrap_or_default();
+            return Some(Invalid::lasting(format!("{sentence}: {first}")));
         }
         // Expressions are parsed, and the API server is asked, once for each generation.
         let meta = &self.scope.fleet.meta;
@@ -112,7 +107,7 @@ impl Reconcile<'_> {
         if let Some((asked, verdict)) = verdicts.get(&content)
             && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
         {
-            return verdict.err();
+            return verdict.err().map(Invalid::lasting);
         }
         let mut verdict = hooks.iter().try_for_each(|hook| check(hook, &self.cx.hook_rules));
         for hook in hooks.iter().filter(|hook| matches!(hook.action(), Some(HookAction::Job(_)))) {
@@ -123,21 +118,18 @@ impl Reconcile<'_> {
                 Ok(()) => {}
                 Err(DryRun::Refused(sentence)) => verdict = Err(sentence),
                 Err(DryRun::NotNow(error)) => {
-                    self.ask_again(&error);
                     let name = &hook.name;
-                    return Some(format!(
+                    // What it did not say for a moment is no fault of the spec; what it does not allow is a person's to see.
+                    let is_transient = !matches!(error, ClusterError::Forbidden { .. });
+                    let sentence = format!(
                         "hook {name}: whether the API server takes its Job is not known yet: {error}"
-                    ));
+                    );
+                    return Some(Invalid { sentence, is_transient });
                 }
             }
         }
         verdicts.put(content, (monotonic(), verdict.clone()));
-        verdict.err()
-    }
-
-    /// What the API server did not say for a moment is no fault of the spec; what it does not allow is a person's to see.
-    fn ask_again(&mut self, error: &ClusterError) {
-        self.passing = !matches!(error, ClusterError::Forbidden { .. });
+        verdict.err().map(Invalid::lasting)
     }
 
     fn job_owner(&self) -> JobOwner {
@@ -240,7 +232,7 @@ impl Reconcile<'_> {
     pub(super) fn tell_of_hooks(&self, facts: &FleetFacts) {
         for place in hooks::failures(facts) {
             let note = format!("{} failed: {}", place.name(), place.said());
-            self.tell(Tone::Warning, "HookFailed", &place.at.tried(), &note);
+            self.warn("HookFailed", place.at.tried(), note);
         }
         for place in hooks::asking(facts) {
             let id = &place.at.task_id;
@@ -249,7 +241,7 @@ impl Reconcile<'_> {
                 place.name(),
                 self.scope.fleet.meta.name
             );
-            self.tell(Tone::Normal, "ApprovalRequested", &place.at.tried(), &note);
+            self.record(&Event::normal("ApprovalRequested", place.at.tried(), note));
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What a person asks of a fleet by annotations and fields: skipping a task, and telling why something is not done.
 
-use super::events::Tone;
-use super::fleet::Reconcile;
+use super::Fleet;
 use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
@@ -13,7 +12,7 @@ use crate::planner::fleet::sets::decide::may_go_back;
 /// A task that may be skipped on a node, where one pod is concerned; of a fleet it says that every node serves.
 const OF_NODES_ONLY: &str = "mark-ready";
 
-impl Reconcile<'_> {
+impl Fleet<'_> {
     /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
     pub(super) fn skip(&self, plan: &mut Plan) -> bool {
         let Some(task_id) = self.scope.fleet.meta.annotation(ANNOTATION_SKIP) else { return false };
@@ -38,7 +37,7 @@ impl Reconcile<'_> {
             ),
             Some(Err(refused)) => refused.to_string(),
         };
-        self.tell(Tone::Warning, "SkipRefused", task_id, &note);
+        self.warn("SkipRefused", task_id, note);
         false
     }
 
@@ -58,7 +57,7 @@ impl Reconcile<'_> {
                 "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
                 facts.requested
             );
-            self.tell(Tone::Warning, "StaleForcePromote", asked, &note);
+            self.warn("StaleForcePromote", asked, note);
         }
         let current = self.scope.fleet.status.plan.as_ref().and_then(crate::api::RawPlan::id);
         let plan =
@@ -71,7 +70,7 @@ impl Reconcile<'_> {
                 "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
                  template to what is wanted, and it follows the promotion"
             );
-            self.tell(Tone::Warning, "InvalidSpec", &format!("{ANNOTATION_ABORT}={id} promotes"), &note);
+            self.warn("InvalidSpec", format!("{ANNOTATION_ABORT}={id} promotes"), note);
         }
         self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
@@ -79,7 +78,7 @@ impl Reconcile<'_> {
             let note = format!(
                 "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
             );
-            self.tell(Tone::Warning, "InvalidSpec", text, &note);
+            self.warn("InvalidSpec", text, note);
         }
     }
 
@@ -104,14 +103,14 @@ impl Reconcile<'_> {
             }
             let is = current.as_ref().map_or_else(String::new, |id| format!("; its plan is {id}"));
             let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
-            self.tell(Tone::Warning, "InvalidSpec", &format!("{key}={id}"), &note);
+            self.warn("InvalidSpec", format!("{key}={id}"), note);
         }
         // A task of a plan that is over stays named until somebody removes the annotation; other tasks never were.
         let skip = self.scope.fleet.meta.annotation(ANNOTATION_SKIP).unwrap_or_default();
         let plan = skip.rsplit_once('-').map_or(skip, |(plan, _)| plan);
         if !skip.is_empty() && !is_known(plan) && !may_be_forgotten(plan) {
             let note = format!("{skip:?} is no task of a plan of this fleet, and nothing is skipped");
-            self.tell(Tone::Warning, "SkipRefused", skip, &note);
+            self.warn("SkipRefused", skip, note);
         }
     }
 }

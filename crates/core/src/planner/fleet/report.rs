@@ -1,0 +1,161 @@
+//! From a reconcile to the status that it writes: which facts hold under that status, what of it is news, and when the fleet
+//! is reconciled again although nothing happens. Pure.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::facts::FleetFacts;
+use super::hooks::AtHook;
+use super::progress;
+use super::sets::SetRollout;
+use super::status::{generated_build_id, stall_deadline};
+use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
+use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, RetiringSet, Stage};
+use crate::engine::Plan;
+use crate::planner::hooks::step_of;
+use crate::revision::main_image;
+
+/// What keeps a spec from being carried out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Invalid {
+    /// Why, in a sentence.
+    pub sentence: String,
+    /// Whether it says no more than that the API server did not answer for a moment, which is no fault of the spec.
+    pub is_transient: bool,
+}
+
+impl Invalid {
+    /// What somebody has to change.
+    pub fn lasting(sentence: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), is_transient: false }
+    }
+
+    /// What may pass by itself.
+    pub fn transient(sentence: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), is_transient: true }
+    }
+}
+
+/// What a reconcile found out beside its plan, and the status says.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Findings {
+    /// Why what is wanted cannot be started.
+    pub invalid: Option<Invalid>,
+    /// What could not be applied although the rest goes on, in a sentence.
+    pub not_applied: Option<String>,
+    /// What a set that should be gone waits for, in a sentence.
+    pub waits_for: Option<String>,
+}
+
+/// The facts under the status that is about to be written: what it newly obeys counts. `plan`: as it then stands.
+#[must_use]
+pub fn facts_under(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    plan: Option<&Plan>,
+    findings: &Findings,
+) -> FleetFacts {
+    let mut facts = facts.activated(&status.active_set);
+    facts.set_rollout = SetRollout::of(status);
+    facts.at_hook = plan.and_then(AtHook::of);
+    facts.step = plan.and_then(step_of);
+    facts.not_applied.clone_from(&findings.not_applied);
+    facts.waits_for.clone_from(&findings.waits_for);
+    if findings.invalid.as_ref().is_some_and(|invalid| invalid.is_transient) {
+        facts.waits_for = facts.invalid.take();
+    }
+    facts.last_completed.clone_from(&status.last_completed_rollout_hash);
+    facts.rejected = status.rejected.clone().filter(|r| facts.stays_rejected(r));
+    facts
+}
+
+/// The build ID of what is wanted: the one that the spec gives it, the one under which it is being promoted, or one that is
+/// made of its image and its hash.
+#[must_use]
+pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDeploymentSpec) -> String {
+    let is_promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+    match facts.build_id.as_str() {
+        "" if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),
+        "" => generated_build_id(main_image(&spec.template.spec).unwrap_or_default(), &facts.requested),
+        own => own.to_owned(),
+    }
+}
+
+/// Forgets wishes that were obeyed once and are not made any more. `retry`: the value of its annotation.
+pub fn forget_spent_wishes(status: &mut NodeDeploymentStatus, spec: &NodeDeploymentSpec, retry: &str) {
+    status.hook_retry = status.hook_retry.take().filter(|obeyed| obeyed.asked == retry);
+    if status.spent_force_promote != spec.force_promote {
+        status.spent_force_promote.clear();
+    }
+}
+
+/// What has to be said of a spec that is carried out.
+#[must_use]
+pub fn remark(spec: &NodeDeploymentSpec) -> &'static str {
+    if spec.update_strategy.type_.is_empty() {
+        "updateStrategy.type is empty and is treated as InPlace; set it"
+    } else {
+        ""
+    }
+}
+
+/// The status of a fleet whose spec cannot be read.
+pub fn spec_is_unreadable(
+    status: &mut NodeDeploymentStatus,
+    sentence: &str,
+    generation: i64,
+    now: DateTime<Utc>,
+) {
+    for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
+        conditions::set(&mut status.conditions, type_, truth, "InvalidSpec", sentence, generation, now);
+    }
+    for (type_, reason) in
+        [(READY, "NotStarted"), (ROLLOUT_IN_PROGRESS, "NotStarted"), (RECONCILING, "Settled")]
+    {
+        if conditions::find(&status.conditions, type_).is_none() {
+            conditions::set(&mut status.conditions, type_, Truth::False, reason, "", generation, now);
+        }
+    }
+    status.observed_generation = generation;
+}
+
+/// Whether a status says something that others act on, or wait for: it is not put off as progress is.
+#[must_use]
+pub fn is_news(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus) -> bool {
+    let says = |status: &NodeDeploymentStatus, type_: &str| {
+        conditions::find(&status.conditions, type_).map(|c| (c.status.clone(), c.reason.clone()))
+    };
+    let stage = |status: &NodeDeploymentStatus| status.rollout.as_ref().map(|r| r.stage);
+    let carried_out = |status: &NodeDeploymentStatus| (status.deletion_policy, status.volume_claim_retention);
+    [UP_TO_DATE, ROLLOUT_IN_PROGRESS, STALLED].iter().any(|type_| says(before, type_) != says(after, type_))
+        || stage(before) != stage(after)
+        || carried_out(before) != carried_out(after)
+}
+
+/// The next time at which something about a fleet becomes due, although nothing happens.
+#[must_use]
+pub fn next_deadline(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    min_ready_seconds: i64,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let min_ready = TimeDelta::seconds(min_ready_seconds);
+    let entrants = facts.entrants().into_iter().flat_map(|set| &set.children);
+    let starting = facts.children.iter().chain(entrants).filter(|c| !c.available);
+    let available = starting.filter_map(|c| c.ready_since).map(|since| since + min_ready).min();
+    let removals = status.retiring.iter().map(|set| facts.removal_of(set));
+    let removal = removals.filter(|at| *at > now).min();
+    let due = [stall_deadline(status, facts), available, progress::overdue_at(facts, now), removal];
+    due.into_iter().flatten().filter(|at| *at > now).min()
+}
+
+/// Whether something that should be gone is kept by what not every watch shows, as claims that are to be let go of.
+#[must_use]
+pub fn is_kept_from_going(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
+    let is_kept = |set: &RetiringSet| {
+        let nodes = facts.sets.get(&set.set).map(|s| s.children.as_slice()).unwrap_or_default();
+        facts.removal_of(set) <= now && nodes.iter().any(|c| !c.terminating)
+    };
+    status.retiring.iter().any(is_kept)
+        || (facts.active_set_goes() && facts.children.iter().any(|c| !c.terminating))
+}

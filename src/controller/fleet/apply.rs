@@ -1,0 +1,186 @@
+//! The third stage: what was decided is carried out, as far as it is more than a write of the status.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Fleet;
+use super::decide::{Action, Decided, Stored};
+use crate::api::{NodeDeploymentStatus, RawPlan};
+use crate::apply::{fleet_children, fleet_objects};
+use crate::controller::ReconcileError;
+use crate::controller::events::Event;
+use crate::controller::save::Urgency;
+use crate::engine::{self, Advance, Plan};
+use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::status::{scope_of, short};
+use crate::planner::fleet::{FleetFacts, SetRollout};
+
+/// A plan that nothing was done about.
+const WAITING: Advance = Advance::Waiting { recheck_after: None };
+
+/// A fleet to which everything was done that this reconcile does to others than the fleet itself.
+#[must_use]
+pub(super) struct Applied<'a> {
+    pub(super) fleet: Fleet<'a>,
+    /// As they are after what was done.
+    pub(super) facts: Arc<FleetFacts>,
+    /// `None` where something that goes before it is not done yet.
+    pub(super) change: Option<StatusChange>,
+}
+
+/// What the status becomes, before what was observed is brought up to date in it.
+pub(super) struct StatusChange {
+    pub(super) status: NodeDeploymentStatus,
+    /// The plan that the status is about.
+    pub(super) plan: Option<Plan>,
+    pub(super) urgency: Urgency<'static>,
+    /// To be recorded once the status says it.
+    pub(super) events: Vec<Event>,
+    pub(super) then: Then,
+}
+
+/// When the fleet is reconciled again.
+pub(super) enum Then {
+    /// Once the write is seen.
+    AwaitOwnWrite,
+    /// When something is due, and at the latest after this long.
+    Requeue(Option<Duration>),
+}
+
+impl StatusChange {
+    /// A write that changes which plan there is; a reconcile that makes it does nothing else.
+    pub(super) fn of_plan(status: NodeDeploymentStatus, plan: Option<Plan>, events: Vec<Event>) -> Self {
+        Self { status, plan, urgency: Urgency::Now, events, then: Then::AwaitOwnWrite }
+    }
+}
+
+impl<'a> Decided<'a> {
+    pub(super) async fn apply(self) -> Result<Applied<'a>, ReconcileError> {
+        let Self { mut fleet, facts, action } = self;
+        let change = match action {
+            Action::EndStored(plan) => Some(fleet.end_stored(&facts, *plan)),
+            Action::ChangePlan { plan, decision, entrant } => {
+                fleet.change_plan(&facts, plan, decision, entrant).await?
+            }
+            Action::StorePlan { plan, retried } => Some(fleet.store_plan(plan, retried)),
+            Action::Wait(stored) => Some(fleet.advanced(stored, &WAITING)?),
+            Action::CarryOut(stored) => {
+                fleet.apply_beside(stored.plan.as_ref().is_some_and(Plan::is_active)).await;
+                Some(fleet.carry_out(stored).await?)
+            }
+        };
+        Ok(Applied { facts: fleet.scope.facts(), fleet, change })
+    }
+}
+
+impl Fleet<'_> {
+    /// What has nothing to do with the plan. None of these rests on another, nor the plan on them: one that fails is tried
+    /// again, and meanwhile the rollout goes on and the status says what is so.
+    async fn apply_beside(&mut self, is_active: bool) {
+        match fleet_objects::apply_service(&self.scope).await {
+            Ok(Some(sentence)) => {
+                self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+            }
+            Ok(None) => {}
+            Err(error) => self.note(error),
+        }
+        if let Err(error) = fleet_children::apply_at_once(&self.scope).await {
+            self.note(error);
+        }
+        match fleet_children::remove(&self.scope, &self.scope.facts(), is_active).await {
+            Ok(removed) => {
+                self.report.waits_for = removed.waits_for;
+                self.report.is_unseen = removed.is_unseen;
+            }
+            Err(error) => self.note(error),
+        }
+        match fleet_children::forget_unmarked(&self.scope, &self.scope.facts()).await {
+            Ok(is_left) => self.report.is_unseen |= is_left,
+            Err(error) => self.note(error),
+        }
+        let facts = self.scope.facts();
+        let scope = scope_of(&self.scope.fleet.status);
+        let of_nodes = (is_active && facts.set_rollout.is_none()).then_some(&scope);
+        // Where no plan asks nodes to halt, those that are lost are not made again to run past the height.
+        let is_unasked = !is_active && facts.set_rollout.as_ref().is_some_and(SetRollout::is_halting);
+        if !is_unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await
+        {
+            self.note(error);
+        }
+        if is_active {
+            return;
+        }
+        if let Err(error) = fleet_children::pin(&self.scope, &facts).await {
+            self.note(error);
+        }
+        if let Err(error) = fleet_objects::prune_revisions(&self.scope).await {
+            self.note(error);
+        }
+    }
+
+    /// Advances the plan until one of its tasks has to wait.
+    async fn carry_out(&self, stored: Stored) -> Result<StatusChange, ReconcileError> {
+        let Stored { plan: Some(mut plan), skipped } = stored else { return self.advanced(stored, &WAITING) };
+        if !plan.is_active() {
+            return self.advanced(Stored { plan: Some(plan), skipped }, &WAITING);
+        }
+        let env = self.cx.env.layer().with(self.scope.clone());
+        let env = match self.hook_scope(&plan) {
+            Some(hooks) => env.with(hooks),
+            None => env,
+        };
+        let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;
+        let advance = engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await;
+        self.pass_over(&mut plan);
+        let advance = self.unless_disrupted(&mut plan, advance);
+        if matches!(advance, Advance::Invalidated { .. }) {
+            self.delete_jobs(&plan).await?;
+        }
+        self.advanced(Stored { plan: Some(plan), skipped }, &advance)
+    }
+
+    /// What the status becomes by how far the plan came.
+    fn advanced(&self, stored: Stored, advance: &Advance) -> Result<StatusChange, ReconcileError> {
+        let before = &self.scope.fleet.status;
+        let mut status = (**before).clone();
+        let facts = self.scope.facts();
+        let mut events: Vec<Event> = Vec::new();
+        let Stored { mut plan, skipped } = stored;
+        let (mut urgency, mut after) = (Urgency::Progress(""), None);
+        match (advance, &plan) {
+            (Advance::Waiting { recheck_after }, Some(plan)) => {
+                after = *recheck_after;
+                if plan.is_active() {
+                    status.plan = Some(RawPlan::of(plan));
+                    events.extend(self.move_on(&mut status, &facts, plan));
+                }
+                if skipped || self.has_moved_at_hook(plan) {
+                    urgency = Urgency::Now;
+                }
+            }
+            (Advance::Checkpoint | Advance::Held, Some(plan)) => {
+                status.plan = Some(RawPlan::of(plan));
+                urgency = Urgency::Now;
+                events.extend(self.move_on(&mut status, &facts, plan));
+            }
+            (Advance::Ended, Some(plan)) => {
+                urgency = Urgency::Now;
+                events.extend(self.plan_ended(&mut status, &facts, plan));
+            }
+            (Advance::Invalidated { reason, message }, Some(old)) => {
+                urgency = Urgency::Now;
+                let to = short(&old.target_hash);
+                let note = format!("the plan to {to} is superseded by a new one to {to}: {message}");
+                events.push(Event::normal("RolloutSuperseded", &old.id, note));
+                let next = self.begin_again(&mut status, &facts, old, reason)?;
+                plan = Some(next);
+            }
+            (_, None) => {}
+        }
+        // A change of what is wanted, or of the spec at all, is not progress of a plan.
+        if before.observed_generation != self.scope.fleet.meta.generation || self.scope.invalid.is_some() {
+            urgency = Urgency::Now;
+        }
+        Ok(StatusChange { status, plan, urgency, events, then: Then::Requeue(after) })
+    }
+}

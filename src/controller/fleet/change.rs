@@ -1,0 +1,367 @@
+//! How a fleet's plans end and begin: each in one write, which does nothing else.
+
+use super::Fleet;
+use super::apply::StatusChange;
+use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
+use crate::controller::ReconcileError;
+use crate::controller::events::Event;
+use crate::engine::{self, Plan, PlanSeed, PlanState};
+use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::failed::fail;
+use crate::planner::fleet::hooks::{self, Course};
+use crate::planner::fleet::sets::{stage, status as set_status};
+use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, scope_of, short};
+use crate::planner::fleet::verdicts::why_stalled;
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
+
+/// How the stored plan ends, and why, in the word of its history.
+type End = (Ending, &'static str);
+
+impl Fleet<'_> {
+    /// What becomes of a plan that cannot be carried out, or that is done by what is left of it.
+    pub(super) fn end_stored(&self, facts: &FleetFacts, mut plan: Plan) -> StatusChange {
+        let mut status = (*self.scope.fleet.status).clone();
+        if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
+            plan.recipe.clone_from(&rollout.recipe);
+            plan.target_hash.clone_from(&rollout.target_hash);
+        }
+        let event = match plan.state {
+            PlanState::Superseded => {
+                end(&mut status, &plan, Ending::Superseded, "RolloutLost", self.now);
+                let to = short(&plan.target_hash);
+                let note = format!(
+                    "the plan to {to} is given up: status.rollout is lost, and nothing tells which nodes it has made; \
+                     what is wanted is begun anew"
+                );
+                Event::normal("RolloutSuperseded", &plan.id, note)
+            }
+            PlanState::Complete => {
+                end(&mut status, &plan, Ending::Complete, "", self.now);
+                status.rollout = None;
+                completed(facts, &plan)
+            }
+            _ => {
+                fail(&mut status, facts, &plan, "Unreadable", self.now);
+                Event::warning("RolloutFailed", &plan.id, &plan.failure)
+            }
+        };
+        StatusChange::of_plan(status, Some(plan), vec![event])
+    }
+
+    /// Ends and starts plans, in one write, and does nothing else; `None` where traffic has to go back first.
+    pub(super) async fn change_plan(
+        &self,
+        facts: &FleetFacts,
+        plan: Option<Plan>,
+        decision: FleetDecision,
+        entrant: Option<String>,
+    ) -> Result<Option<StatusChange>, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        // What was wanted before is observed for the last time under the hashes of now.
+        status.requested_rollout_hash.clone_from(&facts.requested);
+        let (ending, start) = match decision {
+            FleetDecision::Resume(start) => return self.resume(facts, plan.as_ref(), &start).map(Some),
+            FleetDecision::Start(start) => (None, Some(start)),
+            FleetDecision::Supersede(start) => (Some((Ending::Superseded, "NewTarget")), Some(start)),
+            FleetDecision::CompleteAndStart(start) => (Some((Ending::Complete, "")), Some(start)),
+            FleetDecision::RollBack(start) => (Some((Ending::RolledBack, why_back(facts))), Some(start)),
+            FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts))), None),
+            FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
+            FleetDecision::Abort => (Some((Ending::Aborted, "AbortRequested")), None),
+            FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
+            FleetDecision::Keep => (None, None),
+        };
+        let mut events: Vec<Event> = Vec::new();
+        let mut shown = plan.clone();
+        if let (Some(old), Some(ending)) = (&plan, ending) {
+            if !self.clear_the_way(&mut status, facts, old, ending.0).await? {
+                return Ok(None);
+            }
+            let (ended, event) = self.end_plan(&mut status, facts, old.clone(), ending, start.as_ref());
+            shown = Some(ended);
+            events.extend(event);
+        }
+        // One that lost its plan and goes elsewhere by another gives up what it made as well.
+        let goes_on = start.as_ref().is_some_and(|start| facts.same_set(start).is_some());
+        if facts.under_way.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
+            set_status::give_up(&mut status, facts, self.now);
+        }
+        if let Some(start) = &start {
+            let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+            let course = Course {
+                cause: Some(start.cause),
+                own: start.scope == Scope::Own,
+                is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
+                is_past_return: false,
+            };
+            let plan = self.plan_for(start, &before, course)?;
+            begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
+            if let Some(entrant) = entrant.filter(|_| start.way.makes_set()) {
+                set_status::begin(&mut status, facts, start.way, &entrant);
+            }
+            if !matches!(ending, Some((Ending::Superseded | Ending::RolledBack, _))) {
+                events.push(started(&plan, start));
+            }
+            shown = Some(plan);
+        } else {
+            status.rollout = None;
+        }
+        Ok(Some(StatusChange::of_plan(status, shown, events)))
+    }
+
+    /// Does what has to be done before a plan may end: its Jobs are deleted, and traffic goes back where its rollout is given
+    /// up. Whether all of it is done.
+    async fn clear_the_way(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        old: &Plan,
+        ending: Ending,
+    ) -> Result<bool, ReconcileError> {
+        self.delete_jobs(old).await?;
+        let gives_up = matches!(ending, Ending::RolledBack | Ending::Aborted);
+        let rollout = facts.set_rollout.as_ref().filter(|r| gives_up && r.stage == Stage::Promoting);
+        let Some(rollout) = rollout else { return Ok(true) };
+        if !self.move_back(rollout).await? {
+            return Ok(false);
+        }
+        set_status::moved_back(status, self.now);
+        Ok(true)
+    }
+
+    /// Takes the end of a plan into the status. Answers with the plan as it ended, and with what is said of that.
+    fn end_plan(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        mut old: Plan,
+        (ending, reason): End,
+        start: Option<&Start>,
+    ) -> (Plan, Option<Event>) {
+        match ending {
+            Ending::Aborted => drop(engine::abort(&mut old, self.now)),
+            Ending::Complete => {
+                old.state = PlanState::Complete;
+                old.finished_at = Some(self.now);
+            }
+            _ => drop(engine::supersede(&mut old, self.now)),
+        }
+        if start.is_none() {
+            // What ends it was asked of it, and not of what comes after.
+            note_asked(status, facts);
+        }
+        end(status, &old, ending, reason, self.now);
+        let event = ended(status, facts, &old, ending, start);
+        if start.is_none_or(|start| facts.same_set(start).is_none()) {
+            set_status::give_up(status, facts, self.now);
+        }
+        (old, event)
+    }
+
+    /// Another plan for a promotion whose plan has failed: the same way, to the same target, over the same nodes and at
+    /// the same height. It stays past taking back.
+    fn resume(
+        &self,
+        facts: &FleetFacts,
+        failed: Option<&Plan>,
+        start: &Start,
+    ) -> Result<StatusChange, ReconcileError> {
+        let mut status = (*self.scope.fleet.status).clone();
+        let before = failed.map(|plan| plan.id.as_str()).unwrap_or_default();
+        let course =
+            Course { cause: Some(start.cause), own: false, is_way_back: false, is_past_return: true };
+        let plan = self.plan_for(start, before, course)?;
+        status.plan = Some(RawPlan::of(&plan));
+        if let Some(rollout) = status.rollout.as_mut() {
+            start.cause.as_str().clone_into(&mut rollout.cause);
+            rollout.last_progress_at = self.now;
+        }
+        note_asked(&mut status, facts);
+        let event = started(&plan, start);
+        Ok(StatusChange::of_plan(status, Some(plan), vec![event]))
+    }
+
+    fn revision_of(&self, hash: &str) -> String {
+        self.scope.revisions().remove(hash).map(|r| r.meta.name.clone()).unwrap_or_default()
+    }
+
+    /// The plan that a rollout is carried out by.
+    fn plan_for(&self, start: &Start, before: &str, course: Course) -> Result<Plan, ReconcileError> {
+        let recipe = self.cx.registry.recipe(start.way.recipe());
+        let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
+        Ok(self.wanted_hooks(course).in_recipe(recipe).plan(PlanSeed {
+            uid: &self.scope.fleet.meta.uid,
+            target_hash: &start.target,
+            now: self.now,
+            attempt: 0,
+            disambiguator: before,
+        }))
+    }
+
+    /// Ends a plan whose completed steps no longer hold, and begins another to the same target.
+    pub(super) fn begin_again(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        old: &Plan,
+        reason: &str,
+    ) -> Result<Plan, ReconcileError> {
+        let scope = scope_of(&self.scope.fleet.status);
+        end(status, old, Ending::Superseded, reason, self.now);
+        let set = SetRollout::of(status);
+        let start = Start {
+            scope,
+            target: old.target_hash.clone(),
+            cause: Cause::ChildDrift,
+            way: set.as_ref().map_or(Way::InPlace, |set| set.way),
+        };
+        // Before the rollout is begun anew below.
+        let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
+        let course = Course::of(status)
+            .map_or(Course { cause, own: false, is_way_back: false, is_past_return: false }, |course| {
+                Course { cause, ..course }
+            });
+        let next = self.plan_for(&start, &old.id, course)?;
+        let Some(set) = set else {
+            let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
+            begin(status, facts, &start, &next, &self.revision_of(&start.target), self.now);
+            if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
+                rollout.cause = cause;
+            }
+            return Ok(next);
+        };
+        // Its set of nodes stays, and so does that it cannot be taken back where that is so.
+        status.plan = Some(RawPlan::of(&next));
+        if let Some(rollout) = status.rollout.as_mut().filter(|_| set.is_revocable()) {
+            rollout.stage = set.way.first_stage();
+        }
+        Ok(next)
+    }
+
+    /// Takes into the status how far the plan of a rollout that makes a set came. What cannot be undone is only done
+    /// once this says so.
+    pub(super) fn move_on(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        plan: &Plan,
+    ) -> Option<Event> {
+        let rollout = SetRollout::of(status)?;
+        if rollout.stage == Stage::Promoting && stage::has_promoted(plan) {
+            return Some(self.promoted(status, facts, &rollout, plan));
+        }
+        let next = stage::stage_of(plan, rollout.stage, rollout.way);
+        if next == Stage::Promoting && rollout.is_revocable() {
+            // The tasks beyond wait until this is recorded.
+            if facts.may_pass_no_return(&rollout) {
+                set_status::pass_no_return(status, facts);
+            }
+        } else if let Some(rollout) = status.rollout.as_mut() {
+            rollout.stage = next;
+        }
+        None
+    }
+
+    fn promoted(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        rollout: &SetRollout,
+        plan: &Plan,
+    ) -> Event {
+        set_status::switched(status, facts, self.now);
+        let (set, before) = (&rollout.entrant, &rollout.incumbent);
+        let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
+        Event::normal("Promoted", &plan.id, note)
+    }
+
+    /// Takes the end of a plan into the status.
+    pub(super) fn plan_ended(
+        &self,
+        status: &mut NodeDeploymentStatus,
+        facts: &FleetFacts,
+        plan: &Plan,
+    ) -> Vec<Event> {
+        if plan.state != PlanState::Complete {
+            fail(status, facts, plan, &plan.failure, self.now);
+            return vec![Event::warning("RolloutFailed", &plan.id, &plan.failure)];
+        }
+        let mut events = Vec::new();
+        let scope = scope_of(&self.scope.fleet.status);
+        end(status, plan, Ending::Complete, "", self.now);
+        if let Some(rollout) = SetRollout::of(status) {
+            if rollout.stage != Stage::Retiring {
+                events.push(self.promoted(status, facts, &rollout, plan));
+            }
+            status.rollout = None;
+        } else {
+            complete(status, &scope);
+            if scope == Scope::Target(facts.requested.clone()) {
+                status.active_build_id.clone_from(&facts.build_id);
+            }
+        }
+        events.push(completed(facts, plan));
+        events
+    }
+}
+
+/// The word in history for why a rollout goes back.
+fn why_back(facts: &FleetFacts) -> &'static str {
+    if hooks::rolls_back(facts) { "HookFailed" } else { "Stalled" }
+}
+
+fn started(plan: &Plan, start: &Start) -> Event {
+    let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
+    Event::normal("RolloutStarted", &plan.id, note)
+}
+
+fn completed(facts: &FleetFacts, plan: &Plan) -> Event {
+    let note = format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.replicas);
+    Event::normal("RolloutComplete", &plan.id, note)
+}
+
+fn ended(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    old: &Plan,
+    ending: Ending,
+    start: Option<&Start>,
+) -> Option<Event> {
+    let from = short(&old.target_hash);
+    match (ending, start) {
+        (Ending::Superseded, Some(start)) => {
+            let (to, why) = (short(&start.target), start.cause.as_str());
+            let note = format!("the rollout to {from} is superseded by one to {to} ({why})");
+            Some(Event::normal("RolloutSuperseded", &old.id, note))
+        }
+        (Ending::Superseded, None) if facts.set_rollout.is_some() && facts.replicas > 0 => {
+            let to = short(&facts.last_completed);
+            let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
+            Some(Event::normal("RolloutSuperseded", &old.id, note))
+        }
+        (Ending::Complete, _) => Some(completed(facts, old)),
+        (Ending::Aborted, _) => {
+            reject(status, facts, old, Ending::Aborted);
+            let note = format!("the rollout to {from} was aborted; nodes stay at what they run");
+            Some(Event::warning("RolloutAborted", &old.id, note))
+        }
+        (Ending::RolledBack, _) => {
+            let by_hook = hooks::failure(facts).filter(|_| hooks::rolls_back(facts));
+            let what = if by_hook.is_some() { "failed at a hook" } else { "stalled" };
+            let stalled = || status.rollout.as_ref().map(why_stalled).unwrap_or_default();
+            let why = by_hook.unwrap_or_else(stalled);
+            reject(status, facts, old, Ending::RolledBack);
+            let to = short(&facts.last_completed);
+            let note = format!("the rollout to {from} {what} and is rolled back to {to}: {why}");
+            if let Some(rejected) = status.rejected.as_mut() {
+                rejected.message.clone_from(&why);
+            }
+            if let Some(entry) = status.history.last_mut() {
+                let said = [why, std::mem::take(&mut entry.message)];
+                entry.message = said.iter().filter(|s| !s.is_empty()).cloned().collect::<Vec<_>>().join("; ");
+            }
+            Some(Event::warning("RolledBack", &old.id, note))
+        }
+        _ => None,
+    }
+}

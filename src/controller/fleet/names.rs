@@ -1,0 +1,95 @@
+//! What a new set of nodes is called. The API server is asked which names are taken.
+
+use std::time::Duration;
+
+use super::Fleet;
+use crate::clock::monotonic;
+use crate::cluster::Kind;
+use crate::cluster::memory::Nameless;
+use crate::planner::fleet::sets::naming;
+use crate::planner::fleet::{FleetDecision, FleetFacts};
+
+/// The kinds of objects whose names a set's could meet.
+pub const KINDS_OF_A_SET: [Kind; 5] =
+    [Kind::StatefulNode, Kind::StatefulSet, Kind::Service, Kind::Pod, Kind::PersistentVolumeClaim];
+
+/// How soon it is asked again which names are taken, where none was free.
+const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
+/// How soon it is asked again where that was not answered just now.
+const ASK_ONCE_MORE: Duration = Duration::from_secs(4);
+/// For how long it may stay unanswered before that is more than a moment.
+const A_MOMENT: Duration = Duration::from_secs(10);
+
+impl Fleet<'_> {
+    /// The name of the set that a decision makes, where it makes one. An error is why there is no name.
+    pub(super) async fn name_for(
+        &self,
+        facts: &FleetFacts,
+        decision: &FleetDecision,
+    ) -> Result<Option<String>, Nameless> {
+        let (FleetDecision::Start(start)
+        | FleetDecision::Supersede(start)
+        | FleetDecision::CompleteAndStart(start)) = decision
+        else {
+            return Ok(None);
+        };
+        if !start.way.makes_set() {
+            return Ok(None);
+        }
+        if let Some(rollout) = facts.same_set(start) {
+            return Ok(Some(rollout.entrant.clone()));
+        }
+        if let Some(set) = facts.living_set(self.now) {
+            return Ok(Some(set.to_owned()));
+        }
+        let meta = &self.scope.fleet.meta;
+        // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
+        let known = &self.scope.memory.nameless;
+        let question = (meta.uid.clone(), start.target.clone());
+        let (before, asked) = (known.get(&question), monotonic());
+        let age = |nameless: &Nameless| asked.duration_since(nameless.asked);
+        let wait = |nameless: &Nameless| if is_transient(nameless) { ASK_ONCE_MORE } else { ASK_FOR_NAMES };
+        if let Some(nameless) = before.as_ref().filter(|nameless| age(nameless) < wait(nameless)) {
+            return Err(nameless.clone());
+        }
+        let nameless = match self.taken_names().await {
+            Ok(taken) => {
+                let first_choice = naming::first_choice(&start.target, &facts.build_id);
+                match naming::choose(&meta.name, &first_choice, facts.replicas, &taken) {
+                    Ok(set) => {
+                        known.take(&question);
+                        return Ok(Some(set));
+                    }
+                    Err(sentence) => Nameless { sentence, asked, unanswered_since: None },
+                }
+            }
+            Err(sentence) => {
+                // What was not answered long ago is another matter.
+                let lately = before.filter(|nameless| age(nameless) < ASK_FOR_NAMES * 2);
+                let since = lately.and_then(|nameless| nameless.unanswered_since).unwrap_or(asked);
+                Nameless { sentence, asked, unanswered_since: Some(since) }
+            }
+        };
+        known.put(question, nameless.clone());
+        Err(nameless)
+    }
+
+    async fn taken_names(&self) -> Result<Vec<String>, String> {
+        let mut taken = Vec::new();
+        for kind in KINDS_OF_A_SET {
+            let names = self.scope.cluster.names(kind, &self.scope.fleet.meta.namespace).await;
+            taken.extend(names.map_err(|error| {
+                format!(
+                    "a new set of nodes cannot be named now: listing every {} failed: {error}",
+                    kind.name()
+                )
+            })?);
+        }
+        Ok(taken)
+    }
+}
+
+/// Whether a set has no name only because it could not be asked for a moment which names are taken.
+pub(super) fn is_transient(nameless: &Nameless) -> bool {
+    nameless.unanswered_since.is_some_and(|since| nameless.asked.duration_since(since) < A_MOMENT)
+}

@@ -1,0 +1,92 @@
+//! The first stage: what is so, what a person asks for, and whether what is wanted could be carried out.
+
+use std::sync::Arc;
+
+use super::Fleet;
+use crate::api::{HookRetry, Stage};
+use crate::apply::fleet_objects;
+use crate::controller::ReconcileError;
+use crate::engine::Plan;
+use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::{FleetFacts, possible};
+
+/// A fleet as it was before anything was decided in this reconcile.
+#[must_use]
+pub(super) struct Observed<'a> {
+    pub(super) fleet: Fleet<'a>,
+    pub(super) facts: Arc<FleetFacts>,
+    /// The stored plan, changed as a person or the list of hooks asks; an error is the plan that says why it ends now.
+    pub(super) plan: Result<Option<Plan>, Box<Plan>>,
+    pub(super) edits: Edits,
+}
+
+/// How the stored plan was changed.
+#[derive(Default)]
+pub(super) struct Edits {
+    /// Whether a person skipped one of its tasks.
+    pub(super) skipped: bool,
+    /// The hooks that a person has tried again.
+    pub(super) retried: Option<HookRetry>,
+    /// Whether its tasks follow another list of hooks.
+    pub(super) followed: bool,
+}
+
+impl<'a> Fleet<'a> {
+    pub(super) async fn observe(mut self) -> Result<Observed<'a>, ReconcileError> {
+        self.check().await?;
+        let facts = self.scope.facts();
+        if let Some(sentence) = &facts.undecided {
+            self.scope.invalid = Some(Invalid::lasting(sentence.clone()));
+        }
+        let mut edits = Edits::default();
+        let plan = self.stored_plan().map(|mut plan| {
+            edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
+            edits.retried = self.obey_retry(plan.as_mut(), &facts);
+            edits.followed = plan.as_mut().is_some_and(|plan| self.follow_hooks(plan));
+            self.refuse_what_cannot_be_done(&facts);
+            plan
+        });
+        Ok(Observed { fleet: self, facts, plan, edits })
+    }
+
+    /// Whether what is wanted can be started; if so, its revision is stored.
+    async fn check(&mut self) -> Result<(), ReconcileError> {
+        self.report.update_revision.clone_from(&self.scope.fleet.status.update_revision);
+        if self.scope.fleet.meta.terminating {
+            return Ok(());
+        }
+        // Much can be done without what is missing.
+        match fleet_objects::restore_revisions(&self.scope).await {
+            Ok(sentence) => self.report.not_applied = sentence,
+            Err(error) if error.is_conflict() => {}
+            Err(error) => self.note(error),
+        }
+        // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
+        if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
+            return Ok(());
+        }
+        if let Some(sentence) = possible::why_not(&self.scope.spec) {
+            self.scope.invalid = Some(Invalid::lasting(sentence));
+            return Ok(());
+        }
+        let of_hooks = self.check_hooks().await;
+        match fleet_objects::ensure_revision(&self.scope).await {
+            Ok(Ok(revision)) => {
+                self.report.update_revision = revision;
+                let of_claims = || self.scope.unchangeable_claims().map(Invalid::lasting);
+                let invalid = of_hooks.or_else(of_claims);
+                self.scope.invalid = self.scope.invalid.take().or(invalid);
+            }
+            Ok(Err(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
+            Err(error) if error.is_conflict() => return Err(error),
+            // Nothing of it is begun before that is known, and all that has nothing to do with it goes on.
+            Err(error) => {
+                let sentence =
+                    format!("whether the API server takes spec.template is not known yet: {error}");
+                self.scope.invalid = Some(Invalid::transient(sentence));
+                self.note(error);
+            }
+        }
+        Ok(())
+    }
+}

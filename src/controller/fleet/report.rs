@@ -1,0 +1,170 @@
+//! The last stage: the status is written, events are recorded, and it is said when the fleet is reconciled again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Fleet;
+use super::apply::{Applied, StatusChange, Then};
+use crate::api::NodeDeploymentStatus;
+use crate::api::conditions;
+use crate::api::names::ANNOTATION_RETRY;
+use crate::cluster::Kind;
+use crate::cluster::observed::ObservedNode;
+use crate::controller::save::{Urgency, save};
+use crate::controller::{Next, ReconcileError};
+use crate::engine::Plan;
+use crate::planner::fleet::report::{
+    Findings, Invalid, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news,
+    next_deadline, remark,
+};
+use crate::planner::fleet::status::{RefreshInput, refresh};
+use crate::planner::fleet::{FleetFacts, release};
+
+/// How soon a fleet is reconciled again whose spec cannot be carried out: somebody may remove what is in its way.
+const SPEC_IN_THE_WAY: Duration = Duration::from_secs(30);
+/// The same where the API server did not answer for a moment, and for what no watch shows.
+const UNSEEN: Duration = Duration::from_secs(5);
+/// The same where traffic could not be moved back yet.
+const NOT_YET: Duration = Duration::from_secs(1);
+
+/// What a reconcile found out and did beside its plan.
+#[derive(Default)]
+pub(super) struct Report {
+    /// The ControllerRevision of what is wanted.
+    pub(super) update_revision: String,
+    /// What could not be applied although the rest goes on, in a sentence.
+    pub(super) not_applied: Option<String>,
+    /// What a set that should be gone waits for, in a sentence.
+    pub(super) waits_for: Option<String>,
+    /// Whether something is left of a set that goes which no watch shows, or a node that leaves rests on others that are not
+    /// as they were taken to be.
+    pub(super) is_unseen: bool,
+    /// The first thing that failed beside the plan: it is tried again.
+    pub(super) error: Option<ReconcileError>,
+}
+
+impl Fleet<'_> {
+    /// Takes in that something beside the plan failed. What the API server refuses for good is the spec's fault.
+    pub(super) fn note(&mut self, error: ReconcileError) {
+        if let Some(sentence) = error.refused_delete() {
+            // Nothing of the template is wrong with that, and it may be allowed later.
+            self.report.not_applied.get_or_insert(sentence);
+            return;
+        }
+        if let Some(sentence) = error.refusal() {
+            let sentence = format!("template: the API server refuses it: {sentence}");
+            self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+            return;
+        }
+        if let Some(sentence) = self.denial(&error) {
+            self.report.not_applied.get_or_insert(sentence);
+        }
+        self.report.error.get_or_insert(error);
+    }
+
+    /// What the API server does not allow, in a sentence, if the last reconcile failed as well: it may pass.
+    fn denial(&self, error: &ReconcileError) -> Option<String> {
+        let key = self.scope.fleet.meta.key();
+        error.denial().filter(|_| self.cx.memory.has_failed(Kind::NodeDeployment, &key))
+    }
+
+    fn findings(&self) -> Findings {
+        Findings {
+            invalid: self.scope.invalid.clone(),
+            not_applied: self.report.not_applied.clone(),
+            waits_for: self.report.waits_for.clone(),
+        }
+    }
+
+    /// Writes the status, and tells what it newly says.
+    async fn write(
+        &self,
+        mut status: NodeDeploymentStatus,
+        facts: &FleetFacts,
+        plan: Option<&Plan>,
+        urgency: Urgency<'_>,
+    ) -> Result<Next, ReconcileError> {
+        let (meta, spec) = (&self.scope.fleet.meta, &self.scope.spec);
+        let facts = facts_under(&status, facts, plan, &self.findings());
+        let build_id = build_id(&status, &facts, spec);
+        forget_spent_wishes(&mut status, spec, meta.annotation(ANNOTATION_RETRY).unwrap_or_default());
+        let input = RefreshInput {
+            name: &meta.name,
+            generation: meta.generation,
+            update_revision: &self.report.update_revision,
+            build_id: &build_id,
+            plan,
+            superseded: facts.requested != self.scope.specified(),
+            remark: remark(spec),
+            now: self.now,
+        };
+        refresh(&mut status, &facts, &input);
+        let before = &*self.stored.status;
+        if !facts.terminating {
+            let release = self.scope.release();
+            release::refresh(&mut status, &release);
+            if release::can_wait(before, &status, &release) {
+                (status.deletion_policy, status.volume_claim_retention) = (None, None);
+            }
+        }
+        // Told at once, and never by an event before the status says it.
+        let urgency = if is_news(before, &status) { Urgency::Now } else { urgency };
+        let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
+        self.tell_of_status(&status, &facts, plan);
+        Ok(next)
+    }
+
+    fn tell_of_status(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {
+        let generation = self.scope.fleet.meta.generation;
+        for sentence in facts.invalid.iter().chain(&facts.not_applied) {
+            self.warn("InvalidSpec", format!("{generation}/{sentence}"), sentence);
+        }
+        for conflict in &facts.conflicts {
+            self.warn("InvalidSpec", &conflict.message, &conflict.message);
+        }
+        self.tell_of_hooks(facts);
+        let stalled =
+            conditions::find(&status.conditions, conditions::STALLED).filter(|c| c.reason == "NoProgress");
+        // A stall after some progress is another one.
+        if let (Some(condition), Some(plan), Some(rollout)) = (stalled, plan, &status.rollout) {
+            let cause = format!("{}/{}", plan.id, rollout.last_progress_at);
+            self.warn("RolloutStalled", cause, &condition.message);
+        }
+    }
+
+    /// When to reconcile again although no event comes.
+    fn requeue(&self, next: Next, facts: &FleetFacts) -> Next {
+        let status = &self.scope.fleet.status;
+        let next =
+            next.at(next_deadline(status, facts, self.scope.spec.min_ready_seconds, self.now), self.now);
+        let is_transient = self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);
+        let next = if is_transient || self.report.is_unseen { next.within(UNSEEN) } else { next };
+        let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
+        let is_stuck = self.scope.children().iter().any(in_doubt)
+            || is_kept_from_going(status, facts, self.now)
+            || facts.invalid.is_some()
+            || self.report.not_applied.is_some()
+            || !facts.conflicts.is_empty();
+        if is_stuck { next.within(SPEC_IN_THE_WAY) } else { next }
+    }
+}
+
+impl Applied<'_> {
+    pub(super) async fn report(self) -> Result<Next, ReconcileError> {
+        let Self { fleet, facts, change } = self;
+        let Some(change) = change else { return Ok(Next::on_event().within(NOT_YET)) };
+        let StatusChange { status, plan, urgency, events, then } = change;
+        let next = fleet.write(status, &facts, plan.as_ref(), urgency).await?;
+        for event in &events {
+            fleet.record(event);
+        }
+        match then {
+            // The write itself brings the next reconcile about.
+            Then::AwaitOwnWrite => Ok(next),
+            Then::Requeue(after) => {
+                let next = fleet.requeue(next.within_some(after), &facts);
+                fleet.report.error.map_or(Ok(next), Err)
+            }
+        }
+    }
+}
