@@ -4,5 +4,10 @@
 //! [`port`] is all that is asked of Temporal, and the only way in which its routing is changed. It knows no protocol: a
 //! client of gRPC implements it elsewhere.
 
+#![allow(
+    clippy::doc_markdown,
+    reason = "the field's names, WorkerDeployment and Temporal's, are read often here"
+)]
+
 pub mod api;
 pub mod port;

@@ -14,22 +14,31 @@ use super::{NodeDeployment, StatefulNode};
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut fleet = NodeDeployment::crd();
-    let mut node = StatefulNode::crd();
-    if let Some(schema) = root(&mut fleet) {
+    // A template says nothing about one node; the rules tell who tries.
+    if let Some(schema) = root(&mut fleet)
+        && let Some(suspend) = descend(schema, "spec.template.spec.suspend")
+    {
+        suspend.default = None;
+    }
+    vec![
+        finished(fleet, &[("", rules::NODE_DEPLOYMENT), ("spec.template.spec", rules::NODE_SPEC)]),
+        finished(StatefulNode::crd(), &[("", rules::STATEFUL_NODE), ("spec", rules::NODE_SPEC)]),
+    ]
+}
+
+/// A derived definition as it is installed: with these rules, each list of them below a place in the schema.
+#[must_use]
+pub fn finished(
+    mut definition: CustomResourceDefinition,
+    rules: &[(&str, &[Rule])],
+) -> CustomResourceDefinition {
+    if let Some(schema) = root(&mut definition) {
         tidy(schema);
-        // A template says nothing about one node; the rules tell who tries.
-        if let Some(suspend) = descend(schema, "spec.template.spec.suspend") {
-            suspend.default = None;
+        for (below, rules) in rules {
+            attach(schema, below, rules);
         }
-        attach(schema, "", rules::NODE_DEPLOYMENT);
-        attach(schema, "spec.template.spec", rules::NODE_SPEC);
     }
-    if let Some(schema) = root(&mut node) {
-        tidy(schema);
-        attach(schema, "", rules::STATEFUL_NODE);
-        attach(schema, "spec", rules::NODE_SPEC);
-    }
-    vec![fleet, node]
+    definition
 }
 
 /// Both CRDs as YAML documents, each begun by `---`. `deploy/crds/` holds the same.
@@ -38,7 +47,9 @@ pub fn crds_yaml() -> String {
     crds().iter().map(yaml).collect()
 }
 
-fn yaml(crd: &CustomResourceDefinition) -> String {
+/// A definition as a YAML document, begun by `---`.
+#[must_use]
+pub fn yaml(crd: &CustomResourceDefinition) -> String {
     let text = serde_json::to_value(crd)
         .map_err(|e| e.to_string())
         .and_then(|value| serde_saphyr::to_string(&whole_numbers(value)).map_err(|e| e.to_string()));

@@ -12,8 +12,8 @@ pub mod node_deployment;
 pub mod packed;
 pub mod plan_field;
 pub mod reasons;
-mod rules;
-mod schema;
+pub mod rules;
+pub mod schema;
 pub mod stateful_node;
 pub mod status;
 

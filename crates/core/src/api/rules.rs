@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::Validati
 
 /// One validation rule.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rule {
+pub struct Rule {
     /// The schema that it is attached to: field names with dots, `[]` after a list for its items. Empty: the object.
     pub at: &'static str,
     /// The CEL expression; false refuses the object.
@@ -27,29 +27,37 @@ pub(super) struct Rule {
 
 /// The classes of errors that the API knows, less Duplicate, with which the API server drops the sentence.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reason {
+pub enum Reason {
+    /// It cannot be so.
     Invalid,
+    /// Something is missing.
     Required,
+    /// It may not be changed, or not be there.
     Forbidden,
 }
 
 impl Rule {
     /// A rule of class `Invalid`.
-    pub(super) const fn new(at: &'static str, check: &'static str, sentence: &'static str) -> Self {
+    #[must_use]
+    pub const fn new(at: &'static str, check: &'static str, sentence: &'static str) -> Self {
         Self { at, check, sentence, field: "", reason: Reason::Invalid, optional_old_self: false }
     }
 
     /// Reports on a field below the one that the rule is attached to.
-    pub(super) const fn on(self, field: &'static str) -> Self {
+    #[must_use]
+    pub const fn on(self, field: &'static str) -> Self {
         Self { field, ..self }
     }
 
     /// Sets the class.
-    pub(super) const fn class(self, reason: Reason) -> Self {
+    #[must_use]
+    pub const fn class(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }
 
-    const fn with_optional_old_self(self) -> Self {
+    /// `oldSelf` is an optional, empty on creation.
+    #[must_use]
+    pub const fn with_optional_old_self(self) -> Self {
         Self { optional_old_self: true, ..self }
     }
 

@@ -4,7 +4,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// Any object.
-pub(super) fn raw_object(_: &mut SchemaGenerator) -> Schema {
+#[must_use]
+pub fn raw_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
@@ -33,7 +34,8 @@ fn raw_objects(description: &str, most: u32) -> Schema {
 }
 
 /// A PodTemplateSpec. `metadata` is not an embedded resource's, which would lose what is not a name or a label.
-pub(super) fn pod_template(_: &mut SchemaGenerator) -> Schema {
+#[must_use]
+pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
     let containers = |description: &str| {
         serde_json::json!({
             "type": "array",
@@ -105,7 +107,8 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A number or a text.
-pub(super) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
+#[must_use]
+pub fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63})
 }
 

@@ -1,5 +1,17 @@
-//! The custom resource WorkerDeployment.
+//! The custom resource WorkerDeployment: its types, schema and rules.
 
 pub mod connection;
+pub mod crd;
+pub mod names;
+pub mod reasons;
+pub mod rollout;
+mod rules;
+pub mod status;
+pub mod worker_deployment;
 
 pub use connection::{ApiKeySecret, Connection, Tls};
+pub use crd::{crd, crd_yaml};
+pub use reasons::Reason;
+pub use rollout::{Gate, OnFailure, RampStep, RolloutSpec, Strategy};
+pub use status::{VersionRecord, VersionState, WorkerDeploymentStatus};
+pub use worker_deployment::{DeletionPolicy, Sunset, WorkerDeployment, WorkerDeploymentSpec};

@@ -15,6 +15,8 @@ pub struct VersionSummary {
     pub created: Option<DateTime<Utc>>,
     /// When it first was current or ramping. None: it never was, whatever its status says by now.
     pub first_activated: Option<DateTime<Utc>>,
+    /// When it last became current. None: it never was.
+    pub last_current: Option<DateTime<Utc>>,
     /// When it last ceased to be current or ramping, if it has.
     pub last_deactivated: Option<DateTime<Utc>>,
     /// Whether pinned workflows still run on it, if Temporal says.
@@ -92,9 +94,11 @@ pub enum TaskQueueKind {
 /// The pollers of a version on a task queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Pollers {
-    /// How many Temporal remembers.
+    /// How many of this version Temporal remembers.
     pub count: u32,
-    /// When one of them last asked.
+    /// How many of workers without a version: those whose `deployment_options` are absent or unversioned.
+    pub unversioned: u32,
+    /// When one of this version last asked.
     pub last_seen: Option<DateTime<Utc>>,
 }
 

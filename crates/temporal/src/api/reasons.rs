@@ -1,0 +1,134 @@
+//! The words that a user meets, a closed set: the reasons of a WorkerDeployment's conditions and events.
+//! `docs/temporal.md` explains every one of them, which a test holds it to.
+
+use serde::{Deserialize, Serialize};
+
+/// Why something is as it is, or waits.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "docs/temporal.md explains each")]
+pub enum Reason {
+    // Conditions that hold, or do not yet.
+    WorkersReady,
+    WorkersNotReady,
+    NotStarted,
+    Applied,
+    Applying,
+    Ramping,
+    Promoting,
+    ReadyToPromote,
+    WaitingForPollers,
+    GateRunning,
+    Paused,
+    Progressing,
+    Settled,
+    Terminating,
+    // Why a rollout began.
+    TemplateChanged,
+    RetryRequested,
+    Superseded,
+    ChildDrift,
+    // How one ended.
+    RolloutComplete,
+    RolloutFailed,
+    RolloutAborted,
+    RolledBack,
+    Aborted,
+    PlanFailed,
+    // What keeps one from going on.
+    NoProgress,
+    Stalled,
+    GateFailed,
+    MissingTaskQueues,
+    VersionLimitReached,
+    OwnedByOther,
+    RateLimited,
+    TemporalUnreachable,
+    CredentialsInvalid,
+    ConnectionSecretNotFound,
+    InvalidSpec,
+}
+
+impl Reason {
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WorkersReady => "WorkersReady",
+            Self::WorkersNotReady => "WorkersNotReady",
+            Self::NotStarted => "NotStarted",
+            Self::Applied => "Applied",
+            Self::Applying => "Applying",
+            Self::Ramping => "Ramping",
+            Self::Promoting => "Promoting",
+            Self::ReadyToPromote => "ReadyToPromote",
+            Self::WaitingForPollers => "WaitingForPollers",
+            Self::GateRunning => "GateRunning",
+            Self::Paused => "Paused",
+            Self::Progressing => "Progressing",
+            Self::Settled => "Settled",
+            Self::Terminating => "Terminating",
+            Self::TemplateChanged => "TemplateChanged",
+            Self::RetryRequested => "RetryRequested",
+            Self::Superseded => "Superseded",
+            Self::ChildDrift => "ChildDrift",
+            Self::RolloutComplete => "RolloutComplete",
+            Self::RolloutFailed => "RolloutFailed",
+            Self::RolloutAborted => "RolloutAborted",
+            Self::RolledBack => "RolledBack",
+            Self::Aborted => "Aborted",
+            Self::PlanFailed => "PlanFailed",
+            Self::NoProgress => "NoProgress",
+            Self::Stalled => "Stalled",
+            Self::GateFailed => "GateFailed",
+            Self::MissingTaskQueues => "MissingTaskQueues",
+            Self::VersionLimitReached => "VersionLimitReached",
+            Self::OwnedByOther => "OwnedByOther",
+            Self::RateLimited => "RateLimited",
+            Self::TemporalUnreachable => "TemporalUnreachable",
+            Self::CredentialsInvalid => "CredentialsInvalid",
+            Self::ConnectionSecretNotFound => "ConnectionSecretNotFound",
+            Self::InvalidSpec => "InvalidSpec",
+        }
+    }
+
+    /// Whether a person has to do something about it: it does not pass by itself.
+    #[must_use]
+    pub fn needs_somebody(self) -> bool {
+        matches!(
+            self,
+            Self::NoProgress
+                | Self::RolledBack
+                | Self::Aborted
+                | Self::PlanFailed
+                | Self::GateFailed
+                | Self::MissingTaskQueues
+                | Self::VersionLimitReached
+                | Self::OwnedByOther
+                | Self::CredentialsInvalid
+                | Self::ConnectionSecretNotFound
+                | Self::InvalidSpec
+        )
+    }
+}
+
+/// The reasons of the operator's events about a WorkerDeployment.
+pub const EVENTS: &[&str] = &[
+    "RolloutStarted",
+    "RolloutComplete",
+    "RolloutSuperseded",
+    "RolloutStalled",
+    "RolloutFailed",
+    "RolloutAborted",
+    "RolledBack",
+    "GateFailed",
+    "RampRestored",
+    "RampCleared",
+    "VersionScaledDown",
+    "VersionRevived",
+    "VersionDeleted",
+    "OwnedByOther",
+    "VersionLimitReached",
+    "StaleForcePromote",
+    "SkipRefused",
+    "InvalidSpec",
+];

@@ -1,0 +1,81 @@
+//! The validation rules that the API server enforces. Bounds and types are in the schema.
+
+use windlass_core::api::rules::{Reason, Rule};
+
+pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
+    Rule::new(
+        "",
+        "oldSelf.hasValue() || (size(self.metadata.name) <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
+        "metadata.name has to match [a-z]([-a-z0-9]*[a-z0-9])? and to have at most 45 characters: the Deployments of its \
+         versions have longer ones",
+    )
+    .on("metadata.name")
+    .with_optional_old_self(),
+    Rule::new(
+        "spec",
+        "(has(self.deploymentName) ? self.deploymentName : '') == (has(oldSelf.deploymentName) ? oldSelf.deploymentName : '')",
+        "spec.deploymentName does not change: Temporal keeps workflows under that name; make another WorkerDeployment, and \
+         delete this one when its versions are drained",
+    )
+    .on("deploymentName")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.connection",
+        "(has(self.namespace) ? self.namespace : 'default') == (has(oldSelf.namespace) ? oldSelf.namespace : 'default')",
+        "spec.connection.namespace does not change: workflows that run there would lose their workers; make another \
+         WorkerDeployment, and delete this one when its versions are drained",
+    )
+    .on("namespace")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.deploymentName",
+        "self == '' || (self.matches('^[^.:]+$') && !self.startsWith('__'))",
+        "spec.deploymentName has no dots, no colons, and does not begin with two underscores: Temporal allows none of them",
+    ),
+    Rule::new(
+        "spec.unsafeCustomBuildID",
+        "self == '' || (size(self) <= 63 && self.matches('^[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?$'))",
+        "spec.unsafeCustomBuildID has at most 63 of A-Z, a-z, 0-9, '.', '_' and '-', with a letter or digit at both ends",
+    ),
+    Rule::new(
+        "spec.template.spec",
+        "size(self.containers) > 0",
+        "spec.template.spec.containers is empty: give it the worker's container",
+    )
+    .on("containers")
+    .class(Reason::Required),
+    Rule::new(
+        "spec",
+        "!has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%'] && \
+         string(self.maxUnavailable) in ['0', '0%'])",
+        "spec.maxSurge and spec.maxUnavailable are both 0: no worker could be updated",
+    )
+    .on("maxUnavailable"),
+    Rule::new("spec.maxSurge", COUNT, "spec.maxSurge has to be a number from 0 on, or a percentage"),
+    Rule::new(
+        "spec.maxUnavailable",
+        COUNT,
+        "spec.maxUnavailable has to be a number from 0 on, or a percentage",
+    ),
+    Rule::new(
+        "spec.rollout",
+        "!has(self.strategy) || self.strategy != 'Progressive' || (has(self.steps) && size(self.steps) > 0)",
+        "spec.rollout.strategy Progressive needs spec.rollout.steps: name at least one, or use AllAtOnce",
+    )
+    .on("steps")
+    .class(Reason::Required),
+    Rule::new(
+        "spec.rollout.steps",
+        "self.map(s, s.percent).isSorted() && self.all(s, self.exists_one(t, t.percent == s.percent))",
+        "spec.rollout.steps have to ascend: each step's percent is more than that of the one before",
+    ),
+    Rule::new(
+        "spec.rollout",
+        "!has(self.steps) || has(self.gate) || !self.steps.exists(s, has(s.gate) && s.gate)",
+        "a step of spec.rollout.steps asks for the gate, and there is no spec.rollout.gate",
+    )
+    .on("gate")
+    .class(Reason::Required),
+];
+
+const COUNT: &str = "type(self) == int ? self >= 0 : self.matches('^[0-9]{1,3}%$')";
