@@ -10,4 +10,5 @@
 )]
 
 pub mod api;
+pub mod planner;
 pub mod port;

@@ -1,0 +1,18 @@
+//! What should happen. Pure: facts in, decisions and status out; no I/O, no clock.
+
+pub mod build;
+pub mod decide;
+pub mod deletion;
+pub mod facts;
+pub mod recipe;
+pub mod routing;
+pub mod status;
+pub mod sunset;
+pub mod verdicts;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::Target;
+pub use decide::{Cause, Decision, decide};
+pub use facts::{Facts, Temporal, Version, Workers};

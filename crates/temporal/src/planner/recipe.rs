@@ -1,0 +1,94 @@
+//! The plan's shape: which tasks a rollout has, frozen when it begins.
+
+use serde_json::{Map, Value, json};
+use windlass_engine::{Plan, PlanSeed, Recipe, Step};
+
+use super::facts::{Facts, Version};
+use crate::api::Strategy;
+
+/// The name of the recipe.
+pub const WORKER_ROLLOUT: &str = "WorkerRollout";
+
+/// What kind of rollout it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// The version has yet to show that it works.
+    New,
+    /// The version was current before and lives, or it is: it takes over at once.
+    Back,
+}
+
+/// Which way the wanted version is to take over.
+#[must_use]
+pub fn way(facts: &Facts) -> Way {
+    let lives = |version: &&Version| {
+        version.workers.as_ref().is_some_and(|workers| {
+            !workers.is_terminating
+                && (workers.template_hash.as_ref() == Some(&facts.target.template_hash)
+                    || facts.current() == Some(&version.build))
+        })
+    };
+    let is_back = facts.target_version().filter(lives).is_some_and(|version| {
+        facts.current() == Some(&version.build)
+            || (version.was_current() && facts.ramping() != Some(&version.build))
+    });
+    if is_back { Way::Back } else { Way::New }
+}
+
+/// The recipe of a rollout to what is wanted, as things are now.
+#[must_use]
+pub fn recipe(facts: &Facts) -> Recipe {
+    let rollout = &facts.spec.rollout;
+    let way = way(facts);
+    let mut tasks = Vec::new();
+    let ramps_elsewhere = facts
+        .routing()
+        .and_then(|routing| routing.ramp.as_ref())
+        .is_some_and(|_| facts.ramping() != Some(&facts.target.build));
+    if ramps_elsewhere {
+        tasks.push(step("clear-ramp"));
+    }
+    tasks.extend(["create-version", "await-available", "await-registered"].map(step));
+    let gate = rollout.gate.as_ref().filter(|gate| way == Way::New || gate.on_rollback);
+    let strategy = rollout.strategy();
+    if strategy == Strategy::Manual {
+        // Until a person promotes, nothing of the routing is taken into one's own hands.
+        tasks.extend(gate.map(|_| step("run-gate")));
+        tasks.extend(["await-promote", "claim-manager", "set-current"].map(step));
+        return Recipe { name: WORKER_ROLLOUT.to_owned(), tasks };
+    }
+    tasks.push(step("claim-manager"));
+    tasks.extend(gate.map(|_| step("run-gate")));
+    if strategy == Strategy::Progressive && way == Way::New {
+        for (index, ramp) in rollout.steps.iter().enumerate() {
+            if ramp.gate && gate.is_some() && index > 0 {
+                tasks.push(step("run-gate"));
+            }
+            let params = json!({"percent": ramp.percent, "pauseSeconds": ramp.pause_seconds});
+            tasks.push(with("ramp", &params));
+        }
+    }
+    tasks.push(step("set-current"));
+    Recipe { name: WORKER_ROLLOUT.to_owned(), tasks }
+}
+
+/// A new plan to what is wanted.
+#[must_use]
+pub fn plan(facts: &Facts, before: Option<&Plan>, attempt: u32, now: chrono::DateTime<chrono::Utc>) -> Plan {
+    recipe(facts).plan(PlanSeed {
+        uid: &facts.uid,
+        target_hash: &facts.target.hash,
+        now,
+        attempt,
+        disambiguator: before.map_or("", |plan| plan.id.as_str()),
+    })
+}
+
+fn step(type_: &str) -> Step {
+    with(type_, &Value::Null)
+}
+
+fn with(type_: &str, params: &Value) -> Step {
+    let params = params.as_object().cloned().unwrap_or_else(Map::new);
+    Step { type_: type_.to_owned(), params }
+}

@@ -1,0 +1,199 @@
+//! What the tasks that change the routing do next.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::facts::{Facts, Version};
+use crate::api::Reason;
+use crate::port::{DescribedDeployment, Percent, RampTarget, RoutingWrite};
+
+/// What comes next of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Nothing: it is so.
+    Done,
+    /// It need not be: why, in a sentence.
+    Skip(String),
+    /// This is written.
+    Write(RoutingWrite),
+    /// It waits.
+    Wait {
+        /// Why.
+        reason: Reason,
+        /// For what, in a sentence.
+        message: String,
+        /// When something is to be looked at, at the latest.
+        until: Option<DateTime<Utc>>,
+    },
+}
+
+impl Next {
+    pub(crate) fn wait(reason: Reason, message: impl Into<String>) -> Self {
+        Self::Wait { reason, message: message.into(), until: None }
+    }
+}
+
+/// How soon after a write what Temporal describes is that write: until then a difference says nothing.
+pub const LAG: TimeDelta = TimeDelta::seconds(3);
+
+/// What a ramp's task does next. `set_at` is since when the step holds, as the task wrote it down.
+#[must_use]
+pub fn ramp(
+    facts: &Facts,
+    percent: u8,
+    pause: TimeDelta,
+    set_at: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Next {
+    let described = match begin(facts) {
+        Ok(described) => described,
+        Err(wait) => return wait,
+    };
+    let target = &facts.target.build;
+    if described.routing.current.as_ref() == Some(target) {
+        return Next::Skip(format!("{target} is the current version already"));
+    }
+    if facts.is_promoted() {
+        return Next::Skip(format!("{target} is promoted without steps, as spec.forcePromote says"));
+    }
+    let wanted = Percent(f32::from(percent));
+    let holds = described
+        .routing
+        .ramp
+        .as_ref()
+        .is_some_and(|ramp| ramp.to == RampTarget::Version(target.clone()) && ramp.percent == wanted);
+    if !holds {
+        if let Some(wait) = not_served(facts) {
+            return wait;
+        }
+        return Next::Write(RoutingWrite::Ramp { to: target.clone(), percent: wanted });
+    }
+    let Some(set_at) = set_at.map(|at| at.min(now)) else {
+        return Next::Wait {
+            reason: Reason::Ramping,
+            message: format!("{percent} % of the tasks go to {target}"),
+            until: Some(now + pause),
+        };
+    };
+    if !described.is_settled {
+        return Next::wait(Reason::Ramping, unsettled());
+    }
+    let until = set_at + pause;
+    if now < until {
+        return Next::Wait {
+            reason: Reason::Ramping,
+            message: format!("{percent} % of the tasks go to {target}; the next step comes at {}", at(until)),
+            until: Some(until),
+        };
+    }
+    // More is given only to workers that are there.
+    not_served(facts).unwrap_or(Next::Done)
+}
+
+/// What the task that makes the wanted version the current one does next.
+#[must_use]
+pub fn set_current(facts: &Facts) -> Next {
+    let described = match begin(facts) {
+        Ok(described) => described,
+        Err(wait) => return wait,
+    };
+    let target = &facts.target.build;
+    let is_current = described.routing.current.as_ref() == Some(target);
+    if is_current && described.routing.ramp.is_none() {
+        return if described.is_settled { Next::Done } else { Next::wait(Reason::Promoting, unsettled()) };
+    }
+    if is_current {
+        return Next::Write(RoutingWrite::ClearRamp);
+    }
+    if let Some(wait) = not_served(facts) {
+        return wait;
+    }
+    Next::Write(RoutingWrite::Current(Some(target.clone())))
+}
+
+/// What the task that takes a ramp back does next, which leads to a version that is not wanted any more.
+#[must_use]
+pub fn clear_ramp(facts: &Facts) -> Next {
+    let Some(described) = facts.described() else { return lost(facts) };
+    match &described.routing.ramp {
+        None => Next::Done,
+        // What others manage is theirs; the task that claims the deployment says so.
+        Some(_) if facts.other_manager().is_some() => owned(facts),
+        Some(_) if facts.spec.paused => Next::wait(Reason::Paused, PAUSED),
+        Some(_) => Next::Write(RoutingWrite::ClearRamp),
+    }
+}
+
+/// What is beside any plan to be written into the routing: a ramp that no plan is about ends.
+#[must_use]
+pub fn stray_ramp(facts: &Facts, planned: bool) -> Option<RoutingWrite> {
+    let described = facts.described()?;
+    let is_ours = facts.is_manager() && !facts.spec.paused && facts.deleted_at.is_none();
+    (is_ours && !planned && described.routing.ramp.is_some()).then_some(RoutingWrite::ClearRamp)
+}
+
+/// Whether the routing may be changed, and how it is.
+fn begin(facts: &Facts) -> Result<&DescribedDeployment, Next> {
+    let Some(described) = facts.described() else { return Err(lost(facts)) };
+    if facts.other_manager().is_some() {
+        return Err(owned(facts));
+    }
+    if facts.spec.paused {
+        return Err(Next::wait(Reason::Paused, PAUSED));
+    }
+    Ok(described)
+}
+
+/// What a wait for workers says, if the wanted version has none that could take tasks. Temporal itself accepts a version
+/// that nobody polls for.
+fn not_served(facts: &Facts) -> Option<Next> {
+    let target = &facts.target.build;
+    let version = facts.target_version();
+    let are_available = |version: &Version| version.workers.as_ref().is_some_and(|w| w.available > 0);
+    if !version.is_some_and(are_available) {
+        return Some(Next::wait(
+            Reason::WorkersNotReady,
+            format!("no worker of {target} is available: it is given no tasks"),
+        ));
+    }
+    match version.and_then(|version| version.pollers) {
+        Some(0) | None => Some(Next::wait(
+            Reason::WaitingForPollers,
+            format!("no worker of {target} has asked Temporal for tasks lately: it is given none"),
+        )),
+        Some(_) => None,
+    }
+}
+
+pub(crate) const PAUSED: &str = "waiting for the WorkerDeployment to be resumed: spec.paused is true";
+
+/// A wait for Temporal.
+#[must_use]
+pub fn lost(facts: &Facts) -> Next {
+    match &facts.temporal {
+        super::Temporal::Lost { reason, message } => Next::wait(*reason, message.clone()),
+        super::Temporal::Known(_) => Next::wait(Reason::Applying, "waiting for Temporal"),
+    }
+}
+
+/// A wait for a person who says whose the deployment is.
+#[must_use]
+pub fn owned(facts: &Facts) -> Next {
+    let manager = facts.other_manager().map(ToString::to_string).unwrap_or_default();
+    Next::wait(
+        Reason::OwnedByOther,
+        format!(
+            "{} is managed by {manager:?} in Temporal: nothing of its routing is touched until that is taken away \
+             (temporal worker deployment manager-identity unset) or set to {:?}",
+            facts.deployment,
+            facts.identity.to_string()
+        ),
+    )
+}
+
+fn unsettled() -> &'static str {
+    "waiting until all task queues in Temporal go by the new routing"
+}
+
+fn at(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}

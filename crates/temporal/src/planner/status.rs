@@ -1,0 +1,299 @@
+//! What a person is told: the status and its conditions.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use windlass_core::api::Condition;
+use windlass_core::api::conditions::{
+    self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE,
+};
+use windlass_engine::{Plan, PlanState, TaskState, stalled};
+
+use super::decide::Decision;
+use super::facts::{Facts, Temporal, Version};
+use super::sunset::drained_since;
+use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
+use crate::port::{BuildId, RampTarget};
+
+/// How many versions a status tells of at most: the newest, beside those that take tasks.
+const MAX_VERSIONS: usize = 200;
+
+/// Brings a status up to what is so.
+pub fn refresh(
+    status: &mut WorkerDeploymentStatus,
+    facts: &Facts,
+    plan: Option<&Plan>,
+    decision: &Decision,
+    forgotten: &[BuildId],
+    now: DateTime<Utc>,
+) {
+    status.observed_generation = facts.generation;
+    status.target_build_id = Some(facts.target.build.clone());
+    status.requested_rollout_hash = Some(facts.target.hash.clone());
+    match &facts.temporal {
+        Temporal::Known(described) => {
+            status.temporal_lost_at = None;
+            status.current_build_id.clone_from(&described.routing.current);
+            status.ramping_build_id = facts.ramping().cloned();
+            let versioned =
+                described.routing.ramp.as_ref().filter(|r| matches!(r.to, RampTarget::Version(_)));
+            status.ramp_percent = versioned.map(|ramp| ramp.percent.0.round() as i32);
+        }
+        Temporal::Lost { .. } => {
+            status.temporal_lost_at.get_or_insert(now);
+        }
+    }
+    if facts.spec.force_promote.is_none() || status.spent_force_promote != facts.spec.force_promote {
+        status.spent_force_promote = None;
+    }
+    status.rejected = status.rejected.take().filter(|rejected| rejected.hash == facts.target.hash);
+    refresh_versions(status, facts, plan, forgotten, now);
+    let said = says(status, facts, plan, decision, now);
+    for (type_, truth, reason, message) in said {
+        conditions_set(&mut status.conditions, type_, truth, reason, &message, facts.generation, now);
+    }
+}
+
+fn conditions_set(
+    all: &mut Vec<Condition>,
+    type_: &str,
+    truth: Truth,
+    reason: Reason,
+    message: &str,
+    generation: i64,
+    now: DateTime<Utc>,
+) {
+    conditions::set(all, type_, truth, reason.as_str(), message, generation, now);
+}
+
+fn refresh_versions(
+    status: &mut WorkerDeploymentStatus,
+    facts: &Facts,
+    plan: Option<&Plan>,
+    forgotten: &[BuildId],
+    now: DateTime<Utc>,
+) {
+    let planned = plan.is_some_and(Plan::is_active);
+    let mut records: Vec<VersionRecord> = Vec::new();
+    // Those that are told of already keep their place.
+    let known = status.versions.iter().map(|record| record.build_id.clone());
+    let mut order: Vec<BuildId> = known.filter(|build| facts.versions.contains_key(build)).collect();
+    let mut new: Vec<&Version> =
+        facts.versions.values().filter(|version| !order.contains(&version.build)).collect();
+    new.sort_by_key(|version| version.listed.as_ref().and_then(|listed| listed.created));
+    order.extend(new.iter().map(|version| version.build.clone()));
+    for build in order.iter().filter(|build| !forgotten.contains(build)) {
+        let Some(version) = facts.versions.get(build) else { continue };
+        if version.workers.is_none() && version.listed.is_none() && version.record.is_none() {
+            continue;
+        }
+        let wanted = *build == facts.target.build && (planned || facts.is_at_target());
+        records.push(record(facts, version, wanted, now));
+    }
+    let surplus = records.len().saturating_sub(MAX_VERSIONS);
+    records.drain(..surplus);
+    status.versions = records;
+}
+
+fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) -> VersionRecord {
+    let before = version.record.as_ref();
+    let mut state = facts.state(version);
+    // What was listed stays told of as it was, until Temporal says of just this version that it is gone.
+    if state == VersionState::NotRegistered
+        && !version.is_forgotten
+        && let Some(before) = before
+    {
+        state = before.state;
+    }
+    let since = before.filter(|before| before.state == state).and_then(|before| before.since);
+    let pinned = version.running.map(|running| running.pinned);
+    let takes_tasks = matches!(state, VersionState::Current | VersionState::Ramping);
+    let running = pinned.map(|pinned| pinned as i64);
+    let running = running.or_else(|| before.filter(|_| !takes_tasks).and_then(|b| b.running_workflows));
+    let running = if state == VersionState::Drained && version.was_active() && pinned.is_none() {
+        Some(0)
+    } else {
+        running
+    };
+    let drained_since = match &facts.temporal {
+        Temporal::Lost { .. } => before.and_then(|before| before.drained_since),
+        Temporal::Known(_) if takes_tasks || wanted || pinned.is_some_and(|pinned| pinned > 0) => None,
+        Temporal::Known(_) if version.was_active() => {
+            (state == VersionState::Drained).then(|| drained_since(version).unwrap_or(now))
+        }
+        Temporal::Known(_) => match pinned {
+            Some(_) => before.and_then(|before| before.drained_since).or(Some(now)),
+            None => before.and_then(|before| before.drained_since),
+        },
+    };
+    let workers = version.workers.as_ref();
+    VersionRecord {
+        build_id: version.build.clone(),
+        revision: workers
+            .and_then(|workers| workers.revision.clone())
+            .or_else(|| before.and_then(|before| before.revision.clone())),
+        deployment: workers.map(|workers| workers.name.clone()),
+        state,
+        replicas: workers.map_or(0, |workers| workers.replicas),
+        ready: workers.map_or(0, |workers| workers.ready),
+        since: since.or(Some(now)),
+        drained_since,
+        running_workflows: running,
+        pollers: version
+            .pollers
+            .map(|count| count as i32)
+            .or_else(|| before.and_then(|before| before.pollers)),
+    }
+}
+
+type Said = (&'static str, Truth, Reason, String);
+
+fn says(
+    status: &WorkerDeploymentStatus,
+    facts: &Facts,
+    plan: Option<&Plan>,
+    decision: &Decision,
+    now: DateTime<Utc>,
+) -> Vec<Said> {
+    let active = plan.filter(|plan| plan.is_active());
+    let (truth, reason, message) = up_to_date(status, facts, active, decision, now);
+    let is_stuck = reason.needs_somebody() || matches!(reason, Reason::Stalled);
+    let in_progress = match (active, plan.map(|plan| plan.state)) {
+        (Some(_), _) if facts.spec.paused => (Truth::True, Reason::Paused, String::new()),
+        (Some(_), _) if is_stuck => (Truth::True, Reason::Stalled, message.clone()),
+        (Some(_), _) => (Truth::True, cause(status), message.clone()),
+        (None, None) => (Truth::False, Reason::NotStarted, String::new()),
+        (None, Some(PlanState::Failed)) => (Truth::False, Reason::RolloutFailed, String::new()),
+        (None, Some(PlanState::Aborted)) => (Truth::False, Reason::RolloutAborted, String::new()),
+        (None, Some(_)) if status.rejected.as_ref().is_some_and(|r| r.outcome == "RolledBack") => {
+            (Truth::False, Reason::RolledBack, String::new())
+        }
+        (None, Some(_)) => (Truth::False, Reason::RolloutComplete, String::new()),
+    };
+    let stuck = if is_stuck {
+        let word = if reason == Reason::Stalled { Reason::NoProgress } else { reason };
+        (Truth::True, word, message.clone())
+    } else {
+        (Truth::False, Reason::Progressing, String::new())
+    };
+    let is_lost = matches!(facts.temporal, Temporal::Lost { .. });
+    let busy = if facts.deleted_at.is_some() {
+        (Truth::True, Reason::Terminating, message.clone())
+    } else if (active.is_some() || is_lost) && !is_stuck {
+        (Truth::True, Reason::Progressing, message.clone())
+    } else {
+        (Truth::False, Reason::Settled, String::new())
+    };
+    let ready = ready(facts);
+    vec![
+        (READY, ready.0, ready.1, ready.2),
+        (UP_TO_DATE, truth, reason, message),
+        (ROLLOUT_IN_PROGRESS, in_progress.0, in_progress.1, in_progress.2),
+        (STALLED, stuck.0, stuck.1, stuck.2),
+        (RECONCILING, busy.0, busy.1, busy.2),
+    ]
+}
+
+fn up_to_date(
+    status: &WorkerDeploymentStatus,
+    facts: &Facts,
+    active: Option<&Plan>,
+    decision: &Decision,
+    now: DateTime<Utc>,
+) -> (Truth, Reason, String) {
+    if let Some(sentence) = &facts.invalid {
+        return (Truth::False, Reason::InvalidSpec, sentence.clone());
+    }
+    if let Temporal::Lost { reason, message } = &facts.temporal {
+        let since = status.temporal_lost_at.unwrap_or(now);
+        let since = since.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
+        return (truth, *reason, format!("since {since}: {message}"));
+    }
+    if let Some(plan) = active {
+        return of_plan(plan, now);
+    }
+    if let Decision::Refuse { reason, message } = decision {
+        return (Truth::False, *reason, message.clone());
+    }
+    if let Some(rejected) = &status.rejected {
+        let (reason, what) = match rejected.outcome.as_str() {
+            "RolledBack" => (Reason::RolledBack, "was rolled back"),
+            "Failed" => (Reason::PlanFailed, "has failed"),
+            _ => (Reason::Aborted, "was aborted"),
+        };
+        let why = if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) };
+        let said = format!(
+            "the rollout of {} {what}{why}; it is not tried again until the template changes, or windlass retry",
+            rejected.build_id
+        );
+        return (Truth::False, reason, said);
+    }
+    if facts.is_at_target() {
+        return (Truth::True, Reason::Applied, String::new());
+    }
+    (Truth::Unknown, Reason::NotStarted, String::new())
+}
+
+fn of_plan(plan: &Plan, now: DateTime<Utc>) -> (Truth, Reason, String) {
+    let Some(task) = plan.current_task() else { return (Truth::Unknown, Reason::Applying, String::new()) };
+    if task.state == TaskState::Failed {
+        return (Truth::False, Reason::GateFailed, task.message.clone());
+    }
+    let reason = waits_for(&task.progress).unwrap_or(match task.type_.as_str() {
+        "await-registered" => Reason::WaitingForPollers,
+        "run-gate" => Reason::GateRunning,
+        "ramp" => Reason::Ramping,
+        "set-current" => Reason::Promoting,
+        "await-promote" => Reason::ReadyToPromote,
+        _ => Reason::Applying,
+    });
+    // That its workers are not ready yet is what a rollout begins with.
+    let reason =
+        if reason == Reason::WorkersNotReady || reason == Reason::Paused { Reason::Applying } else { reason };
+    if reason.needs_somebody() {
+        return (Truth::False, reason, task.message.clone());
+    }
+    if stalled(plan, now).is_some() && reason != Reason::ReadyToPromote {
+        return (Truth::False, Reason::Stalled, task.message.clone());
+    }
+    (Truth::Unknown, reason, task.message.clone())
+}
+
+/// What a task wrote down that it waits for.
+#[must_use]
+pub fn waits_for(progress: &Value) -> Option<Reason> {
+    serde_json::from_value(progress.get("reason")?.clone()).ok()
+}
+
+fn cause(status: &WorkerDeploymentStatus) -> Reason {
+    match status.cause.as_deref() {
+        Some("RetryRequested") => Reason::RetryRequested,
+        Some("Superseded") => Reason::Superseded,
+        Some("ChildDrift") => Reason::ChildDrift,
+        _ => Reason::TemplateChanged,
+    }
+}
+
+fn ready(facts: &Facts) -> (Truth, Reason, String) {
+    let serves = |version: &&Version| {
+        matches!(facts.state(version), VersionState::Current | VersionState::Ramping | VersionState::Draining)
+    };
+    let mut serving = facts.versions.values().filter(serves).peekable();
+    if serving.peek().is_none() {
+        return (Truth::False, Reason::NotStarted, "no version takes tasks".to_owned());
+    }
+    let is_short = |version: &Version| {
+        version
+            .workers
+            .as_ref()
+            .is_none_or(|workers| workers.replicas == 0 || workers.ready < workers.replicas)
+    };
+    match serving.find(|version| is_short(version)) {
+        None => (Truth::True, Reason::WorkersReady, String::new()),
+        Some(version) => {
+            let (ready, of) = version.workers.as_ref().map_or((0, 0), |w| (w.ready, w.replicas));
+            let said = format!("{ready} of {of} workers of {} are ready", version.build);
+            (Truth::False, Reason::WorkersNotReady, said)
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of versions that nobody wants any more, and of those that workflows still need. Beside the plan: a new
+//! rollout waits for none of it.
+//!
+//! Nothing is taken from a version unless Temporal answers, lists what it listed before, and says of just this version that
+//! nothing runs on it; and then only after workflows were counted once more.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::facts::{Facts, Temporal, Version};
+use crate::api::VersionState;
+use crate::port::BuildId;
+
+/// A version that never took tasks is left for so long at least after no workflow was seen on it: what is counted lags.
+const IDLE_SECONDS: i64 = 30;
+
+/// What is to be done about one version.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Act {
+    /// It needs its workers: they are made, or given their pods back.
+    Serve,
+    /// Nothing.
+    Leave,
+    /// Whether workflows run on it has to be counted before more is said.
+    Count,
+    /// It has no more pods.
+    ScaleDown,
+    /// Its Deployment goes.
+    DeleteWorkers,
+    /// Temporal is to forget it.
+    DeleteRecord,
+    /// Nothing is left of it.
+    Forget,
+}
+
+/// Which versions a plan is about, beside those that the routing and the spec name.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Whether the wanted version is to be kept: it is, or is about to be, rolled out.
+    pub target: bool,
+    /// The version of an active plan.
+    pub planned: Option<&'a BuildId>,
+}
+
+/// What is to be done about a version, and when to look again if that is nothing yet.
+#[must_use]
+pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<Utc>) -> Act {
+    let Temporal::Known(_) = &facts.temporal else {
+        // What is there stays, and what somebody deleted of it comes back.
+        return if stands(version) { Act::Serve } else { Act::Leave };
+    };
+    let is_wanted =
+        wanted.planned == Some(&version.build) || (wanted.target && version.build == facts.target.build);
+    match facts.state(version) {
+        VersionState::Current | VersionState::Ramping => Act::Serve,
+        // The plan's own tasks make it.
+        _ if is_wanted && version.workers.is_none() => Act::Leave,
+        _ if is_wanted => Act::Serve,
+        VersionState::Draining if version.was_active() => Act::Serve,
+        VersionState::Drained if version.was_active() => retire(facts, version, now),
+        // It was listed, and is not: Temporal has to say so of just this version.
+        VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
+        VersionState::NotRegistered if version.workers.is_none() => Act::Forget,
+        // Workers that Temporal never heard of, of a target that is not wanted any more.
+        VersionState::NotRegistered => Act::DeleteWorkers,
+        // It never took tasks: a gate may have run on it, or somebody pinned a workflow to it.
+        VersionState::Inactive | VersionState::Draining | VersionState::Drained => match pinned(version) {
+            None => Act::Count,
+            Some(0) => retire(facts, version, now),
+            Some(_) => Act::Serve,
+        },
+    }
+}
+
+/// The steps down of a version on which nothing runs.
+fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
+    let Some(due) = due(facts, version) else { return Act::Leave };
+    let Some(workers) = &version.workers else {
+        return if now < due.delete { Act::Leave } else { counted(version, Act::DeleteRecord) };
+    };
+    if workers.is_terminating || now < due.scale_down {
+        return Act::Leave;
+    }
+    if workers.replicas > 0 || !workers.is_sunset {
+        return counted(version, Act::ScaleDown);
+    }
+    if now < due.delete || workers.total > 0 {
+        return Act::Leave;
+    }
+    counted(version, Act::DeleteWorkers)
+}
+
+/// The act, if just now nothing was found to run on the version.
+fn counted(version: &Version, act: Act) -> Act {
+    match pinned(version) {
+        None => Act::Count,
+        Some(0) => act,
+        Some(_) => Act::Serve,
+    }
+}
+
+fn pinned(version: &Version) -> Option<u64> {
+    version.running.map(|running| running.pinned)
+}
+
+/// When a version on which nothing runs goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Due {
+    /// When it has no more pods.
+    pub scale_down: DateTime<Utc>,
+    /// When it is deleted.
+    pub delete: DateTime<Utc>,
+}
+
+/// When a version goes; none: it is not known yet since when nothing runs on it.
+#[must_use]
+pub fn due(facts: &Facts, version: &Version) -> Option<Due> {
+    let since = drained_since(version)?;
+    let after = |seconds: i64| since + TimeDelta::seconds(seconds);
+    let sunset = &facts.spec.sunset;
+    let (down, delete) = (i64::from(sunset.scale_down_delay_seconds), i64::from(sunset.delete_delay_seconds));
+    if version.was_active() {
+        return Some(Due { scale_down: after(down), delete: after(delete.max(down)) });
+    }
+    let soon = after(down.min(IDLE_SECONDS));
+    Some(Due { scale_down: soon, delete: soon })
+}
+
+/// Since when nothing runs on a version: what Temporal says where that is later than what was written down.
+#[must_use]
+pub fn drained_since(version: &Version) -> Option<DateTime<Utc>> {
+    let recorded = version.record.as_ref().and_then(|record| record.drained_since);
+    if version.was_active() {
+        let said = version.drained()?;
+        return said.max(recorded);
+    }
+    recorded
+}
+
+/// Whether a version's workers are to be there although Temporal does not say what is so.
+fn stands(version: &Version) -> bool {
+    let recorded = version.record.as_ref().map(|record| record.state);
+    let serves =
+        matches!(recorded, Some(VersionState::Current | VersionState::Ramping | VersionState::Draining));
+    serves && version.has_revision
+}

@@ -1,0 +1,81 @@
+//! What the tasks that wait do next.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::facts::Facts;
+use super::routing::{Next, lost};
+use crate::api::Reason;
+
+/// Whether the wanted version's workers are there.
+#[must_use]
+pub fn await_available(facts: &Facts) -> Next {
+    let target = &facts.target.build;
+    let Some(workers) = facts.target_version().and_then(|version| version.workers.as_ref()) else {
+        return Next::wait(
+            Reason::WorkersNotReady,
+            format!("waiting for the Deployment of {target} to be made"),
+        );
+    };
+    if workers.are_available() {
+        return Next::Done;
+    }
+    if workers.replicas == 0 {
+        let said =
+            format!("waiting for Deployment {} to have replicas: it has been scaled to 0", workers.name);
+        return Next::wait(Reason::WorkersNotReady, said);
+    }
+    let complaint = workers.complaint.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+    Next::wait(
+        Reason::WorkersNotReady,
+        format!(
+            "waiting for the workers of {target}: {} of {} of Deployment {} are available{complaint}",
+            workers.available, workers.replicas, workers.name
+        ),
+    )
+}
+
+/// Whether Temporal has heard of the wanted version's workers. Where it has reached its limit of versions it never does,
+/// and says so to nobody.
+#[must_use]
+pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>) -> Next {
+    let Some(described) = facts.described() else { return lost(facts) };
+    let target = &facts.target.build;
+    let version = facts.target_version();
+    if version.is_some_and(|version| version.listed.is_some()) {
+        if version.and_then(|version| version.pollers).is_some_and(|pollers| pollers > 0) {
+            return Next::Done;
+        }
+        let said = format!("waiting for the workers of {target} to ask Temporal for tasks");
+        return Next::wait(Reason::WaitingForPollers, said);
+    }
+    let patience = TimeDelta::seconds(i64::from(facts.spec.progress_deadline_seconds));
+    let count = described.versions.len();
+    if count > 0 && now >= began + patience {
+        return Next::wait(
+            Reason::VersionLimitReached,
+            format!(
+                "the workers of {target} run, and Temporal has not listed their version: of {} it lists {count}, and takes no \
+                 more than its limit (100, unless set otherwise). Delete versions that are drained, or see in the workers' \
+                 log that they reach Temporal, with the name and the build ID from their environment",
+                facts.deployment
+            ),
+        );
+    }
+    let said = format!(
+        "waiting for Temporal to list {target}: its workers have to ask {} for tasks",
+        facts.spec.connection.address
+    );
+    Next::wait(Reason::WaitingForPollers, said)
+}
+
+/// Whether a person has said that the wanted version may take over: to Windlass, or to Temporal.
+#[must_use]
+pub fn await_promote(facts: &Facts) -> Next {
+    if facts.is_promoted() || facts.current() == Some(&facts.target.build) {
+        return Next::Done;
+    }
+    Next::wait(
+        Reason::ReadyToPromote,
+        format!("{} is ready: waiting for spec.forcePromote to be {}", facts.target.build, facts.target.hash),
+    )
+}
