@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::written;
+use crate::api::HookPoint;
 use crate::api::TemplateMeta;
+use crate::api::at_hook::point_of;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::apply::patches::{metadata_ops, retention_ops, set_target};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Outcome, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
 use crate::planner::node::SetFact;
 use crate::render;
@@ -26,8 +28,10 @@ impl Task for ApplyStatefulSet {
         let scope = cx.env.get::<NodeScope>()?;
         let node = scope.require()?;
         let facts = scope.facts(&node);
-        if matches!(facts.set, SetFact::Live(_)) && facts.template_is_granted() {
-            return Ok(Outcome::Done);
+        if let SetFact::Live(set) = &facts.set
+            && facts.template_is_granted()
+        {
+            return Ok(written_and_seen(cx, set.observed));
         }
         if facts.set == SetFact::Leaving {
             return Ok(Outcome::waiting(
@@ -86,10 +90,21 @@ impl Task for ApplyStatefulSet {
             Err(outcome) => return outcome,
         };
         scope.wrote_template(&answer, &rendered.hash);
-        Ok(Outcome::Done)
+        Ok(written_and_seen(cx, false))
     }
 
     fn replayable(&self) -> bool {
         true
     }
+}
+
+/// What comes of a template that is written. A hook before the pod goes is held until the StatefulSet controller has seen the
+/// template, and its clock stands for so long. That wait is this task's, whose deadline tells of a controller that does nothing.
+fn written_and_seen(cx: &TaskContext<'_>, observed: bool) -> Outcome {
+    let before_node =
+        |task: &TaskRecord| !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
+    if !observed && cx.plan.tasks.iter().any(before_node) {
+        return Outcome::waiting("waiting for the StatefulSet controller to see the new template");
+    }
+    Outcome::Done
 }

@@ -56,12 +56,6 @@ fn every_group_has_its_turn_before_any_has_two_and_no_point_is_lost() {
     assert_eq!((turns.len(), different.len()), (15, 15));
 }
 
-/// What is known to fail and not mended (docs/dev/catalogue.md): a deadline that an approval stops, and a node that is deleted
-/// after its hook although its fleet was paused in between.
-fn is_open(scenario: &Scenario, fault: &str) -> bool {
-    scenario.name.starts_with("hooks/") && matches!(fault, "F10-held" | "F11-pause")
-}
-
 /// Every point of a fault in a scenario.
 fn points(scenario: &Scenario, entry: &Entry, clean: &Report) -> Vec<Point> {
     let to = match entry.over {
@@ -186,11 +180,7 @@ pub fn run(choice: &Choice) -> Outcome {
         }
         for (offset, entry) in faults::table().iter().enumerate() {
             let is_asked_for = !choice.faults.is_empty() || faults::is_walked(entry.name);
-            if !entry.name.starts_with(&choice.faults)
-                || !entry.fits(scenario)
-                || is_open(scenario, entry.name)
-                || !is_asked_for
-            {
+            if !entry.name.starts_with(&choice.faults) || !entry.fits(scenario) || !is_asked_for {
                 continue;
             }
             let points = points(scenario, entry, &clean);
