@@ -28,6 +28,11 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
         let mut value = roles(value, active);
         if kind == "StatefulNode" {
             image_in_its_place(&mut value["spec"]);
+            // A sidecar whose resources are `{}` has none, and nobody writes a node for that.
+            let sidecar = value["spec"]["sidecar"].as_object_mut();
+            if let Some(sidecar) = sidecar.filter(|sidecar| sidecar.get("resources") == Some(&json!({}))) {
+                sidecar.remove("resources");
+            }
         }
         if let Some(set) = value["spec"].as_object_mut().filter(|_| kind == "StatefulSet") {
             // Windlass asks for none, and leaves what somebody adds.
