@@ -41,6 +41,8 @@ pub mod asking;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+#[cfg(feature = "cli")]
+pub mod dashboard;
 pub mod foresight;
 pub mod hooks;
 pub mod metrics;

@@ -13,6 +13,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "dashboard",
             "foresight",
             "report",
             "reader",
@@ -86,6 +87,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("report", &["planner", "cluster", "revision", "api", "engine"]),
     ("reader", &["report", "cluster", "api"]),
+    ("dashboard", &["foresight", "reader", "report", "cluster", "api", "engine", "clock"]),
     (
         "foresight",
         &[

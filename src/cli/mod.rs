@@ -2,6 +2,7 @@
 
 mod completion;
 mod connection;
+mod dashboard;
 mod definitions;
 #[cfg(feature = "demo")]
 mod demo;
@@ -51,6 +52,8 @@ enum Command {
     Diff(explain::diff::DiffArgs),
     /// What happened to a fleet and its nodes, in the order of time
     Logs(explain::logs::LogsArgs),
+    /// A page on this machine that shows fleets live, with buttons for the verbs, with your rights
+    Dashboard(dashboard::DashboardArgs),
     /// Wait until a fleet is up to date, or stalled or refused
     Wait(status::WaitArgs),
     /// Begin nothing more of a fleet's rollouts until it is resumed
@@ -121,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::run(arguments),
+        Command::Dashboard(arguments) => runtime.block_on(dashboard::dashboard(arguments)),
         Command::Explain(arguments) => runtime.block_on(explain::explain(arguments)),
         Command::Diff(arguments) => runtime.block_on(explain::diff::diff(arguments)),
         Command::Logs(arguments) => runtime.block_on(explain::logs::logs(arguments)),

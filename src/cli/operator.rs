@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tracing::info;
 
 use super::connection::Connection;
+use super::dashboard::PageArgs;
 use crate::hooks::{Host, PrometheusUrl};
 use crate::metrics::Format;
 use crate::operator::lease::Election;
@@ -47,6 +48,8 @@ pub struct OperatorArgs {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
+    #[command(flatten)]
+    page: PageArgs,
     /// How the log is written
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -94,6 +97,13 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let listener = TcpListener::bind(arguments.bind)
         .await
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
+    let page = arguments.page.start(&arguments.namespaces)?;
+    let page = async move {
+        match page {
+            Some(ended) => ended.await.unwrap_or_else(|_| "the thread of the page ended".to_owned()),
+            None => std::future::pending().await,
+        }
+    };
     let health = operator.health();
     let definitions = super::definitions::watch(definitions, health.clone());
     let serve = axum::serve(listener, pages(health)).into_future();
@@ -107,6 +117,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     tokio::select! {
         result = operator.run(stop) => result.map_err(|e| e.to_string()),
         () = definitions => Ok(()),
+        sentence = page => Err(sentence),
         result = serve => Err(format!("the server of /metrics and /healthz ended: {result:?}")),
     }
 }

@@ -87,13 +87,22 @@ pub async fn foresee(
     Ok(foreseen)
 }
 
+/// The fleet as it is stored. An account that may list fleets and not get one, as the operator's, lists the one of this name.
 async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, String> {
     let api = kube::api::Api::<kube::api::DynamicObject>::namespaced_with(
         client.clone(),
         namespace,
         &Kind::NodeDeployment.resource(),
     );
-    let found = api.get_opt(name).await;
+    let found = match api.get_opt(name).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let named = kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
+            // What the first request was refused with says which right is missing.
+            let listed = api.list(&named).await.map_err(|_| kube::Error::Api(status));
+            listed.map(|list| list.items.into_iter().next())
+        }
+        found => found,
+    };
     found
         .map(|found| found.map(|object| json!(object)))
         .map_err(|error| format!("nodedeployment.windlass.dev/{name}: {}", crate::reader::sentence(&error)))

@@ -5,6 +5,7 @@ mod events;
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -80,13 +81,14 @@ impl Sight {
     async fn with(mut self, client: &Client, wanted: &Wanted, kinds: &[Kind], all_nodes: bool) -> Self {
         let sight = &mut self;
         let labels = wanted.labels();
-        let reads = kinds.iter().map(|kind| {
-            let every = all_nodes && *kind == Kind::StatefulNode;
+        let reads = kinds.iter().copied().map(|kind| {
+            let every = all_nodes && kind == Kind::StatefulNode;
             let params = ListParams::default();
             let params = if every { params } else { params.labels(&labels) };
             let view = sight.view.clone();
-            async move { (*kind, list(client, &wanted.scope, *kind, params, &view).await) }
+            async move { (kind, list(client, &wanted.scope, kind, params, &view).await) }.boxed()
         });
+        let reads: Vec<_> = reads.collect();
         let results: Vec<(Kind, kube::Result<()>)> =
             stream::iter(reads).buffered(kinds.len().max(1)).collect().await;
         for (kind, result) in results {

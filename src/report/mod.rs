@@ -4,16 +4,20 @@
 //! The types here are what `windlass status -o json` prints (docs/terminal.md): a field keeps its name and its meaning.
 
 pub mod chain;
+pub mod chart;
 mod estimate;
 mod fleet;
 mod node;
 mod seen;
+pub mod story;
 #[cfg(test)]
 pub mod tests;
+mod tree;
 mod words;
 
 pub use estimate::{about, node_seconds};
 pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, worst_first};
 pub use node::{Health, NodeReport};
 pub use seen::Seen;
+pub use tree::{Tree, group_words};
 pub use words::{age, clock_time, tag};

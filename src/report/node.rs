@@ -81,6 +81,17 @@ impl NodeReport {
         }
     }
 
+    /// What happens to it, or why it does not serve: a word and a sentence, as far as there are any.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let word = if self.health == Health::Moving { &self.task } else { &self.reason };
+        match (word.is_empty(), self.message.is_empty()) {
+            (true, _) => self.message.clone(),
+            (false, true) => word.clone(),
+            (false, false) => format!("{word}: {}", self.message),
+        }
+    }
+
     /// A node of which no object was seen: what the fleet's status says of it.
     #[must_use]
     pub fn named(fleet: &str, said: &Unconverged) -> Self {

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use super::stage::Stage;
 use crate::api::names::{GROUP, VERSION};
 use crate::cli::connection::Connection;
+use crate::cli::dashboard;
 use crate::clock::{SharedClock, SystemClock};
 
 /// How much of the operator's log is shown when something goes wrong.
@@ -27,6 +28,8 @@ pub struct Elsewhere {
     namespace: String,
     kubeconfig: Option<PathBuf>,
     log: File,
+    /// The page's address, where it is served.
+    page: Option<String>,
 }
 
 impl Elsewhere {
@@ -48,7 +51,16 @@ impl Elsewhere {
             ));
         }
         let log = tempfile()?;
-        Ok(Self { operator: None, client, namespace, kubeconfig: operator_kubeconfig, log })
+        Ok(Self { operator: None, client, namespace, kubeconfig: operator_kubeconfig, log, page: None })
+    }
+
+    /// Serves the page, with the rights of KUBECONFIG.
+    pub fn serve_page(&mut self) -> Result<(), String> {
+        let page = dashboard::beside_demo(self.clock(), &self.namespace, async || {
+            Ok(Connection::default().client("windlass-demo").await?.0)
+        });
+        self.page = Some(page?);
+        Ok(())
     }
 
     /// Takes the fleet away again.
@@ -103,13 +115,22 @@ impl Stage for Elsewhere {
     }
 
     fn invitation(&self) -> Vec<String> {
-        vec![
+        let mut lines = vec![
             "Look on from another terminal, with the same KUBECONFIG:".to_owned(),
             String::new(),
             "    kubectl get nd,sn                # the fleet and its nodes; -w looks on".to_owned(),
             "    kubectl get nd db -o yaml        # the plan, what it waits for, the history".to_owned(),
             "    kubectl describe nd db           # with its events".to_owned(),
-        ]
+        ];
+        if let Some(page) = &self.page {
+            lines.extend([
+                String::new(),
+                "The page of it, in a browser:".to_owned(),
+                String::new(),
+                format!("    {page}"),
+            ]);
+        }
+        lines
     }
 
     fn start_operator(&mut self) -> Result<(), String> {

@@ -4,17 +4,20 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use chrono::TimeDelta;
-use kube::Client;
+use chrono::{DateTime, TimeDelta, Utc};
+use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::stage::Stage;
 use crate::api::crd::crds;
+use crate::cli::dashboard;
 use crate::clock::{Clock, SharedClock, SystemClock};
+use crate::cluster::client::connect;
 use crate::operator::Operator;
 use windlass_sim::kubelet::Kubelet;
 use windlass_sim::{Cluster, ClusterClock, Options};
@@ -27,6 +30,18 @@ const STORY_SECONDS: f64 = 90.0;
 /// How long a pod takes to be ready, and to go: long enough to be seen.
 const POD_START: Duration = Duration::from_secs(2);
 const POD_STOP: Duration = Duration::from_secs(1);
+
+/// How often the page is told what the cluster's clock shows.
+const CLOCK_TOLD_EVERY: Duration = Duration::from_millis(100);
+
+/// What the cluster's clock showed last, for other threads: how its time goes only its own runtime knows.
+struct Shown(AtomicI64);
+
+impl Clock for Shown {
+    fn now(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp_micros(self.0.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+}
 
 /// A cluster in this process.
 pub struct Embedded {
@@ -43,6 +58,8 @@ pub struct Embedded {
 struct Served {
     address: SocketAddr,
     kubeconfig: PathBuf,
+    /// The page's address.
+    page: String,
 }
 
 impl Embedded {
@@ -75,8 +92,25 @@ impl Embedded {
         let address = listener.local_addr().map_err(|error| format!("the port is not known: {error}"))?;
         let kubeconfig = write_kubeconfig(address)?;
         self.helpers.spawn(self.cluster.serve(listener));
-        self.served = Some(Served { address, kubeconfig });
+        let page = self.page(address)?;
+        self.served = Some(Served { address, kubeconfig, page });
         Ok(())
+    }
+
+    /// Serves the page in a thread of its own, whose time is not the cluster's: it reads as any browser's server does.
+    fn page(&mut self, cluster: SocketAddr) -> Result<String, String> {
+        let (clock, shown) = (self.clock(), Arc::new(Shown(AtomicI64::new(0))));
+        let told = shown.clone();
+        self.helpers.spawn(async move {
+            loop {
+                told.0.store(clock.now().timestamp_micros(), Ordering::Relaxed);
+                tokio::time::sleep(CLOCK_TOLD_EVERY).await;
+            }
+        });
+        let uri = format!("http://{cluster}").parse().map_err(|error| format!("{cluster}: {error}"))?;
+        dashboard::beside_demo(shown, NAMESPACE, async move || {
+            connect(Config::new(uri)).map_err(|error| format!("the cluster's client cannot be made: {error}"))
+        })
     }
 
     /// Forgets the requests that the cluster noted: nobody asks for them, and there is no end to them.
@@ -126,7 +160,12 @@ impl Stage for Embedded {
                 "    kubectl get nd db -o yaml        # the plan, what it waits for, the history".to_owned(),
                 "    kubectl describe nd db           # with its events".to_owned(),
                 String::new(),
-                format!("It is served on http://{}, to this machine only.", served.address),
+                format!(
+                    "It is served on http://{}, to this machine only. The page of it, in a browser:",
+                    served.address
+                ),
+                String::new(),
+                format!("    {}", served.page),
             ],
         }
     }

@@ -40,7 +40,7 @@ pub struct DemoArgs {
     /// What is random in the cluster follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Serve the cluster to kubectl on a loopback port, and keep it up after the story, until Ctrl-C
+    /// Serve the cluster to kubectl, and its page to a browser, on loopback ports; keep both up after the story, until Ctrl-C
     #[arg(long)]
     serve: bool,
     /// The port to serve on [default: a free one]
@@ -123,7 +123,10 @@ async fn embedded(arguments: DemoArgs) -> Result<(), Ended> {
 }
 
 async fn on_a_cluster(arguments: DemoArgs) -> Result<(), Ended> {
-    let stage = Elsewhere::find(arguments.operator_kubeconfig).await?;
+    let mut stage = Elsewhere::find(arguments.operator_kubeconfig).await?;
+    if arguments.serve {
+        stage.serve_page()?;
+    }
     let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
     let told = story.tell().await;
     if told.is_ok() && arguments.serve {

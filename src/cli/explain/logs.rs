@@ -1,16 +1,15 @@
 //! `windlass logs`: what happened to a fleet and its nodes, in the order of time: events, plans that ended, tasks, conditions.
 
-use chrono::{DateTime, Utc};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::output::Output;
 use super::super::target::{Kind, Meant, Selected};
 use super::super::text::{Line, Look, Style};
-use crate::api::names::place_of;
-use crate::planner::fleet::status::short;
+use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::reader::events;
 use crate::report::chain::Happened;
+use crate::report::story::of_fleet;
 
 /// What `windlass logs` is told.
 #[derive(Debug, Args)]
@@ -35,7 +34,7 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), String> {
             Ok(told) => (told, None),
             Err(sentence) => (Vec::new(), Some(sentence)),
         };
-        let story = story(&fleet, told);
+        let story = of_fleet(&ObservedFleet::read(&fleet), told);
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),
             Some(format) => format.document(&json!({"items": story}))?,
@@ -47,65 +46,6 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// All that is known to have happened, oldest first.
-fn story(fleet: &Value, told: Vec<Happened>) -> Vec<Happened> {
-    let name = text(&fleet["metadata"]["name"]);
-    let of_fleet = format!("NodeDeployment {name}");
-    let is_its = |event: &Happened| {
-        let node = event.about.strip_prefix("StatefulNode ");
-        event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
-    };
-    let mut story: Vec<Happened> = told.into_iter().filter(is_its).collect();
-    let status = &fleet["status"];
-    let mut add = |reason: &str, note: String, at: &Value| {
-        if let Some(at) = at.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok()) {
-            story.push(Happened { about: of_fleet.clone(), reason: reason.to_owned(), note, at });
-        }
-    };
-    for entry in list(&status["history"]) {
-        let target = short(text(&entry["targetHash"]));
-        let (plan, recipe) = (text(&entry["planID"]), text(&entry["recipe"]));
-        add("PlanBegan", format!("plan {plan} ({recipe}) to {target}"), &entry["startedAt"]);
-        let why = [&entry["reason"], &entry["message"]].map(text);
-        let why = why.iter().filter(|why| !why.is_empty()).fold(String::new(), |said, why| said + ": " + why);
-        add("PlanEnded", format!("plan {plan} is {}{why}", text(&entry["outcome"])), &entry["finishedAt"]);
-    }
-    let plan = &status["plan"];
-    if plan["state"] == "Active" {
-        let target = short(text(&plan["targetHash"]));
-        let note = format!("plan {} ({}) to {target}", text(&plan["id"]), text(&plan["recipe"]));
-        add("PlanBegan", note, &plan["startedAt"]);
-    }
-    for task in list(&plan["tasks"]) {
-        let (kind, message) = (text(&task["type"]), text(&task["message"]));
-        add("TaskBegan", kind.to_owned(), &task["startedAt"]);
-        let after = if message.is_empty() { String::new() } else { format!(": {message}") };
-        add("TaskEnded", format!("{kind} is {}{after}", text(&task["state"])), &task["finishedAt"]);
-    }
-    for condition in list(&status["conditions"]) {
-        let says = format!(
-            "{}={} {}",
-            text(&condition["type"]),
-            text(&condition["status"]),
-            text(&condition["reason"])
-        );
-        let message = text(&condition["message"]);
-        let after = if message.is_empty() { String::new() } else { format!(": {message}") };
-        add("Condition", format!("{says}{after}"), &condition["lastTransitionTime"]);
-    }
-    // Sorted stably: what is of one moment stays in the order of the lists.
-    story.sort_by_key(|happened| happened.at);
-    story
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 fn drawn(story: &[Happened], look: Look) -> String {
@@ -132,7 +72,7 @@ mod tests {
                 "reason": "NewTarget", "startedAt": "2026-01-01T04:00:00Z", "finishedAt": "2026-01-01T04:02:00Z"}],
             "plan": {"id": "b", "recipe": "InPlace", "targetHash": "v1:abcdef0", "state": "Active",
                 "startedAt": "2026-01-01T04:02:00Z",
-                "tasks": [{"type": "update-node-specs", "state": "Running", "startedAt": "2026-01-01T04:02:01Z"}]},
+                "tasks": [{"id": "b-0", "type": "update-node-specs", "state": "Running", "startedAt": "2026-01-01T04:02:01Z"}]},
             "conditions": [{"type": "Stalled", "status": "False", "reason": "Progressing",
                 "lastTransitionTime": "2026-01-01T03:00:00Z"}]}});
         let event = |about: &str, at: &str| Happened {
@@ -148,7 +88,7 @@ mod tests {
         ];
         let look = Look { width: 110, colours: false, unicode: true };
         assert_eq!(
-            drawn(&story(&fleet, told), look),
+            drawn(&of_fleet(&ObservedFleet::read(&fleet), told), look),
             "\
 2026-01-01 03:00:00  db    Condition    Stalled=False Progressing
 2026-01-01 04:00:00  db    PlanBegan    plan a (InPlace) to 01234

@@ -114,8 +114,8 @@ fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String
     fleets.into_iter().map(wish).collect()
 }
 
-/// The whole of it.
-fn lines(foreseen: &Foreseen) -> Vec<Line> {
+/// The whole of it: the fleet's line first.
+pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut head = Line::of(Style::Bold, &foreseen.name);
     let (style, word) = match foreseen.outcome {

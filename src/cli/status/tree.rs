@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use crate::cli::text::{Line, Look, Style};
 use crate::engine::TaskState;
-use crate::report::{FleetReport, Health, NodeReport, RolloutReport, Verdict, about, age, clock_time, tag};
+use crate::report::{
+    FleetReport, Health, NodeReport, RolloutReport, Verdict, about, clock_time, group_words,
+};
 
 /// What the glyphs mean.
 pub const LEGEND: [&str; 2] = [
@@ -68,12 +70,7 @@ pub fn name(report: &FleetReport, namespaces: bool) -> String {
 
 fn serving(report: &FleetReport) -> String {
     let groups = report.serving();
-    let group = |(_, tag, count): &(Health, String, usize)| match (count, tag.is_empty()) {
-        (1, false) => format!("1 node serves {tag}"),
-        (1, true) => "1 node serves".to_owned(),
-        (count, false) => format!("{count} nodes serve {tag}"),
-        (count, true) => format!("{count} nodes serve"),
-    };
+    let group = |(_, tag, count): &(Health, String, usize)| group_words(tag, *count);
     groups.iter().map(group).collect::<Vec<_>>().join(", ")
 }
 
@@ -119,8 +116,8 @@ fn head(report: &FleetReport, look: Look, namespaces: bool) -> Line {
         Verdict::UpToDate => Style::Green,
     };
     line.add(style, format!("   {}", report.summary));
-    if report.rollout.is_some() && matches!(report.phase.as_str(), "Paused" | "Failed" | "Terminating") {
-        line.add(style, format!(" ({})", report.phase.to_lowercase()));
+    if let Some(aside) = report.aside() {
+        line.add(style, format!(" ({aside})"));
     }
     let Some(rollout) = &report.rollout else { return line };
     let tail = tail(rollout);
@@ -142,11 +139,7 @@ fn bar(rollout: &RolloutReport, columns: usize) -> (String, String) {
 
 /// What is said after the bar: the wave or the stage, and the time.
 fn tail(rollout: &RolloutReport) -> String {
-    let place = match rollout.wave {
-        Some(wave) => format!("wave {} of {}", wave.number, wave.of),
-        None => format!("{:?}", rollout.stage),
-    };
-    let elapsed = age(chrono::TimeDelta::seconds(rollout.elapsed_seconds));
+    let (place, elapsed) = (rollout.place(), rollout.elapsed());
     let left =
         rollout.about_left_seconds.map(|left| format!(", {} left", about(chrono::TimeDelta::seconds(left))));
     format!("  {place}   {elapsed}{}", left.unwrap_or_default())
@@ -155,12 +148,7 @@ fn tail(rollout: &RolloutReport) -> String {
 /// `1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐, mark-ready ○)`, of a rollout.
 fn plan(report: &FleetReport) -> Option<Line> {
     let rollout = report.rollout.as_ref()?;
-    let (from, to) = (tag(&rollout.from_image), tag(&rollout.to_image));
-    let versions = match (rollout.from_image.is_empty(), from == to) {
-        (false, false) => format!("{from} → {to}"),
-        _ => format!("{to}, {}", rollout.cause),
-    };
-    let mut line = Line::of(Style::Plain, versions);
+    let mut line = Line::of(Style::Plain, rollout.versions());
     let Some(plan) = &report.plan else { return Some(line) };
     line.add(Style::Plain, format!(" (plan {}: ", plan.id));
     for (index, task) in plan.tasks.iter().enumerate() {
@@ -186,31 +174,18 @@ enum Branch<'a> {
 }
 
 fn branches(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
-    let is_named = |node: &&NodeReport| shown.all || node.health < Health::Before;
-    let named: Vec<&NodeReport> = report.nodes.iter().filter(is_named).collect();
-    let groups = if shown.all { Vec::new() } else { report.serving() };
-    let room = shown.rows.saturating_sub(groups.len()).max(1);
-    let hidden = if named.len() > room { named.len() - (room - 1) } else { 0 };
-    let mut kept: Vec<usize> = (0..named.len()).collect();
-    kept.sort_by_key(|index| named[*index].health);
-    kept.truncate(named.len() - hidden);
-    if shown.all {
-        // All of them are there to be found by their names.
-        kept.sort_unstable();
-    }
-    let mut branches: Vec<Branch<'_>> = kept.into_iter().map(|index| Branch::Node(named[index])).collect();
-    if hidden > 0 {
+    let tree = report.tree(shown.all, shown.rows);
+    let mut branches: Vec<Branch<'_>> = tree.named.into_iter().map(Branch::Node).collect();
+    if tree.hidden > 0 {
         let what = if shown.all { "" } else { " that do not serve; --all names each" };
-        branches.push(Branch::Said(Line::of(Style::Dim, format!("… and {hidden} more{what}"))));
+        branches.push(Branch::Said(Line::of(Style::Dim, format!("… and {} more{what}", tree.hidden))));
     }
-    for (health, tag, count) in &groups {
-        let (nodes, serve) = if *count == 1 { ("node", "serves") } else { ("nodes", "serve") };
+    for (health, tag, count) in &tree.groups {
         let mut line = Line::of(if *health == Health::Before { Style::Cyan } else { Style::Green }, "●");
-        line.add(Style::Plain, format!(" {count} {nodes} {serve} {tag}"));
+        line.add(Style::Plain, format!(" {}", group_words(tag, *count)));
         branches.push(Branch::Said(line));
     }
-    let began_from = report.rollout.as_ref().map_or("", |rollout| rollout.from_image.as_str());
-    let columns = Columns::of(&branches, began_from);
+    let columns = Columns::of(&branches, report.began_from());
     let last = branches.len().saturating_sub(1);
     branches
         .iter()
@@ -257,7 +232,7 @@ fn drawn(branch: &Branch<'_>, last: bool, columns: &Columns<'_>, now: DateTime<U
     let ill = matches!(node.health, Health::Failed | Health::Down);
     let since = node.since.filter(|_| ill).map(|since| format!("  since {}", clock_time(since, now)));
     let since = since.unwrap_or_default();
-    let words = words(node);
+    let words = node.words();
     if !words.is_empty() {
         // Since when is worth more than the end of a long sentence.
         let room = look.width.saturating_sub(line.spelled(look.unicode).width() + 3 + since.len());
@@ -271,13 +246,3 @@ fn drawn(branch: &Branch<'_>, last: bool, columns: &Columns<'_>, now: DateTime<U
 
 /// A sentence that has not even so many columns is cut where the line ends.
 const LEAST_WORDS: usize = 12;
-
-/// What happens to a node.
-fn words(node: &NodeReport) -> String {
-    let word = if node.health == Health::Moving { &node.task } else { &node.reason };
-    match (word.is_empty(), node.message.is_empty()) {
-        (true, _) => node.message.clone(),
-        (false, true) => word.clone(),
-        (false, false) => format!("{word}: {}", node.message),
-    }
-}

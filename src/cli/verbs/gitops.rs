@@ -47,7 +47,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
         .collect();
     let source = source(object).unwrap_or_else(|| "its source".to_owned());
     Some(format!(
-        "{} belongs to {owner}, which applies it again and undoes this. Set {} in {source}; --force writes it here all the same",
+        "{} belongs to {owner}, which applies it again and undoes this. Set {} in {source}",
         dotted(path),
         wishes.join(" and ")
     ))
@@ -119,7 +119,7 @@ mod tests {
         ] {
             let said = pause(&owned(manager, operation, paused())).expect(manager);
             assert!(said.starts_with(&format!("spec.paused belongs to {manager}")), "{said}");
-            assert!(said.contains("Set spec.paused: true in its source; --force"), "{said}");
+            assert!(said.contains("Set spec.paused: true in its source"), "{said}");
         }
         for (manager, operation) in
             [("kubectl", "Apply"), ("windlass-cli", "Update"), ("kubectl-edit", "Update"), ("helm", "Update")]

@@ -2,7 +2,8 @@
 //! be written with `kubectl` just as well; beside it who asked and why is recorded.
 
 mod at_hooks;
-mod change;
+mod carry;
+pub mod change;
 mod gitops;
 mod record;
 pub mod revisions;
@@ -10,20 +11,15 @@ pub mod revisions;
 mod tests;
 
 use clap::Args;
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Located, Meant, Named, Selected, Target};
-use crate::api::names::CLI_MANAGER;
 
+pub use carry::{Carried, How, Needs, Refusal, carry};
 pub use change::Verb;
 use change::{Change, change};
-
-/// How often a patch is decided anew when the object changed meanwhile: the status of a fleet that rolls changes once
-/// a second.
-const ATTEMPTS: u32 = 8;
 
 /// What every verb is told.
 #[derive(Debug, Args)]
@@ -158,15 +154,6 @@ pub async fn history(arguments: HistoryArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// What a verb is decided over, and no more: a person may have no right to the rest.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Needs {
-    /// The object alone.
-    Object,
-    /// A fleet and the revisions that it keeps.
-    Revisions,
-}
-
 /// Carries a verb out on each object that is meant. What one of them refuses keeps none of the others from it.
 async fn carry_out(
     arguments: &VerbArgs,
@@ -187,8 +174,7 @@ async fn carry_out(
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\nwindlass: ")) }
 }
 
-/// Decides a verb over the object as it is, writes it guarded, and decides anew where it changed meanwhile. Returns what
-/// is to be printed.
+/// Carries a verb out on one object. Returns what is to be printed.
 async fn carry_out_on(
     arguments: &VerbArgs,
     cluster: &Cluster,
@@ -197,54 +183,22 @@ async fn carry_out_on(
     decide: impl Fn(&[revisions::Kept], &Value) -> Result<Change, String>,
 ) -> Result<String, String> {
     let Located { target, namespace } = located;
-    let client = &cluster.client;
-    if needs == Needs::Revisions {
-        target.require(Kind::Fleet, "rollback")?;
-    }
     let place = if cluster.all_namespaces { format!(" in {namespace}") } else { String::new() };
+    let how = How { reason: arguments.reason.as_deref(), dry_run: arguments.dry_run, force: arguments.force };
+    let carried = carry(&cluster.client, located, needs, how, super::now, decide).await;
+    let Carried { change, after, .. } = carried.map_err(|refusal| match refusal {
+        Refusal::Unread(sentence) => sentence,
+        Refusal::Senseless(sentence) => said_of(arguments, located, sentence),
+        Refusal::Owned(sentence, _) => {
+            format!("{target}{place}: {sentence}; --force writes it here all the same")
+        }
+        Refusal::Failed(sentence) => format!("{target}{place}: {sentence}"),
+    })?;
     let suffix = if arguments.dry_run { " (dry run)" } else { "" };
-    let told = |change: &Change, object: &Value| match arguments.output {
-        Some(output) => output.of(target, object),
+    match arguments.output {
+        Some(output) => output.of(target, &after),
         None => Ok(format!("{target}{place} {}{suffix}\n", change.said)),
-    };
-    for _ in 0..ATTEMPTS {
-        let object = target.get(client, namespace).await?;
-        let kept = match needs {
-            Needs::Revisions => revisions::kept(client, namespace, &object).await?,
-            Needs::Object => Vec::new(),
-        };
-        let change = decide(&kept, &object).map_err(|sentence| said_of(arguments, located, sentence))?;
-        let Some(write) = change.write.clone() else { return told(&change, &object) };
-        if !arguments.force
-            && let Some(refusal) = gitops::refusal(&object, &change, &write)
-        {
-            return Err(format!("{target}{place}: {refusal}"));
-        }
-        let by = record::who(client).await;
-        let ops = record::ops(&object, &change, write, &by, arguments.reason.as_deref(), super::now());
-        let patch = serde_json::from_value(Value::Array(ops)).map_err(|e| format!("{target}: {e}"))?;
-        let params = PatchParams {
-            dry_run: arguments.dry_run,
-            field_manager: Some(CLI_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        match target.api(client, namespace).patch(&target.name, &params, &Patch::<()>::Json(patch)).await {
-            Ok(written) => {
-                if !arguments.dry_run {
-                    let reason = arguments.reason.as_deref();
-                    record::tell(client, &object, &change, &by, reason, super::now()).await;
-                }
-                return told(&change, &json!(written));
-            }
-            // It changed meanwhile: what is right for it may be something else.
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(kube::Error::Api(status)) => {
-                return Err(format!("{target}{place}: the API server refuses it: {}", status.message));
-            }
-            Err(error) => return Err(format!("{target}{place}: {error}")),
-        }
     }
-    Err(format!("{target}{place} changes faster than it can be patched; try again"))
 }
 
 /// A refusal, with the object's name where several are meant.

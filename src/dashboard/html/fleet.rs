@@ -1,0 +1,285 @@
+//! One fleet: what it does, what it waits for, why, what comes next, what happened, and what can be done.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use maud::{Markup, html};
+
+use super::super::view::{FleetView, Next};
+use super::chart::chart;
+use super::{Frame, Part, heard, sections, sign, signed, verdict_class, verdict_words};
+use crate::engine::TaskState;
+use crate::foresight::{Foreseen, Outcome};
+use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time, group_words};
+
+/// The page of one fleet. `acts`: whether there is somebody who carries its buttons out.
+#[must_use]
+pub fn fleet(view: &FleetView, acts: bool) -> Markup {
+    let path = view.path();
+    let main = html! {
+        h1 { @if !view.report.namespace.is_empty() { span.dim { (view.report.namespace) "/" } } (view.report.name) }
+        (sections(&parts(view, acts)))
+    };
+    let live = format!("/live{path}");
+    let title = view.report.name.clone();
+    Frame { title: &title, live: Some(&live), crumbs: &[(&title, path)] }.around(&main)
+}
+
+/// What changes of it.
+#[must_use]
+pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
+    let named = |title: &str, part: Markup| html! { h2 { (title) } (part) };
+    let mut parts = vec![
+        ("said", said(&view.report)),
+        ("head", head(view)),
+        ("do", if acts { buttons(view) } else { commands(view) }),
+        ("nodes", named("Nodes", tree(view))),
+        ("why", named("Why", why(view))),
+        ("next", named("What comes next", next(view))),
+    ];
+    if let Some(bars) = &view.chart {
+        parts.push(("chart", named("The plan in time", chart(bars, view.now))));
+    }
+    parts.push(("story", named("What happened", story(view))));
+    parts
+}
+
+/// What a screen reader says when it changes: no numbers that count seconds.
+fn said(report: &FleetReport) -> Markup {
+    html! {
+        p.heard role="status" {
+            (report.name) ": " (verdict_words(report.verdict)) ", " (report.summary)
+            @if !report.waiting_for.is_empty() { ", " (report.waiting_for) }
+        }
+    }
+}
+
+fn head(view: &FleetView) -> Markup {
+    let report = &view.report;
+    html! {
+        p.facts {
+            span.badge.(verdict_class(report.verdict)) { (verdict_words(report.verdict)) }
+            span { (report.strategy) }
+            strong { (report.summary) @if let Some(aside) = report.aside() { " (" (aside) ")" } }
+            @if let Some(rollout) = &report.rollout {
+                progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label="Nodes updated" {}
+                span { (rollout.place()) }
+                span {
+                    (rollout.elapsed())
+                    @if let Some(left) = rollout.about_left_seconds { ", " (about(TimeDelta::seconds(left))) " left" }
+                }
+            } @else {
+                span.dim { (report.image) }
+            }
+        }
+        @if let Some(rollout) = &report.rollout { p { (rollout.versions()) } }
+        @if let (Some(plan), true) = (&report.plan, report.rollout.is_some()) { (tasks(plan)) }
+        @if !report.waiting_for.is_empty() {
+            p.waits.(verdict_class(report.verdict)) { (report.waiting(view.now)) }
+        }
+        @for sentence in &view.unread { p.dim { (sentence) } }
+    }
+}
+
+fn tasks(plan: &PlanReport) -> Markup {
+    html! {
+        p.dim { "Plan " code { (plan.id) } }
+        ol.tasks {
+            @for task in &plan.tasks {
+                @let (sign, class, words) = task_sign(task.state);
+                li.(class) {
+                    span aria-hidden="true" { (sign) " " }
+                    (task.type_) @if !task.hook.is_empty() { " " (task.hook) }
+                    (heard(words))
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn task_sign(state: TaskState) -> (&'static str, &'static str, &'static str) {
+    match state {
+        TaskState::Pending => ("○", "dim", " not begun"),
+        TaskState::Running => ("◐", "moving", " under way"),
+        TaskState::Complete => ("✓", "well", " done"),
+        TaskState::Failed => ("✗", "ill", " failed"),
+        TaskState::Skipped => ("–", "dim", " skipped"),
+    }
+}
+
+fn buttons(view: &FleetView) -> Markup {
+    let path = view.path();
+    let link = |(button, suits): &(super::super::Button, bool)| {
+        let word = button.word();
+        html! { a.button.quiet[!suits] id={ "button-" (word) } href={ (path) "/" (word) } { (button.title()) "…" } }
+    };
+    html! {
+        h2.heard { "What can be done" }
+        nav.buttons aria-label="What can be done" {
+            @for button in view.buttons.iter().filter(|(_, suits)| *suits) { (link(button)) }
+            details #others {
+                summary { "Others" }
+                @for button in view.buttons.iter().filter(|(_, suits)| !suits) { (link(button)) }
+            }
+        }
+    }
+}
+
+/// A page that changes nothing says how it is done elsewhere.
+fn commands(view: &FleetView) -> Markup {
+    let report = &view.report;
+    html! {
+        details #others {
+            summary { "This page changes nothing. How to, in a terminal" }
+            ul.commands {
+                @for (button, _) in view.buttons.iter().filter(|(_, suits)| *suits) {
+                    li {
+                        span { (button.purpose()) } " "
+                        code tabindex="0" { "windlass " (button.word()) " nd/" (report.name) " -n " (report.namespace) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn tree(view: &FleetView) -> Markup {
+    let report = &view.report;
+    let tree = report.tree(false, view.rows);
+    html! {
+        ul.tree {
+            @for node in &tree.named { (branch(node, report.began_from(), view.now)) }
+            @if tree.hidden > 0 { li.dim { "… and " (tree.hidden) " more that do not serve" } }
+            @for (health, tag, count) in &tree.groups {
+                li { (signed(*health)) " " (group_words(tag, *count)) }
+            }
+            @if report.nodes.is_empty() { li.dim { "There are none." } }
+        }
+        @if !report.nodes.is_empty() {
+            p { a #every-node href={ (view.path()) "/nodes" } { "Every node by its name" } }
+        }
+    }
+}
+
+fn branch(node: &NodeReport, began_from: &str, now: DateTime<Utc>) -> Markup {
+    let (_, class, _) = sign(node.health);
+    let ill = matches!(node.health, Health::Failed | Health::Down);
+    html! {
+        li {
+            (signed(node.health)) " "
+            strong { (node.name) } " "
+            span.versions { (node.versions(began_from)) } " "
+            span class=(if ill { class } else { "dim" }) { (node.words()) }
+            @if let Some(since) = node.since.filter(|_| ill) {
+                " " time.dim datetime=(since.to_rfc3339()) { "since " (clock_time(since, now)) }
+            }
+        }
+    }
+}
+
+fn why(view: &FleetView) -> Markup {
+    html! {
+        ol.chain {
+            @for link in &view.chain.links {
+                li class={ "depth-" (link.depth.min(6)) } {
+                    strong { (link.of) } " " (link.says)
+                    @if let Some(since) = link.since {
+                        " " time.dim datetime=(since.to_rfc3339()) {
+                            (clock_time(since, view.now)) ", " (age(view.now - since)) " ago"
+                        }
+                    }
+                }
+            }
+        }
+        @if !view.chain.remedies.is_empty() {
+            h3 { "As commands" }
+            ul.commands {
+                @for remedy in &view.chain.remedies {
+                    li { span { (remedy.to) } " " code tabindex="0" { (remedy.command) } }
+                }
+            }
+        }
+    }
+}
+
+fn next(view: &FleetView) -> Markup {
+    let report = &view.report;
+    let command = html! { code tabindex="0" { "windlass plan nd/" (report.name) " -n " (report.namespace) } };
+    match &view.next {
+        Next::Nothing => html! { p { "Nothing: all that is wanted is so." } },
+        Next::Asked => html! { p.dim { "It is being worked out." } },
+        Next::Large => html! {
+            p.dim { "Of so many nodes it is not worked out unasked: it takes reading all that belongs to them. " (command) }
+        },
+        Next::Unknown(sentence) => html! { p.dim { "Nobody can tell: " (sentence) } },
+        Next::Foreseen(foreseen) => html! { (self::foreseen(foreseen)) },
+    }
+}
+
+/// What was foreseen, as `windlass plan` says it.
+pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
+    let sign = |action: &str| match action {
+        "Create" => ("+", "made"),
+        "Remove" => ("−", "leaves"),
+        "Adopt" => ("=", "runs it already"),
+        _ => ("", ""),
+    };
+    html! {
+        @if let Some(refused) = &foreseen.refused { p.ill { (refused) } }
+        @if foreseen.outcome != Outcome::Refused {
+            @if !foreseen.happens.is_empty() { p { (foreseen.happens) } }
+            @if !foreseen.waves.is_empty() {
+                dl.waves {
+                    @for wave in foreseen.waves.iter().take(WAVES) {
+                        dt { (wave.when) }
+                        dd {
+                            @for node in wave.nodes.iter().take(NAMES) {
+                                @let (sign, words) = sign(&node.action);
+                                span.node { (sign) (node.name) (heard(words)) } " "
+                            }
+                            @if wave.nodes.len() > NAMES { span.dim { "and " (wave.nodes.len() - NAMES) " more" } }
+                        }
+                    }
+                }
+                @if foreseen.waves.len() > WAVES { p.dim { "and " (foreseen.waves.len() - WAVES) " waves more" } }
+                @if let Some(seconds) = foreseen.about_seconds {
+                    p.dim { (about(TimeDelta::seconds(seconds))) ", by what its nodes took before" }
+                }
+            }
+            @if foreseen.happens.is_empty() && foreseen.waves.is_empty() { p { "No node is moved." } }
+            @if !foreseen.waits.is_empty() {
+                p { "It waits now for:" }
+                ul { @for wait in &foreseen.waits { li { (wait) } } }
+            }
+        }
+        @for sentence in &foreseen.unread { p.dim { "Left out: " (sentence) } }
+    }
+}
+
+/// The most waves that are shown, and the most nodes of each.
+const WAVES: usize = 20;
+const NAMES: usize = 20;
+
+fn story(view: &FleetView) -> Markup {
+    html! {
+        ol.story reversed {
+            @for happened in &view.story {
+                li class=(story_class(&happened.reason, &happened.note)) {
+                    time datetime=(happened.at.to_rfc3339()) { (clock_time(happened.at, view.now)) } " "
+                    strong { (happened.reason) } " "
+                    span.dim { (happened.about.split_once(' ').map_or("", |(_, name)| name)) } " "
+                    span { (happened.note) }
+                }
+            }
+        }
+    }
+}
+
+fn story_class(reason: &str, note: &str) -> &'static str {
+    let ends = ["Complete", "Failed", "Stalled", "Aborted", "RolledBack"];
+    let word = ends.into_iter().find(|word| reason.contains(word) || note.contains(&format!("is {word}")));
+    match word {
+        Some("Complete") => "well",
+        Some(_) if !note.contains("=False") => "ill",
+        _ if reason.ends_with("Requested") => "person",
+        _ => "dim-dot",
+    }
+}

@@ -1,0 +1,123 @@
+//! How the page looks: views in, HTML out. All of it can be read without a script; what changes is in parts, each with an ID,
+//! so that a script can put a new one in the place of the old.
+
+mod act;
+mod chart;
+mod fleet;
+mod list;
+mod nodes;
+
+use maud::{DOCTYPE, Markup, html};
+
+use crate::report::{Health, Verdict};
+
+pub use act::{Asked, act, told};
+pub use fleet::{fleet, parts as parts_of_fleet};
+pub use list::{list, parts as parts_of_list};
+pub use nodes::nodes;
+
+/// A part of a page: its ID, and what is in it.
+pub type Part = (&'static str, Markup);
+
+/// The page's style.
+pub const STYLE: &str = include_str!("style.css");
+/// The page's script.
+pub const SCRIPT: &str = include_str!("page.js");
+
+/// A whole page.
+struct Frame<'a> {
+    /// What stands in the browser's tab.
+    title: &'a str,
+    /// Where changes of it are told, if they are.
+    live: Option<&'a str>,
+    /// What stands above it: words with their addresses.
+    crumbs: &'a [(&'a str, String)],
+}
+
+impl Frame<'_> {
+    fn around(&self, main: &Markup) -> Markup {
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " · Windlass" }
+                    link rel="stylesheet" href="/style.css";
+                    link rel="icon" href="data:,";
+                    script src="/page.js" defer {}
+                }
+                body data-live=[self.live] {
+                    a.skip href="#main" { "Skip to the content" }
+                    header {
+                        nav aria-label="Where you are" {
+                            ol {
+                                li { a href="/" { "Windlass" } }
+                                @for (word, address) in self.crumbs {
+                                    li { a href=(address) { (word) } }
+                                }
+                            }
+                        }
+                        @if self.live.is_some() {
+                            p #live { noscript { "As it was when you opened it. " a href="" { "Look again" } } }
+                        }
+                    }
+                    main #main tabindex="-1" { (main) }
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a page, each in its section.
+fn sections(parts: &[Part]) -> Markup {
+    html! { @for (id, part) in parts { section id=(id) { (part) } } }
+}
+
+/// A page that says one thing.
+#[must_use]
+pub fn message(title: &str, sentence: &str) -> Markup {
+    let main = html! { h1 { (title) } p { (sentence) } };
+    Frame { title, live: None, crumbs: &[] }.around(&main)
+}
+
+/// What is only heard.
+fn heard(text: &str) -> Markup {
+    html! { span.heard { (text) } }
+}
+
+fn verdict_class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Refused | Verdict::Stalled => "ill",
+        Verdict::Progressing => "moving",
+        Verdict::UpToDate => "well",
+    }
+}
+
+fn verdict_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Refused => "refused",
+        Verdict::Stalled => "stalled",
+        Verdict::Progressing => "on its way",
+        Verdict::UpToDate => "up to date",
+    }
+}
+
+/// A node's sign, its class, and what it means.
+fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
+    match health {
+        Health::Failed => ("✗", "ill", "cannot run"),
+        Health::Down => ("✗", "ill", "does not serve"),
+        Health::Moving => ("◐", "moving", "on its way"),
+        Health::Settling => ("◉", "moving", "Ready, and not for long enough yet"),
+        Health::Before => ("○", "before", "serves what was before"),
+        Health::Serving => ("●", "well", "serves what is wanted"),
+    }
+}
+
+/// A sign that is seen, and said in words to who does not see it.
+fn signed(health: Health) -> Markup {
+    let (sign, class, words) = sign(health);
+    html! { span.sign.(class) aria-hidden="true" { (sign) } (heard(words)) }
+}

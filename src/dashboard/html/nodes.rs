@@ -1,0 +1,51 @@
+//! Every node of a fleet by its name, a page of them at a time.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::super::view::{PAGE, path};
+use super::{Frame, signed};
+use crate::report::{FleetReport, clock_time};
+
+/// The nodes of a fleet: the page of this number, from 1.
+#[must_use]
+pub fn nodes(report: &FleetReport, page: usize, now: DateTime<Utc>) -> Markup {
+    let path = path(report);
+    let pages = report.nodes.len().div_ceil(PAGE).max(1);
+    let page = page.clamp(1, pages);
+    let shown = report.nodes.iter().skip((page - 1) * PAGE).take(PAGE);
+    let to = |page: usize| format!("{path}/nodes?page={page}");
+    let main = html! {
+        h1 { "Nodes of " (report.name) }
+        p.dim { (report.nodes.len()) " nodes, as they were at " (clock_time(now, now)) " UTC. " a href="" { "Look again" } }
+        div.wide tabindex="0" role="region" aria-label="Nodes" {
+            table.nodes {
+                thead { tr { th scope="col" { "Node" } th scope="col" { "Runs" } th scope="col" { "Says" } th scope="col" { "Since" } } }
+                tbody {
+                    @for node in shown {
+                        tr {
+                            th scope="row" { (signed(node.health)) " " (node.name) }
+                            td { (node.versions(report.began_from())) }
+                            td { (node.words()) }
+                            td { @if let Some(since) = node.since { (clock_time(since, now)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if pages > 1 {
+            nav.pages aria-label="Pages" {
+                @if page > 1 { a href=(to(page - 1)) rel="prev" { "Before" } " " }
+                span { "Page " (page) " of " (pages) }
+                @if page < pages { " " a href=(to(page + 1)) rel="next" { "Next" } }
+            }
+        }
+    };
+    let title = format!("Nodes of {}", report.name);
+    Frame {
+        title: &title,
+        live: None,
+        crumbs: &[(&report.name, path.clone()), ("Nodes", format!("{path}/nodes"))],
+    }
+    .around(&main)
+}

@@ -1,0 +1,57 @@
+// Puts what changed in the place of what was. Without this script the page is as it was when it was opened.
+"use strict";
+(() => {
+  const address = document.body.dataset.live;
+  const state = document.getElementById("live");
+  if (!address || !state || !window.EventSource) return;
+  const waiting = new Map();
+  let planned = false;
+
+  const say = (text, lost) => {
+    state.textContent = text;
+    state.classList.toggle("ill", lost);
+  };
+
+  // Whoever is copying something is not to lose it.
+  const isSelected = (part) => {
+    const selection = getSelection();
+    return selection.type === "Range" && part.contains(selection.anchorNode);
+  };
+
+  const put = (part, html) => {
+    const focused = part.contains(document.activeElement) ? document.activeElement.id : "";
+    const open = [...part.querySelectorAll("details[open]")].map((details) => details.id);
+    part.innerHTML = html;
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  };
+
+  const draw = () => {
+    planned = false;
+    for (const [id, html] of waiting) {
+      const part = document.getElementById(id);
+      if (part && isSelected(part)) continue;
+      waiting.delete(id);
+      if (part) put(part, html);
+    }
+    if (waiting.size) setTimeout(plan, 1000);
+  };
+
+  // A page that nobody sees is not drawn; the last of each part waits.
+  const plan = () => {
+    if (planned) return;
+    planned = true;
+    requestAnimationFrame(draw);
+  };
+
+  const source = new EventSource(address);
+  source.addEventListener("part", (event) => {
+    const { id, html } = JSON.parse(event.data);
+    waiting.set(id, html);
+    plan();
+  });
+  // The parts of a page are others than they were: it is read as a whole.
+  source.addEventListener("anew", () => location.reload());
+  source.onopen = () => say("Live", false);
+  source.onerror = () => say("Not live: the connection is lost, and tried again", true);
+})();

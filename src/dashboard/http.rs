@@ -1,0 +1,280 @@
+//! The page over HTTP: where what is, and what every answer says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, serve::ListenerExt};
+use maud::Markup;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::guard::{Guard, Turned};
+use super::hands::{Button, Deed, Hands, Refused};
+use super::html;
+use super::live;
+use super::source::{Source, Watched};
+use super::view::{FleetView, ListView};
+use crate::cluster::Key;
+use crate::report::FleetReport;
+
+/// What a page may load, and from where: itself. Nothing that is written into it is a script or a style.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// A form is a reason and a few words.
+const MOST_OF_A_FORM: usize = 16 * 1024;
+/// How many pages are told of changes at once: each costs a drawing a change.
+const LIVE: usize = 64;
+/// How long a page waits for what has to be asked for; without it, it says so.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What every answer is made of.
+#[derive(Clone)]
+pub(super) struct Page {
+    pub(super) source: Arc<Source>,
+    pub(super) hands: Option<Arc<dyn Hands>>,
+    guard: Arc<Guard>,
+    pub(super) live: Arc<Semaphore>,
+}
+
+/// Serves the page, until the listener ends.
+pub async fn serve(
+    listener: TcpListener,
+    source: Arc<Source>,
+    hands: Option<Arc<dyn Hands>>,
+    guard: Guard,
+) -> std::io::Result<()> {
+    let page = Page { source, hands, guard: Arc::new(guard), live: Arc::new(Semaphore::new(LIVE)) };
+    // What is told live is small, and is not to wait for more.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, router(page)).await
+}
+
+fn router(page: Page) -> Router {
+    Router::new()
+        .route("/", get(list))
+        .route("/fleets/{namespace}/{name}", get(fleet))
+        .route("/fleets/{namespace}/{name}/nodes", get(nodes))
+        .route("/fleets/{namespace}/{name}/{verb}", get(ask).post(act))
+        .route("/live", get(live::list))
+        .route("/live/fleets/{namespace}/{name}", get(live::fleet))
+        .route("/style.css", get(|| async { ([(CONTENT_TYPE, "text/css; charset=utf-8")], html::STYLE) }))
+        .route(
+            "/page.js",
+            get(|| async { ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], html::SCRIPT) }),
+        )
+        .fallback(|| async { said(StatusCode::NOT_FOUND, "Not found", "There is no such page.") })
+        .layer(DefaultBodyLimit::max(MOST_OF_A_FORM))
+        .layer(from_fn_with_state(page.clone(), gate))
+        .with_state(page)
+}
+
+/// Turns away who may not see the page, and says of every answer what may be done with it.
+async fn gate(State(page): State<Page>, request: Request, next: Next) -> Response {
+    let (path, query) =
+        (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    let is_public = matches!(path.as_str(), "/style.css" | "/page.js");
+    let token = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+    let mut response = match page.guard.check(request.method(), request.headers()) {
+        Err(Turned::Name) => said(
+            StatusCode::MISDIRECTED_REQUEST,
+            "Not this page",
+            "It was called by a name that is not its own. Take the address that it printed.",
+        ),
+        Err(Turned::Origin) => said(
+            StatusCode::FORBIDDEN,
+            "Refused",
+            "The request comes from another page, and nothing was done.",
+        ),
+        Err(Turned::Secret) if !is_public => match token.and_then(|token| page.guard.opened(token)) {
+            Some(cookie) => ([(SET_COOKIE, cookie)], to(&path)).into_response(),
+            None => said(
+                StatusCode::UNAUTHORIZED,
+                "Closed",
+                "This page opens by the whole address that windlass dashboard printed, token and all.",
+            ),
+        },
+        // It is in the cookie: an address that is copied from here is to be without it.
+        Ok(()) if token.is_some() => to(&path),
+        Ok(()) | Err(Turned::Secret) => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn to(path: &str) -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, path.to_owned())]).into_response()
+}
+
+fn page(status: StatusCode, markup: Markup) -> Response {
+    (status, Html(markup.into_string())).into_response()
+}
+
+pub(super) fn said(status: StatusCode, title: &str, sentence: &str) -> Response {
+    page(status, html::message(title, sentence))
+}
+
+fn unread(sentence: &str) -> Response {
+    said(StatusCode::BAD_GATEWAY, "Not read", sentence)
+}
+
+fn gone(key: &Key) -> Response {
+    let sentence = format!("There is no fleet {} in namespace {}, or not any more.", key.name, key.namespace);
+    said(StatusCode::NOT_FOUND, "Not found", &sentence)
+}
+
+async fn list(State(state): State<Page>) -> Response {
+    match state.source.look().await {
+        Ok(watched) => page(StatusCode::OK, html::list(&list_view(&state, &watched))),
+        Err(sentence) => unread(&sentence),
+    }
+}
+
+pub(super) fn list_view(state: &Page, watched: &Watched) -> ListView {
+    ListView::of(&watched.all(), watched.has_namespaces(), state.source.now())
+}
+
+async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    let key = Key::new(namespace, name);
+    let watched = match state.source.look().await {
+        Ok(watched) => watched,
+        Err(sentence) => return unread(&sentence),
+    };
+    let mut changes = watched.changes();
+    let asked = async {
+        while fleet_view(&state, &watched, &key).is_some_and(|view| view.is_asking) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    // Later than that it is told live.
+    let _ = tokio::time::timeout(PATIENCE, asked).await;
+    match fleet_view(&state, &watched, &key) {
+        Some(Looked { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.hands.is_some())),
+        None => gone(&key),
+    }
+}
+
+/// A fleet as it is shown now.
+pub(super) struct Looked {
+    pub(super) view: FleetView,
+    /// Whether what has to be asked for is not in yet.
+    is_asking: bool,
+}
+
+pub(super) fn fleet_view(state: &Page, watched: &Arc<Watched>, key: &Key) -> Option<Looked> {
+    let (seen, now) = (watched.one(key)?, state.source.now());
+    let report = FleetReport::of(&seen, now);
+    let told = state.source.told(watched, key, &report);
+    Some(Looked { is_asking: told.is_none(), view: FleetView::of(&seen, report, told.as_ref(), now) })
+}
+
+#[derive(Deserialize)]
+struct Paged {
+    page: Option<usize>,
+}
+
+async fn nodes(
+    State(state): State<Page>,
+    Path((namespace, name)): Path<(String, String)>,
+    Query(paged): Query<Paged>,
+) -> Response {
+    let key = Key::new(namespace, name);
+    match state.source.look().await {
+        Ok(watched) => match watched.one(&key) {
+            Some(seen) => {
+                let now = state.source.now();
+                let report = FleetReport::of(&seen, now);
+                page(StatusCode::OK, html::nodes(&report, paged.page.unwrap_or(1), now))
+            }
+            None => gone(&key),
+        },
+        Err(sentence) => unread(&sentence),
+    }
+}
+
+/// What a form says.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Filled {
+    form: String,
+    seal: String,
+    reason: String,
+    force: String,
+}
+
+type Place = (String, String, String);
+
+/// The verb that is meant, and who carries it out.
+fn meant(
+    state: &Page,
+    (namespace, name, verb): Place,
+    filled: &Filled,
+) -> Result<(Deed, Arc<dyn Hands>), (StatusCode, &'static str)> {
+    let button = Button::called(&verb).ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
+    let only_shows =
+        "This page only shows. To change something, take windlass or kubectl, with your own rights.";
+    let hands = state.hands.as_ref().ok_or((StatusCode::FORBIDDEN, only_shows))?;
+    let force = filled.force == "yes";
+    Ok((Deed { namespace, name, button, seal: filled.seal.clone(), force }, hands.clone()))
+}
+
+async fn ask(State(state): State<Page>, Path(place): Path<Place>) -> Response {
+    match meant(&state, place, &Filled::default()) {
+        Ok((deed, hands)) => rehearsed(&state, &deed, hands.as_ref(), "", None).await,
+        Err((status, sentence)) => said(status, "Not done", sentence),
+    }
+}
+
+async fn act(State(state): State<Page>, Path(place): Path<Place>, Form(filled): Form<Filled>) -> Response {
+    let (deed, hands) = match meant(&state, place, &filled) {
+        Ok(meant) => meant,
+        Err((status, sentence)) => return said(status, "Not done", sentence),
+    };
+    if !state.guard.made(&filled.form) {
+        let sentence = "The form was not made by this page, or before it was started anew. Nothing was done.";
+        return said(StatusCode::FORBIDDEN, "Refused", sentence);
+    }
+    let reason = filled.reason.trim();
+    let why = Some(reason).filter(|reason| !reason.is_empty());
+    match hands.carry_out(&deed, why).await {
+        Ok(done) => page(StatusCode::OK, html::told(&deed, &done)),
+        Err(refused) => rehearsed(&state, &deed, hands.as_ref(), reason, Some(&refused)).await,
+    }
+}
+
+/// The page of a button; after a refusal with what was refused.
+async fn rehearsed(
+    state: &Page,
+    deed: &Deed,
+    hands: &dyn Hands,
+    reason: &str,
+    tried: Option<&Refused>,
+) -> Response {
+    let deed = Deed { seal: String::new(), ..deed.clone() };
+    let answer = hands.rehearse(&deed).await;
+    let asked = html::Asked { deed: &deed, form: state.guard.form(), reason, tried };
+    let status = if tried.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
+    page(status, html::act(&asked, &answer))
+}

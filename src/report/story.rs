@@ -1,0 +1,57 @@
+//! What happened to a fleet, in the order of time: events, plans that ended, the tasks of the last plan, and when conditions
+//! last changed. What `windlass logs` prints and the page shows.
+
+use chrono::{DateTime, Utc};
+
+use super::PlanReport;
+use super::chain::Happened;
+use crate::api::names::place_of;
+use crate::cluster::observed::ObservedFleet;
+use crate::engine::PlanState;
+use crate::planner::fleet::status::short;
+
+/// All that is known to have happened, oldest first. Of the events those about the fleet and its nodes are taken.
+#[must_use]
+pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
+    let name = &fleet.meta.name;
+    let of_fleet = format!("NodeDeployment {name}");
+    let is_its = |event: &Happened| {
+        let node = event.about.strip_prefix("StatefulNode ");
+        event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
+    };
+    let mut story: Vec<Happened> = told.into_iter().filter(is_its).collect();
+    let status = &fleet.status;
+    let mut add = |reason: &str, note: String, at: Option<DateTime<Utc>>| {
+        let happened = |at| Happened { about: of_fleet.clone(), reason: reason.to_owned(), note, at };
+        story.extend(at.map(happened));
+    };
+    for entry in &status.history {
+        let (plan, recipe, target) = (&entry.plan_id, &entry.recipe, short(&entry.target_hash));
+        add("PlanBegan", format!("plan {plan} ({recipe}) to {target}"), entry.started_at);
+        let why = [entry.reason.as_str(), entry.message.as_str()];
+        let why = why.iter().fold(String::new(), |said, why| said + &after(why));
+        add("PlanEnded", format!("plan {plan} is {}{why}", entry.outcome), entry.finished_at);
+    }
+    let parsed = status.plan.as_ref().and_then(|plan| plan.parse().ok());
+    if let Some(plan) = parsed.as_ref().filter(|plan| plan.state == PlanState::Active) {
+        let note = format!("plan {} ({}) to {}", plan.id, plan.recipe, short(&plan.target_hash));
+        add("PlanBegan", note, Some(plan.started_at));
+    }
+    let plan = status.plan.as_ref().and_then(PlanReport::of);
+    for task in plan.iter().flat_map(|plan| &plan.tasks) {
+        add("TaskBegan", task.type_.clone(), task.started_at);
+        let note = format!("{} is {:?}{}", task.type_, task.state, after(&task.message));
+        add("TaskEnded", note, task.finished_at);
+    }
+    for condition in &status.conditions {
+        let says = format!("{}={} {}", condition.type_, condition.status, condition.reason);
+        add("Condition", says + &after(&condition.message), Some(condition.last_transition_time));
+    }
+    // Sorted stably: what is of one moment stays in the order of the lists.
+    story.sort_by_key(|happened| happened.at);
+    story
+}
+
+fn after(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}

@@ -1,0 +1,84 @@
+//! Which nodes of a fleet are named, and how the others are counted: one selection for the terminal and for the page.
+
+use super::{FleetReport, Health, NodeReport, RolloutReport, age, tag};
+
+/// The branches of a fleet's tree.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tree<'a> {
+    /// The nodes that are named.
+    pub named: Vec<&'a NodeReport>,
+    /// How many more would be, if there were room.
+    pub hidden: usize,
+    /// Those that serve, counted by how they do and by the tag that they run; none where all are named.
+    pub groups: Vec<(Health, String, usize)>,
+}
+
+impl FleetReport {
+    /// The branches of its tree, in at most so many rows: those that do not serve, the worst first where there is not room
+    /// for each; or, if `all` are asked for, every node by its name.
+    #[must_use]
+    pub fn tree(&self, all: bool, rows: usize) -> Tree<'_> {
+        let is_named = |node: &&NodeReport| all || node.health < Health::Before;
+        let named: Vec<&NodeReport> = self.nodes.iter().filter(is_named).collect();
+        let groups = if all { Vec::new() } else { self.serving() };
+        let room = rows.saturating_sub(groups.len()).max(1);
+        let hidden = if named.len() > room { named.len() - (room - 1) } else { 0 };
+        let mut kept: Vec<usize> = (0..named.len()).collect();
+        kept.sort_by_key(|index| named[*index].health);
+        kept.truncate(named.len() - hidden);
+        if all {
+            // All of them are there to be found by their names.
+            kept.sort_unstable();
+        }
+        Tree { named: kept.into_iter().map(|index| named[index]).collect(), hidden, groups }
+    }
+
+    /// What is said of the phase beside the summary of a rollout, where it is more than that there is one.
+    #[must_use]
+    pub fn aside(&self) -> Option<String> {
+        let says_more = matches!(self.phase.as_str(), "Paused" | "Failed" | "Terminating");
+        (self.rollout.is_some() && says_more).then(|| self.phase.to_lowercase())
+    }
+
+    /// The image from which a rollout that is under way began, where that is known: nodes that run nothing had it.
+    #[must_use]
+    pub fn began_from(&self) -> &str {
+        self.rollout.as_ref().map_or("", |rollout| rollout.from_image.as_str())
+    }
+}
+
+/// A group of nodes that serve, in words: `3 nodes serve 1.1`.
+#[must_use]
+pub fn group_words(tag: &str, count: usize) -> String {
+    let (nodes, serve) = if count == 1 { ("node", "serves") } else { ("nodes", "serve") };
+    let words = format!("{count} {nodes} {serve} {tag}");
+    words.trim_end().to_owned()
+}
+
+impl RolloutReport {
+    /// `1.1 → 1.2`; where the tags tell nothing, what it goes to and why it began.
+    #[must_use]
+    pub fn versions(&self) -> String {
+        let (from, to) = (tag(&self.from_image), tag(&self.to_image));
+        if self.from_image.is_empty() || from == to {
+            format!("{to}, {}", self.cause)
+        } else {
+            format!("{from} → {to}")
+        }
+    }
+
+    /// The wave, or, where nodes are not updated in place, the stage.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self.wave {
+            Some(wave) => format!("wave {} of {}", wave.number, wave.of),
+            None => format!("{:?}", self.stage),
+        }
+    }
+
+    /// How long it has taken.
+    #[must_use]
+    pub fn elapsed(&self) -> String {
+        age(chrono::TimeDelta::seconds(self.elapsed_seconds))
+    }
+}
