@@ -3,6 +3,7 @@
 
 use std::{
     fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -91,7 +92,8 @@ impl GoProgram {
     }
 
     fn build(&self, source: &Path, program: &Path, flags: &str) -> Result<(), Error> {
-        eprintln!("building {} (minutes the first time, then seconds) …", self.told);
+        // Not by a macro: what those print, a test keeps to itself until it has failed.
+        writeln!(std::io::stderr(), "building {} (minutes the first time, then seconds) …", self.told)?;
         let unfinished = program.with_extension("unfinished");
         let built = Command::new("go")
             .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", flags])

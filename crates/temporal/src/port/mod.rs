@@ -100,7 +100,8 @@ pub trait Temporal: Send + Sync {
     /// RPC `DeleteWorkerDeploymentVersion`. With `skip_drainage` also one on which pinned workflows still run, which are
     /// stuck then until a person moves them. [`TemporalError::VersionHasPollers`] for minutes after its last worker has gone,
     /// [`TemporalError::VersionDraining`], [`TemporalError::VersionRouted`]. One that is gone already is
-    /// [`Missing::Version`]. Ask every 5 s at most: each try has Temporal look at the drainage anew.
+    /// `Ok` as long as its deployment is known, and not found after that. Ask every 5 s at most: each try has Temporal look
+    /// at the drainage anew.
     async fn delete_version(
         &self,
         deployment: &DeploymentName,
@@ -111,7 +112,7 @@ pub trait Temporal: Send + Sync {
 
     /// Has Temporal forget a deployment that has no versions.
     ///
-    /// RPC `DeleteWorkerDeployment`. One that is gone already is [`Missing::Deployment`].
+    /// RPC `DeleteWorkerDeployment`. One that is gone already is `Ok`, or [`Missing::Deployment`].
     async fn delete_deployment(
         &self,
         deployment: &DeploymentName,

@@ -1,0 +1,100 @@
+//! The connections themselves.
+
+use std::io;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::io::AsyncBufReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+use windlass_temporal::port::TemporalError;
+
+use crate::credentials::Handshake;
+
+/// How long a request may take before it counts as lost.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to connect, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// After how much silence the other side is asked for a sign. Temporal hangs up on whoever asks more often than every 10 s.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// A connection whose other side gives no sign for so long is closed, and the next request makes another.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a server is listened to after the handshake, before anything is said to it.
+const FIRST_WORD: Duration = Duration::from_millis(500);
+
+/// A channel to an address, which connects when it is first used, and again whenever the connection has gone.
+pub(crate) fn open(address: &str, tls: Option<Handshake>) -> Result<Channel, TemporalError> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let no_address = || TemporalError::Unreachable {
+        message: format!(
+            "connection.address {address:?} is no host and port, as in temporal-frontend.temporal.svc:7233"
+        ),
+    };
+    let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|_| no_address())?;
+    let uri = endpoint.uri();
+    if uri.port_u16().is_none() || uri.path().len() > 1 || uri.query().is_some() {
+        return Err(no_address());
+    }
+    let agent = concat!("windlass/", env!("CARGO_PKG_VERSION"));
+    endpoint = endpoint.user_agent(agent).map_err(|_| no_address())?;
+    endpoint = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(REQUEST_TIMEOUT)
+        .tcp_keepalive(Some(KEEPALIVE))
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .keep_alive_while_idle(true);
+    Ok(match tls {
+        None => endpoint.connect_lazy(),
+        Some(tls) => endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
+            let tls = tls.clone();
+            async move { shake_hands(&uri, tls).await.map(TokioIo::new) }
+        })),
+    })
+}
+
+/// Connects and agrees on TLS.
+///
+/// By TLS 1.3 a server looks at the client's certificate after the client is done with its part, and refuses it by an alert.
+/// Who has begun to speak by then may find the connection broken before the alert was read, and the two look the same to
+/// whoever has to say what is wrong. So the server has the first word: its settings, or that alert.
+async fn shake_hands(uri: &Uri, tls: Handshake) -> io::Result<TlsStream<TcpStream>> {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let tcp = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or_default())).await?;
+    tcp.set_nodelay(true)?;
+    let name = match tls.server_name {
+        Some(name) => name,
+        None => ServerName::try_from(host).map_err(io::Error::other)?,
+    };
+    let mut stream = TlsConnector::from(tls.config).connect(name, tcp).await?;
+    // What is read stays in the stream's buffer. Some say nothing until they are spoken to.
+    match tokio::time::timeout(FIRST_WORD, stream.fill_buf()).await {
+        Ok(Err(error)) => Err(error),
+        Ok(Ok([])) => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up after the handshake"))
+        }
+        Ok(Ok(_)) | Err(_) => Ok(stream),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_has_a_host_and_a_port_and_nothing_else() {
+        for bad in
+            ["", "temporal", "http://temporal:7233", "temporal:7233/x", "temporal:seven", "a b:1", "h:1?x"]
+        {
+            let refused = matches!(open(bad, None), Err(TemporalError::Unreachable { .. }));
+            assert!(refused, "{bad:?}");
+        }
+        for good in ["temporal:7233", "127.0.0.1:1", "[::1]:7233", "a.b.svc.cluster.local:443"] {
+            assert!(open(good, None).is_ok(), "{good:?}");
+        }
+    }
+}

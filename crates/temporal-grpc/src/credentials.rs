@@ -1,0 +1,181 @@
+//! What the operator shows to Temporal, out of Secrets.
+
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use windlass_temporal::api::{Connection, Tls};
+use windlass_temporal::port::TemporalError;
+
+use crate::secrets::Secret;
+
+/// The Secrets of a connection that have been found, under the names that they go by there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) ca: Option<Named>,
+    pub(crate) cert: Option<Named>,
+    pub(crate) api_key: Option<Named>,
+}
+
+/// A Secret and what to call it in a sentence.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// `Secret shop/temporal, which tls.caSecret names`.
+    pub(crate) called: String,
+    pub(crate) secret: Secret,
+}
+
+impl Named {
+    /// What is under a key.
+    fn value(&self, key: &str) -> Result<&[u8], TemporalError> {
+        self.secret.data.get(key).map(Vec::as_slice).ok_or_else(|| TemporalError::SecretNotFound {
+            message: format!("{}, has no key {key}", self.called),
+        })
+    }
+
+    fn invalid(&self, key: &str, what: &str) -> TemporalError {
+        TemporalError::CredentialsInvalid { message: format!("{}, has no {what} under {key}", self.called) }
+    }
+}
+
+const CA: &str = "ca.crt";
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+
+/// How TLS is spoken.
+#[derive(Clone, Debug)]
+pub(crate) struct Handshake {
+    pub(crate) config: Arc<ClientConfig>,
+    /// Whom the server's certificate has to be for; none: the address's host.
+    pub(crate) server_name: Option<ServerName<'static>>,
+}
+
+/// How TLS is spoken; none: it is not.
+pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Handshake>, TemporalError> {
+    // An API key is never sent in plain text.
+    let Some(Tls { server_name, .. }) =
+        connection.tls.clone().or_else(|| connection.api_key_secret.as_ref().map(|_| Tls::default()))
+    else {
+        return Ok(None);
+    };
+    let refused = |message: String| TemporalError::CredentialsInvalid { message };
+    let server_name = server_name
+        .map(|name| {
+            ServerName::try_from(name.clone())
+                .map_err(|_| refused(format!("connection.tls.serverName {name:?} is no name of a host")))
+        })
+        .transpose()?;
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(format!("TLS cannot be set up: {error}")))?
+        .with_root_certificates(roots(found)?);
+    let mut config = match &found.cert {
+        None => builder.with_no_client_auth(),
+        Some(cert) => {
+            let chain = certificates(cert, CERTIFICATE)?;
+            let key = PrivateKeyDer::from_pem_slice(cert.value(KEY)?)
+                .map_err(|_| cert.invalid(KEY, "private key in PEM"))?;
+            let called = &cert.called;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| refused(format!("{called}: {error}")))?
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Some(Handshake { config: Arc::new(config), server_name }))
+}
+
+/// Who may sign the server's certificate: the Secret's authorities, or those that this machine trusts.
+fn roots(found: &Found) -> Result<RootCertStore, TemporalError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(ca) = &found.ca {
+        for certificate in certificates(ca, CA)? {
+            roots.add(certificate).map_err(|_| ca.invalid(CA, "certificate that can be read"))?;
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err(TemporalError::CredentialsInvalid {
+                message:
+                    "no authority is trusted here that could sign the server's certificate: name one by \
+                          connection.tls.caSecret"
+                        .to_owned(),
+            });
+        }
+    }
+    Ok(roots)
+}
+
+/// The API key; none: there is none.
+pub(crate) fn api_key(connection: &Connection, found: &Found) -> Result<Option<String>, TemporalError> {
+    let (Some(named), Some(wanted)) = (&found.api_key, &connection.api_key_secret) else { return Ok(None) };
+    let text = std::str::from_utf8(named.value(&wanted.key)?).unwrap_or_default().trim();
+    let is_key = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_key
+        .then(|| Some(text.to_owned()))
+        .ok_or_else(|| named.invalid(&wanted.key, "API key in a line of text"))
+}
+
+/// Certificates in PEM, one at least.
+fn certificates(named: &Named, key: &str) -> Result<Vec<CertificateDer<'static>>, TemporalError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(named.value(key)?).collect();
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(|| named.invalid(key, "certificate in PEM"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use windlass_temporal::api::ApiKeySecret;
+
+    use super::*;
+
+    fn named(pairs: &[(&str, &str)]) -> Option<Named> {
+        let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        let secret = Secret { version: "1".to_owned(), data };
+        Some(Named { called: "Secret shop/s, which tls.certSecret names".to_owned(), secret })
+    }
+
+    fn with_key() -> Connection {
+        let api_key_secret = Some(ApiKeySecret { name: "s".to_owned(), key: "api-key".to_owned() });
+        Connection { address: "a:7233".to_owned(), api_key_secret, ..Connection::default() }
+    }
+
+    fn over_tls() -> Connection {
+        Connection { tls: Some(Tls::default()), ..Connection::default() }
+    }
+
+    #[test]
+    fn an_api_key_asks_for_tls_and_plain_text_has_neither() {
+        let found = Found { api_key: named(&[("api-key", " k.e-y\n")]), ..Found::default() };
+        assert!(tls(&with_key(), &found).unwrap().is_some());
+        assert_eq!(api_key(&with_key(), &found).unwrap().as_deref(), Some("k.e-y"));
+        assert!(tls(&Connection::default(), &Found::default()).unwrap().is_none());
+        assert_eq!(api_key(&Connection::default(), &Found::default()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_key_that_is_not_there_is_another_thing_than_one_that_holds_nonsense() {
+        let of = |pairs: &[(&str, &str)]| {
+            let found = Found { cert: named(pairs), api_key: named(pairs), ..Found::default() };
+            (tls(&over_tls(), &found).unwrap_err(), api_key(&with_key(), &found).unwrap_err())
+        };
+        let missing = |key| TemporalError::SecretNotFound {
+            message: format!("Secret shop/s, which tls.certSecret names, has no key {key}"),
+        };
+        assert_eq!(of(&[]), (missing("tls.crt"), missing("api-key")));
+        let invalid = |what, key| TemporalError::CredentialsInvalid {
+            message: format!("Secret shop/s, which tls.certSecret names, has no {what} under {key}"),
+        };
+        let nonsense = of(&[("tls.crt", "no certificate"), ("tls.key", "x"), ("api-key", "two\nlines")]);
+        assert_eq!(
+            nonsense,
+            (invalid("certificate in PEM", "tls.crt"), invalid("API key in a line of text", "api-key"))
+        );
+    }
+
+    #[test]
+    fn nothing_of_a_secret_is_told_but_its_keys() {
+        let told = format!("{:?}", named(&[("api-key", "sesame")]));
+        assert!(told.contains("api-key") && !told.contains("sesame"), "{told}");
+    }
+}

@@ -1,0 +1,85 @@
+//! How often a namespace of Temporal is asked: it allows 50 describes a second to all who ask, people included.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_clock::monotonic;
+use windlass_temporal::port::TemporalError;
+
+/// One request each, on average: 25 a second, so that half of what the server allows is left to others.
+const EVERY: Duration = Duration::from_millis(40);
+/// So many may go at once after a silence.
+const BURST: u32 = 25;
+/// Who would have to wait for longer is told to come again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The pace of one namespace.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// When all that was let through would be used up at the average pace.
+    spent_until: Mutex<Instant>,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self { spent_until: Mutex::new(monotonic()) }
+    }
+
+    /// Waits for one's turn, for two seconds at most.
+    pub(crate) async fn turn(&self) -> Result<(), TemporalError> {
+        let wait = self.reserve(monotonic())?;
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    /// How long the request that comes now has to wait.
+    fn reserve(&self, now: Instant) -> Result<Duration, TemporalError> {
+        let mut spent_until = self.spent_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = spent_until.saturating_duration_since(now);
+        let wait = (spent + EVERY).saturating_sub(EVERY * BURST);
+        if wait > PATIENCE {
+            return Err(TemporalError::RateLimited {
+                message: "Windlass itself asks a namespace 25 times a second, and more is asked of it"
+                    .to_owned(),
+                retry_after: Some(wait),
+            });
+        }
+        *spent_until = now + spent + EVERY;
+        Ok(wait)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_goes_at_once_and_what_follows_at_25_a_second() {
+        let pace = Pace::new();
+        let began = monotonic();
+        for _ in 0..25 {
+            pace.turn().await.unwrap();
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        for _ in 0..25 {
+            pace.turn().await.unwrap();
+        }
+        // tokio's timer has a resolution of a millisecond, which it rounds up to.
+        assert!((980..=1030).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_would_wait_for_longer_than_two_seconds_is_told_for_how_long() {
+        let pace = Pace::new();
+        let now = monotonic();
+        let taken = (0..200).filter(|_| pace.reserve(now).is_ok()).count();
+        assert_eq!(taken, 75, "a burst, and what is sent in two seconds");
+        let Err(TemporalError::RateLimited { retry_after: Some(after), .. }) = pace.reserve(now) else {
+            panic!("one more is refused");
+        };
+        assert_eq!(after, Duration::from_millis(2040));
+        assert!(pace.reserve(now + Duration::from_secs(1)).is_ok(), "and taken later");
+    }
+}

@@ -1,0 +1,181 @@
+//! What Temporal's refusals mean.
+//!
+//! Temporal says most of what a client could do something about by `FAILED_PRECONDITION` and a sentence, without any detail
+//! that a program could read. These sentences are those of servers from 1.28 to 1.32; one that is not known is
+//! [`TemporalError::Refused`], with the sentence.
+
+use std::error::Error;
+use std::time::Duration;
+
+use prost::Message;
+use temporalio_protos::google::rpc;
+use tonic::{Code, Status};
+use windlass_temporal::port::{Identity, Missing, TemporalError};
+
+/// What a status means, of a request about this.
+#[must_use]
+pub fn of(status: &Status, about: Missing) -> TemporalError {
+    let message = status.message().to_owned();
+    match status.code() {
+        Code::ResourceExhausted => TemporalError::RateLimited { message, retry_after: pushback(status) },
+        Code::Unauthenticated | Code::PermissionDenied => TemporalError::CredentialsInvalid { message },
+        Code::NotFound => {
+            let what = if is_of_namespace(status) { Missing::Namespace } else { about };
+            TemporalError::NotFound { what, message }
+        }
+        Code::FailedPrecondition => precondition(message),
+        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented | Code::AlreadyExists => {
+            TemporalError::Refused { message }
+        }
+        _ => unreachable(status),
+    }
+}
+
+/// What a sentence of `FAILED_PRECONDITION` means.
+fn precondition(message: String) -> TemporalError {
+    let says = |words: &str| message.contains(words);
+    if says("conflict token mismatch") {
+        TemporalError::Conflict { message }
+    } else if says("does not match user identity") {
+        TemporalError::OwnedByOther { manager: manager(&message), message }
+    } else if says("is missing active task queues") {
+        TemporalError::MissingTaskQueues { message }
+    } else if says("not found in deployment") || says("no pollers") {
+        TemporalError::NoPollers { message }
+    } else if says("is not present in task queue") {
+        TemporalError::VersionNotReady { message }
+    } else if says("since it has active pollers") {
+        TemporalError::VersionHasPollers { message }
+    } else if says("since it is draining") {
+        TemporalError::VersionDraining { message }
+    } else if says("since it is current or ramping") {
+        TemporalError::VersionRouted { message }
+    } else {
+        TemporalError::Refused { message }
+    }
+}
+
+/// Who manages the deployment, in the sentence that says so.
+fn manager(message: &str) -> Option<Identity> {
+    let (_, rest) = message.split_once("ManagerIdentity '")?;
+    let (name, _) = rest.split_once("' is set and does not match")?;
+    Some(Identity::new(name))
+}
+
+fn is_of_namespace(status: &Status) -> bool {
+    rpc::Status::decode(status.details()).is_ok_and(|status| {
+        status.details.iter().any(|detail| detail.type_url.ends_with("NamespaceNotFoundFailure"))
+    })
+}
+
+/// How long a server asks to be left alone.
+fn pushback(status: &Status) -> Option<Duration> {
+    let asked = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
+    asked.parse().ok().map(Duration::from_millis)
+}
+
+/// No answer. One exception: a server that speaks TLS refuses a client's certificate by hanging up with an alert.
+fn unreachable(status: &Status) -> TemporalError {
+    let message = match status.source() {
+        Some(source) => chain(source),
+        None => status.message().to_owned(),
+    };
+    // After these words comes the name of the alert: CertificateRequired, BadCertificate, UnknownCA, …
+    let alert = message.rsplit_once("received fatal alert: ").map(|(_, name)| name.to_owned());
+    match alert {
+        Some(name)
+            if name.contains("Certificate")
+                || name.contains("UnknownCA")
+                || name.contains("AccessDenied") =>
+        {
+            TemporalError::CredentialsInvalid {
+                message: format!("the server refused the client's certificate ({name})"),
+            }
+        }
+        _ => TemporalError::Unreachable { message },
+    }
+}
+
+/// An error and its causes in one sentence, from the last one that says nothing in particular on.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if said.last() != Some(&text) && !is_empty_word(&text) {
+            said.push(text);
+        }
+        next = error.source();
+    }
+    // Some repeat what causes them at their end.
+    let mut short: Vec<&str> = Vec::new();
+    for (at, text) in said.iter().enumerate() {
+        if !said.iter().skip(at + 1).any(|later| text.contains(later.as_str())) || at + 1 == said.len() {
+            short.push(text);
+        }
+    }
+    if short.is_empty() { error.to_string() } else { short.join(": ") }
+}
+
+fn is_empty_word(text: &str) -> bool {
+    matches!(text, "transport error" | "client error (Connect)" | "http2 error" | "error trying to connect")
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn refused(code: Code, message: &str) -> TemporalError {
+        of(&Status::new(code, message), Missing::Version)
+    }
+
+    #[test]
+    fn each_sentence_of_a_failed_precondition_has_its_own_meaning() {
+        let sentence = |message: &str| refused(Code::FailedPrecondition, message);
+        let message = |text: &str| text.to_owned();
+        let text = "ManagerIdentity 'it's me' is set and does not match user identity 'x'; to proceed, …";
+        assert_eq!(
+            sentence(text),
+            TemporalError::OwnedByOther { manager: Some(Identity::new("it's me")), message: message(text) }
+        );
+        let text = "something else";
+        assert_eq!(sentence(text), TemporalError::Refused { message: message(text) });
+        let text = "conflict token mismatch";
+        assert_eq!(sentence(text), TemporalError::Conflict { message: message(text) });
+    }
+
+    #[test]
+    fn a_code_that_is_no_answer_is_no_refusal() {
+        for code in [
+            Code::Unavailable,
+            Code::DeadlineExceeded,
+            Code::Internal,
+            Code::Unknown,
+            Code::Cancelled,
+            Code::Aborted,
+            Code::DataLoss,
+        ] {
+            assert!(
+                matches!(refused(code, "x"), TemporalError::Unreachable { message } if message == "x"),
+                "{code}"
+            );
+        }
+        for code in [Code::InvalidArgument, Code::OutOfRange, Code::Unimplemented, Code::AlreadyExists] {
+            assert!(matches!(refused(code, "x"), TemporalError::Refused { .. }), "{code}");
+        }
+        for code in [Code::Unauthenticated, Code::PermissionDenied] {
+            assert!(matches!(refused(code, "x"), TemporalError::CredentialsInvalid { .. }), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_asks_to_be_left_alone_is() {
+        let mut status = Status::new(Code::ResourceExhausted, "namespace rate limit exceeded");
+        status.metadata_mut().insert("grpc-retry-pushback-ms", "1500".parse().unwrap_or_else(|_| panic!()));
+        let TemporalError::RateLimited { retry_after, .. } = of(&status, Missing::Deployment) else {
+            panic!()
+        };
+        assert_eq!(retry_after, Some(Duration::from_millis(1500)));
+    }
+}

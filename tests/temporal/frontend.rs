@@ -1,0 +1,165 @@
+//! A real Temporal server as a process.
+#![allow(dead_code, reason = "each test and example uses its own part of this")]
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{controlplane::Error, programs};
+
+/// An address of loopback that is not 127.0.0.1: that is what a pod of the process kubelet calls itself.
+const HOST: &str = "127.72.33.1";
+/// The API key that one of the guarded ports asks for.
+pub const API_KEY: &str = "open-sesame";
+/// The name in the certificate of the guarded ports.
+pub const SERVER_NAME: &str = "temporal.windlass.test";
+
+/// A version's whole life in 20 s, where the defaults make it minutes. A poller's history has to last longer than the long
+/// poll, or pollers that live would vanish.
+const QUICK: [&str; 4] = [
+    "matching.wv.VersionDrainageStatusVisibilityGracePeriod=1s",
+    "matching.wv.VersionDrainageStatusRefreshInterval=1s",
+    "matching.longPollExpirationInterval=3s",
+    "matching.PollerHistoryTTL=5s",
+];
+
+/// How a server is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Keeps its state in a file, so that it can be started again.
+    pub durable: bool,
+    /// Serves by TLS, too.
+    pub guarded: bool,
+    /// With the waits of production.
+    pub default_waits: bool,
+    /// More of the dynamic configuration, as `key=value`.
+    pub settings: &'static [&'static str],
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { durable: false, guarded: false, default_waits: false, settings: &[] }
+    }
+}
+
+/// A running server. Dropping it kills its process and removes its files.
+pub struct Server {
+    options: Options,
+    binary: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    child: Child,
+    guarded: Vec<String>,
+}
+
+impl Server {
+    /// Builds it, on first use, and starts it.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        tokio::task::spawn_blocking(move || {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let folder =
+                std::env::temp_dir().join(format!("windlass-temporal-{}-{count}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder)?;
+            let binary = programs::SERVER.path()?;
+            // It keeps the port over its restarts.
+            let port = TcpListener::bind((HOST, 0))?.local_addr()?.port();
+            let (child, guarded) = spawn(&binary, &folder, port, &options)?;
+            Ok(Self { options, binary, folder, port, child, guarded })
+        })
+        .await?
+    }
+
+    /// Host and port of the frontend.
+    pub fn address(&self) -> String {
+        format!("{HOST}:{}", self.port)
+    }
+
+    /// Host and port where a client's certificate is asked for.
+    pub fn by_certificate(&self) -> &str {
+        &self.guarded[0]
+    }
+
+    /// Host and port where the API key is asked for.
+    pub fn by_key(&self) -> &str {
+        &self.guarded[1]
+    }
+
+    /// A file in PEM of a guarded server: `ca.crt`, `client.crt` or `client.key`.
+    pub fn pem(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder.join(file)).expect("a guarded server has it")
+    }
+
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again after [`Server::kill`], at the same address, with what was in its file.
+    pub async fn restart(&mut self) -> Result<(), Error> {
+        assert!(self.options.durable, "all is lost of a server in memory");
+        let (binary, folder, port, options) =
+            (self.binary.clone(), self.folder.clone(), self.port, self.options.clone());
+        let started = tokio::task::spawn_blocking(move || spawn(&binary, &folder, port, &options));
+        (self.child, self.guarded) = started.await??;
+        Ok(())
+    }
+
+    /// Stops its process where it stands: its connections live, and nothing answers.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "{name} reaches the server");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn spawn(binary: &Path, folder: &Path, port: u16, options: &Options) -> Result<(Child, Vec<String>), Error> {
+    let mut command = Command::new(binary);
+    command.args(["-host", HOST, "-port", &port.to_string()]);
+    if options.durable {
+        command.arg("-file").arg(folder.join("temporal.db"));
+    }
+    if options.guarded {
+        command.arg("-guarded").arg(folder).args(["-api-key", API_KEY]);
+    }
+    let quick = QUICK.iter().filter(|_| !options.default_waits);
+    for setting in quick.chain(options.settings) {
+        command.args(["-set", setting]);
+    }
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("server.log"))?;
+    // It ends when its input closes, with whoever started it.
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().ok_or("its output is a pipe")?).read_line(&mut line)?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if words.first() != Some(&"ready") {
+        let _ = child.kill();
+        let said = std::fs::read_to_string(folder.join("server.log")).unwrap_or_default();
+        return Err(format!("the Temporal server did not start: {said}").into());
+    }
+    let guarded =
+        words[2..].iter().filter(|word| word.contains(':')).map(|word| (*word).to_owned()).collect();
+    Ok((child, guarded))
+}
