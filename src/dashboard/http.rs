@@ -122,8 +122,10 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
     response
 }
 
+/// Leads on to a path of this page. One that begins with two slashes is another host's to a browser.
 fn to(path: &str) -> Response {
-    (StatusCode::SEE_OTHER, [(LOCATION, path.to_owned())]).into_response()
+    let path = format!("/{}", path.trim_start_matches(['/', '\\']));
+    (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
 }
 
 fn page(status: StatusCode, markup: Markup) -> Response {
@@ -277,4 +279,21 @@ async fn rehearsed(
     let asked = html::Asked { deed: &deed, form: state.guard.form(), reason, tried };
     let status = if tried.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
     page(status, html::act(&asked, &answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_to_another_host() {
+        for (path, location) in [
+            ("/", "/"),
+            ("/fleets/shop/db", "/fleets/shop/db"),
+            ("//evil.example/x", "/evil.example/x"),
+            ("/\\evil.example", "/evil.example"),
+        ] {
+            assert_eq!(to(path).headers()[LOCATION], location, "{path}");
+        }
+    }
 }
