@@ -407,7 +407,7 @@ fn a_foreign_crate_and_a_clock_are_found_and_words_that_only_look_like_them_are_
         ("crates/core/src/planner/fleet/wave.rs", "use std::fs::read;", true),
         ("crates/core/src/planner/fleet/wave.rs", "let kubelet = 1;", false),
         ("src/tasks/switch_traffic.rs", "use kube::Api;", true),
-        ("src/controller/node.rs", "use kube::Client;", true),
+        ("src/controller/save.rs", "use kube::Client;", true),
         ("src/operator/lease.rs", "use kube::Api;", false),
         ("src/cluster/kube_port.rs", "use kube::Client;", false),
     ];

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use strum::IntoStaticStr;
 use thiserror::Error;
 
 use crate::cluster::ClusterError;
 
 /// A reconcile that could not be finished; it is tried again.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ReconcileError {
     /// Looking at something that no watch shows.
     #[error("while observing: {0}")]
@@ -33,14 +35,7 @@ impl ReconcileError {
     /// The step, for metrics.
     #[must_use]
     pub fn step(&self) -> &'static str {
-        match self {
-            Self::Observe(_) => "observe",
-            Self::Check(_) => "check",
-            Self::Revision(_) => "revision",
-            Self::Children(_) => "children",
-            Self::Persist(_) => "persist",
-            Self::Plan(_) => "plan",
-        }
+        self.into()
     }
 
     fn cluster(&self) -> Option<&ClusterError> {

@@ -277,7 +277,7 @@ fn is_of_another(claim: &str, other: &str) -> String {
 
 /// What came of applying what applies at once.
 #[derive(Default)]
-pub struct Applied {
+pub struct AppliedAtOnce {
     /// Why the Service or a claim cannot be what the spec says, in a sentence.
     pub refused: Option<String>,
     /// When what could only not be applied now is tried again, if no event comes first.
@@ -290,8 +290,8 @@ pub async fn apply_at_once(
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
-) -> Result<Applied, ReconcileError> {
-    let mut applied = Applied::default();
+) -> Result<AppliedAtOnce, ReconcileError> {
+    let mut applied = AppliedAtOnce::default();
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
         apply_to_set(scope, node, spec, facts, &set).await?;
         applied = apply_service(scope, node).await?;
@@ -299,16 +299,18 @@ pub async fn apply_at_once(
     Ok(applied)
 }
 
-async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied, ReconcileError> {
-    let refused = |sentence| Applied { refused: Some(sentence), again: None };
+async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<AppliedAtOnce, ReconcileError> {
+    let refused = |sentence| AppliedAtOnce { refused: Some(sentence), again: None };
     if let Some(known) = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid)
         && scope.service().is_none()
     {
         return Ok(refused(known));
     }
     match super::node_service::apply(scope, node).await {
-        Ok(Outcome::Waiting { recheck_after, .. }) => Ok(Applied { refused: None, again: recheck_after }),
-        Ok(_) => Ok(Applied::default()),
+        Ok(Outcome::Waiting { recheck_after, .. }) => {
+            Ok(AppliedAtOnce { refused: None, again: recheck_after })
+        }
+        Ok(_) => Ok(AppliedAtOnce::default()),
         Err(NotApplied::Conflict(error)) => Err(ReconcileError::Children(error)),
         Err(NotApplied::Failed(TaskError::Terminal { message })) => {
             scope.memory.foreign.put(node.meta.uid.clone(), (monotonic(), message.clone()));

@@ -6,7 +6,6 @@ pub mod events;
 mod fleet;
 mod hooks;
 mod node;
-mod node_hooks;
 mod record;
 mod save;
 
@@ -44,6 +43,12 @@ impl Next {
     #[must_use]
     pub fn within_some(self, after: Option<Duration>) -> Self {
         after.map_or(self, |after| self.within(after))
+    }
+
+    /// The sooner of both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        self.within_some(other.0)
     }
 
     /// At this time, if it is still to come: what is overdue was seen just now.

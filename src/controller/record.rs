@@ -4,58 +4,52 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, StatefulNodeStatus};
+use crate::api::{HistoryEntry, NodeDeploymentStatus, StatefulNodeStatus};
 use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::metrics::Metrics;
 
-/// A status with a plan.
+/// A status with a history.
 pub trait Recorded {
-    /// The plan, if there is one.
-    fn plan(&self) -> Option<&RawPlan>;
     /// The rollouts that ended.
     fn rollouts(&self) -> &[HistoryEntry];
 }
 
 impl Recorded for NodeDeploymentStatus {
-    fn plan(&self) -> Option<&RawPlan> {
-        self.plan.as_ref()
-    }
-
     fn rollouts(&self) -> &[HistoryEntry] {
         &self.history
     }
 }
 
 impl Recorded for StatefulNodeStatus {
-    fn plan(&self) -> Option<&RawPlan> {
-        self.plan.as_ref()
-    }
-
     fn rollouts(&self) -> &[HistoryEntry] {
         &[]
     }
 }
 
+/// The plan that a status is written with, beside the same plan as it was stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress<'a> {
+    /// As it is written.
+    pub plan: Option<&'a Plan>,
+    /// The IDs of the tasks that were over before.
+    pub over_before: &'a [String],
+}
+
+/// The IDs of a plan's tasks that are over.
+pub fn tasks_over(plan: &Plan) -> Vec<String> {
+    plan.tasks.iter().filter(|task| is_over(task)).map(|task| task.id.clone()).collect()
+}
+
 /// Counts what ended between two statuses.
-pub fn count(metrics: &Metrics, before: &impl Recorded, after: &impl Recorded) {
+pub fn count(metrics: &Metrics, before: &impl Recorded, after: &impl Recorded, progress: Progress<'_>) {
     for entry in after.rollouts() {
         let is_new = !before.rollouts().iter().any(|known| known.plan_id == entry.plan_id);
         if is_new && let Some(took) = took(entry.started_at, entry.finished_at) {
             metrics.rollout_ended(&entry.outcome, took);
         }
     }
-    if before.plan() == after.plan() {
-        return;
-    }
-    let plan = |status: Option<&RawPlan>| status.and_then(|plan| plan.parse().ok());
-    let (Some(new), old): (Option<Plan>, Option<Plan>) = (plan(after.plan()), plan(before.plan())) else {
-        return;
-    };
-    let was_over = |task: &TaskRecord| {
-        let mut known = old.iter().flat_map(|old| &old.tasks);
-        known.any(|known| known.id == task.id && is_over(known))
-    };
-    for task in new.tasks.iter().filter(|task| is_over(task) && !was_over(task)) {
+    let tasks = progress.plan.iter().flat_map(|plan| &plan.tasks);
+    for task in tasks.filter(|task| is_over(task) && !progress.over_before.contains(&task.id)) {
         if let Some(took) = took(task.started_at, task.finished_at) {
             metrics.task_ended(&task.type_, &format!("{:?}", task.state), took);
         }
@@ -97,9 +91,12 @@ mod tests {
         let ended = |plan: &str, outcome: &str| json!({"planID": plan, "outcome": outcome, "startedAt": "2030-01-01T12:00:00Z", "finishedAt": "2030-01-01T12:05:00Z"});
         let before = fleet("Running", &json!([ended("p0", "Complete")]));
         let after = fleet("Complete", &json!([ended("p0", "Complete"), ended("p1", "Aborted")]));
-        count(&metrics, &NodeDeploymentStatus::default(), &before);
-        count(&metrics, &before, &before);
-        count(&metrics, &before, &after);
+        let none = NodeDeploymentStatus::default();
+        for (from, to) in [(&none, &before), (&before, &before), (&before, &after)] {
+            let plan = |status: &NodeDeploymentStatus| status.plan.as_ref().map(|plan| plan.parse().unwrap());
+            let over_before = plan(from).as_ref().map(tasks_over).unwrap_or_default();
+            count(&metrics, from, to, Progress { plan: plan(to).as_ref(), over_before: &over_before });
+        }
         let text = metrics.text(Format::Prometheus, true, &[]);
         for line in [
             "windlass_task_duration_seconds_sum{type=\"update-node-specs\",outcome=\"Complete\"} 2.0",

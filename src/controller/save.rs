@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::events::Tone;
-use super::record::{Recorded, count};
+use super::record::{Progress, Recorded, count};
 use super::{Context, Next, ReconcileError};
 use crate::api::Condition;
 use crate::api::conditions::{self, Truth};
@@ -44,6 +44,7 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
     before: &S,
     after: &S,
     urgency: Urgency<'_>,
+    progress: Progress<'_>,
 ) -> Result<Next, ReconcileError> {
     if before == after {
         cx.memory.unsaved_since.take(&meta.uid);
@@ -60,7 +61,7 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
     }
     write(cx, kind, meta, PatchOp::set("/status", value)).await?;
     // What is persisted is counted, so that nothing is counted twice by a reconcile that ends in a conflict.
-    count(&cx.metrics, before, after);
+    count(&cx.metrics, before, after, progress);
     Ok(Next::on_event())
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Fleet;
+use super::context::Fleet;
 use super::decide::{Action, Decided, Stored};
 use crate::api::{NodeDeploymentStatus, RawPlan};
 use crate::apply::{fleet_children, fleet_objects};

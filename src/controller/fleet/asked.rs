@@ -1,6 +1,6 @@
 //! What a person asks of a fleet by annotations and fields: skipping a task, and telling why something is not done.
 
-use super::Fleet;
+use super::context::Fleet;
 use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;

@@ -1,7 +1,7 @@
 //! How a fleet's plans end and begin: each in one write, which does nothing else.
 
-use super::Fleet;
 use super::apply::StatusChange;
+use super::context::Fleet;
 use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Fleet;
+use super::context::Fleet;
 use super::names::is_transient;
 use super::observe::{Edits, Observed};
 use crate::api::HookRetry;

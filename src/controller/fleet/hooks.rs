@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Fleet;
 use super::apply::StatusChange;
+use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookAction, HookPoint, HookRetry, OnHookFailure, RawPlan};
 use crate::apply::traffic;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Fleet;
+use super::context::Fleet;
 use crate::clock::monotonic;
 use crate::cluster::Kind;
 use crate::cluster::memory::Nameless;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Fleet;
+use super::context::Fleet;
 use crate::api::{HookRetry, Stage};
 use crate::apply::fleet_objects;
 use crate::controller::ReconcileError;
+use crate::controller::record::tasks_over;
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, possible};
@@ -39,7 +40,13 @@ impl<'a> Fleet<'a> {
             self.scope.invalid = Some(Invalid::lasting(sentence.clone()));
         }
         let mut edits = Edits::default();
-        let plan = self.stored_plan().map(|mut plan| {
+        let plan = self.stored_plan();
+        let known = match &plan {
+            Ok(plan) => plan.as_ref(),
+            Err(ended) => Some(&**ended),
+        };
+        self.report.over_before = known.map(tasks_over).unwrap_or_default();
+        let plan = plan.map(|mut plan| {
             edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
             edits.retried = self.obey_retry(plan.as_mut(), &facts);
             edits.followed = plan.as_mut().is_some_and(|plan| self.follow_hooks(plan));

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Fleet;
 use super::apply::{Applied, StatusChange, Then};
+use super::context::Fleet;
 use crate::api::NodeDeploymentStatus;
 use crate::api::conditions;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedNode;
+use crate::controller::record::Progress;
 use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
 use crate::planner::fleet::report::{
-    Findings, Invalid, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news,
-    next_deadline, remark,
+    Findings, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news, next_deadline, remark,
 };
 use crate::planner::fleet::status::{RefreshInput, refresh};
 use crate::planner::fleet::{FleetFacts, release};
@@ -27,47 +27,7 @@ const UNSEEN: Duration = Duration::from_secs(5);
 /// The same where traffic could not be moved back yet.
 const NOT_YET: Duration = Duration::from_secs(1);
 
-/// What a reconcile found out and did beside its plan.
-#[derive(Default)]
-pub(super) struct Report {
-    /// The ControllerRevision of what is wanted.
-    pub(super) update_revision: String,
-    /// What could not be applied although the rest goes on, in a sentence.
-    pub(super) not_applied: Option<String>,
-    /// What a set that should be gone waits for, in a sentence.
-    pub(super) waits_for: Option<String>,
-    /// Whether something is left of a set that goes which no watch shows, or a node that leaves rests on others that are not
-    /// as they were taken to be.
-    pub(super) is_unseen: bool,
-    /// The first thing that failed beside the plan: it is tried again.
-    pub(super) error: Option<ReconcileError>,
-}
-
 impl Fleet<'_> {
-    /// Takes in that something beside the plan failed. What the API server refuses for good is the spec's fault.
-    pub(super) fn note(&mut self, error: ReconcileError) {
-        if let Some(sentence) = error.refused_delete() {
-            // Nothing of the template is wrong with that, and it may be allowed later.
-            self.report.not_applied.get_or_insert(sentence);
-            return;
-        }
-        if let Some(sentence) = error.refusal() {
-            let sentence = format!("template: the API server refuses it: {sentence}");
-            self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
-            return;
-        }
-        if let Some(sentence) = self.denial(&error) {
-            self.report.not_applied.get_or_insert(sentence);
-        }
-        self.report.error.get_or_insert(error);
-    }
-
-    /// What the API server does not allow, in a sentence, if the last reconcile failed as well: it may pass.
-    fn denial(&self, error: &ReconcileError) -> Option<String> {
-        let key = self.scope.fleet.meta.key();
-        error.denial().filter(|_| self.cx.memory.has_failed(Kind::NodeDeployment, &key))
-    }
-
     fn findings(&self) -> Findings {
         Findings {
             invalid: self.scope.invalid.clone(),
@@ -109,7 +69,8 @@ impl Fleet<'_> {
         }
         // Told at once, and never by an event before the status says it.
         let urgency = if is_news(before, &status) { Urgency::Now } else { urgency };
-        let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency).await?;
+        let progress = Progress { plan, over_before: &self.report.over_before };
+        let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency, progress).await?;
         self.tell_of_status(&status, &facts, plan);
         Ok(next)
     }

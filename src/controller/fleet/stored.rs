@@ -1,6 +1,6 @@
 //! The stored plan: what it is, or why it ends now.
 
-use super::Fleet;
+use super::context::Fleet;
 use crate::api::{RawPlan, Stage};
 use crate::engine::{self, Plan, PlanState};
 use crate::planner::fleet::sets::stage;

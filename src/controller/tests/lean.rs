@@ -2,15 +2,14 @@
 
 use super::fleet::fleet_spec;
 use super::*;
-use crate::controller::fleet::Fleet;
+use crate::controller::fleet::reconcile_in;
 
 /// How often the facts were asked for, and how often they were put together, in one look at the fleet.
 async fn one_look(stage: &Stage) -> (u32, u32) {
     let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
     let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
     let shared = scope.clone();
-    let now = stage.clock.now();
-    Fleet::new(&stage.cx, fleet, scope, now).reconcile().await.unwrap();
+    reconcile_in(&stage.cx, fleet, scope).await.unwrap();
     shared.looks_so_far()
 }
 

@@ -46,7 +46,7 @@ pub struct StatusInput<'a> {
     /// Why the spec cannot be carried out, in a sentence.
     pub invalid: Option<&'a str>,
     /// What else of the spec cannot be carried out, in a sentence; it keeps no pod from serving.
-    pub beside: Option<&'a str>,
+    pub not_applied: Option<&'a str>,
     /// The StatefulSet's name.
     pub set_name: &'a str,
     /// The latest restart that is obeyed (RFC 3339); empty for none.
@@ -314,12 +314,12 @@ fn set_conditions(
         set(STALLED, Truth::True, "HookFailed", &task.message);
     } else if let Some(task) = overdue {
         set(STALLED, Truth::True, "NoProgress", &format!("{}: {}", task.type_, task.message));
-    } else if let Some(sentence) = input.beside {
+    } else if let Some(sentence) = input.not_applied {
         set(STALLED, Truth::True, "InvalidSpec", sentence);
     } else {
         set(STALLED, Truth::False, "Progressing", "");
     }
-    let stalled = input.beside.is_some()
+    let stalled = input.not_applied.is_some()
         || input.invalid.is_some()
         || failed_plan.is_some()
         || held_by.is_some()

@@ -161,7 +161,7 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
         raw_plan: None,
         sidecar: &SidecarAnswer::NotConfigured,
         invalid: None,
-        beside: None,
+        not_applied: None,
         set_name: "db-0",
         restarted_at: "",
         claims: Some(true),

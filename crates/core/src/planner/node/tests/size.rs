@@ -54,7 +54,7 @@ fn the_status_of_a_node_with_endless_problems_stays_under_16_kib() {
             raw_plan: None,
             sidecar: &SidecarAnswer::Unreachable(endless.clone()),
             invalid: Some(&endless),
-            beside: None,
+            not_applied: None,
             set_name: "db-0",
             restarted_at: "2030-01-01T00:00:00Z",
             claims: Some(true),

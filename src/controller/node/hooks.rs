@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::ReconcileError;
-use super::hooks::{has_hooks, on_failure, rollout_hashes};
-use super::node::Reconcile;
+use super::context::Node;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
 use crate::api::{Hook, HookPoint, NodeDeploymentSpec, OnHookFailure};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedFleet;
+use crate::controller::ReconcileError;
+use crate::controller::hooks::{has_hooks, on_failure, rollout_hashes};
 use crate::engine::{self, Outcome, Plan};
 use crate::hooks::Values;
 use crate::planner::fleet::hooks::tried;
@@ -48,7 +48,7 @@ impl OfFleet {
     }
 }
 
-impl Reconcile<'_> {
+impl Node<'_> {
     /// The hooks of a plan of this recipe: of the plan that there is, or of one that begins now.
     pub(super) fn wanted_hooks(&self, recipe: &str, plan: Option<&Plan>) -> Wanted<'_> {
         let hooks = self.of_fleet.hooks();

@@ -1,0 +1,196 @@
+//! The third stage: what was decided is carried out, as far as it is more than a write of the status.
+
+use std::time::Duration;
+
+use super::context::{Failed, Node};
+use super::decide::{Action, CarryOut, Decided};
+use super::plans::of_outcome;
+use crate::api::{ClaimRetention, HistoryEntry};
+use crate::apply::node_objects;
+use crate::apply::node_objects::AppliedAtOnce;
+use crate::controller::events::Event;
+use crate::controller::{Next, ReconcileError};
+use crate::engine::{self, Advance, Plan, TaskState};
+use crate::planner::fleet::status::Ending;
+use crate::planner::node::decide::recipes;
+use crate::planner::node::{NodeDecision, decide};
+use crate::tasks::mark;
+use crate::tasks::watch_sidecar::watch;
+
+/// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// A node to which everything was done that this reconcile does to others than the node itself.
+#[must_use]
+pub(super) struct Applied<'a> {
+    pub(super) node: Node<'a>,
+    pub(super) change: StatusChange,
+    /// What failed beside the plan. It is tried again, once the status is written.
+    pub(super) error: Option<ReconcileError>,
+}
+
+/// What the status becomes, before what was observed is brought up to date in it.
+pub(super) struct StatusChange {
+    /// The plan as it now stands.
+    pub(super) plan: Option<Plan>,
+    /// The plans that ended.
+    pub(super) entries: Vec<HistoryEntry>,
+    /// Why the spec cannot be carried out, in a sentence.
+    pub(super) invalid: Option<String>,
+    /// Whether no more has happened than that the plan waits.
+    pub(super) is_progress: bool,
+    /// To be recorded once the status says it.
+    pub(super) events: Vec<Event>,
+    /// When to reconcile again.
+    pub(super) next: Next,
+}
+
+impl StatusChange {
+    pub(super) fn of(plan: Option<Plan>) -> Self {
+        Self {
+            plan,
+            entries: Vec::new(),
+            invalid: None,
+            is_progress: false,
+            events: Vec::new(),
+            next: Next::on_event(),
+        }
+    }
+}
+
+impl<'a> Decided<'a> {
+    pub(super) async fn apply(self) -> Result<Applied<'a>, Box<Failed<'a>>> {
+        let Self { mut node, action } = self;
+        let mut error = None;
+        let change = match action {
+            Action::RefuseSpec(sentence) => {
+                Ok(StatusChange { invalid: Some(sentence), ..StatusChange::of(None) })
+            }
+            Action::EndStored(plan) => Ok(node.end_unreadable(*plan)),
+            Action::ChangePlan { plan, facts, decision } => node.change_plan(&facts, plan, decision).await,
+            Action::StorePlan { plan, invalid } => Ok(StatusChange { invalid, ..StatusChange::of(plan) }),
+            Action::Hold { plan, spec, is_terminating, invalid } => {
+                if spec.volume_claim_retention == ClaimRetention::Retain && !is_terminating {
+                    error = node.apply_to_claims(&spec).await.err();
+                }
+                let next = Next::on_event().within(LOOK_AGAIN);
+                Ok(StatusChange { invalid: Some(invalid), next, ..StatusChange::of(plan) })
+            }
+            Action::CarryOut(work) => {
+                let (change, failed) = node.carry_out(work).await;
+                error = failed;
+                change
+            }
+        };
+        match change {
+            Ok(change) => Ok(Applied { node, change, error }),
+            Err(error) => Err(node.failed(error)),
+        }
+    }
+}
+
+impl Node<'_> {
+    /// Applies what has nothing to do with the plan, then advances the plan, whatever came of that. Answers as well with what
+    /// failed beside the plan.
+    async fn carry_out(
+        &mut self,
+        work: CarryOut,
+    ) -> (Result<StatusChange, ReconcileError>, Option<ReconcileError>) {
+        let CarryOut { plan, spec, facts, skipped, ask_again } = work;
+        let applied = if facts.terminating {
+            Ok(AppliedAtOnce::default())
+        } else {
+            // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
+            let shared = self.apply_to_claims(&spec).await;
+            let applied = node_objects::apply_at_once(&self.scope, &self.node, &spec, &facts).await;
+            applied.and_then(|applied| {
+                let refused = shared?.or(applied.refused);
+                Ok(AppliedAtOnce { refused, ..applied })
+            })
+        };
+        let asked = watch(&self.scope, &self.node);
+        // What applies at once has nothing to do with the plan, and does not hold it up.
+        self.report.not_applied = match &applied {
+            Ok(applied) => applied.refused.clone(),
+            Err(error) => self.denial(error),
+        };
+        let change = self.execute(plan, skipped).await.map(|change| {
+            let next = change.next.within_some(ask_again).within_some(asked);
+            let next = next.within_some(node_objects::await_unmarked(&self.scope, &self.node));
+            let next = match &applied {
+                Ok(applied) => {
+                    let refused = applied.refused.as_ref().map(|_| LOOK_AGAIN);
+                    next.within_some(refused).within_some(applied.again)
+                }
+                Err(_) => next,
+            };
+            StatusChange { next, ..change }
+        });
+        (change, applied.err())
+    }
+
+    /// Advances the plan until one of its tasks has to wait.
+    pub(super) async fn execute(
+        &self,
+        plan: Option<Plan>,
+        skipped: bool,
+    ) -> Result<StatusChange, ReconcileError> {
+        let Some(mut plan) = plan.filter(Plan::is_active) else {
+            return Ok(StatusChange::of(self.stored_plan().ok().flatten()));
+        };
+        let env = self.cx.env.layer().with(self.scope.clone());
+        let env = match self.hook_scope(&plan) {
+            Some(hooks) => env.with(hooks),
+            None => env,
+        };
+        let deadline = self.node.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
+        let advance = if self.facts().terminating {
+            Advance::Waiting { recheck_after: None }
+        } else {
+            engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await
+        };
+        match advance {
+            Advance::Waiting { recheck_after } => {
+                let marked = self.mark_while_waiting(&plan);
+                let next = Next::on_event().within_some(recheck_after).within_some(marked);
+                let next = next.at(engine::next_deadline(&plan), self.now);
+                Ok(StatusChange { is_progress: !skipped, next, ..StatusChange::of(Some(plan)) })
+            }
+            Advance::Held => {
+                self.pass_over(&mut plan);
+                Ok(StatusChange::of(Some(plan)))
+            }
+            Advance::Checkpoint => Ok(StatusChange::of(Some(plan))),
+            Advance::Ended => {
+                let ended = of_outcome(&plan);
+                Ok(self.end(plan, ended))
+            }
+            Advance::Invalidated { reason, .. } => {
+                self.delete_jobs(&plan).await?;
+                match decide(&self.facts(), None, self.now) {
+                    // In the same write: between two the node would not count as in flight.
+                    NodeDecision::Start { recipe, .. } => self.follow(&plan, &reason, recipe),
+                    _ => Ok(self.end(plan, (Ending::Superseded, reason))),
+                }
+            }
+        }
+    }
+
+    /// A running pod is marked ready even while its plan waits for something else: no grant is needed for
+    /// that, and a node that could serve should. Answers when to look again.
+    fn mark_while_waiting(&self, plan: &Plan) -> Option<Duration> {
+        let is_next = plan.current_task().is_some_and(|t| t.type_ == "mark-ready");
+        if is_next || !self.facts().needs_mark() {
+            return None;
+        }
+        let task = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over());
+        // A node that was asked to leave serves until it goes, and may be asked to stay.
+        // As does one that was marked before, and whose plan goes on with what comes after.
+        let is_marked = plan.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Complete);
+        let leaves =
+            || (plan.recipe == recipes::REMOVE_NODE || is_marked).then(|| format!("{}-mark", plan.id));
+        let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;
+        // What the sidecar answered is in the scope; an unreachable one is reported from there.
+        mark(&self.scope, &self.node, &task_id).ok().map(|mark| mark.again)
+    }
+}

@@ -1,0 +1,84 @@
+//! What the stages of a node's reconcile work with.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::hooks::OfFleet;
+use crate::api::{StatefulNodeSpec, StatefulNodeStatus};
+use crate::apply::node_objects;
+use crate::cluster::observed::ObservedNode;
+use crate::cluster::{Key, Kind};
+use crate::controller::events::Event;
+use crate::controller::{Context, ReconcileError};
+use crate::planner::node::NodeFacts;
+use crate::tasks::NodeScope;
+
+/// A node in one reconcile.
+pub(super) struct Node<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) scope: NodeScope,
+    /// As it was when the reconcile began.
+    pub(super) node: Arc<ObservedNode>,
+    pub(super) of_fleet: OfFleet,
+    pub(super) now: DateTime<Utc>,
+    pub(super) report: Report,
+}
+
+/// What a reconcile found out beside the node's plan.
+#[derive(Default)]
+pub(super) struct Report {
+    /// What of the spec could not be applied although the plan goes on, in a sentence.
+    pub(super) not_applied: Option<String>,
+    /// Whether what the spec says of claims was carried out, where it came to that.
+    pub(super) claims_applied: Option<bool>,
+    /// The IDs of the stored plan's tasks that were over before.
+    pub(super) over_before: Vec<String>,
+}
+
+/// A reconcile that failed, and what it had found out by then.
+pub(super) struct Failed<'a> {
+    pub(super) node: Node<'a>,
+    pub(super) error: ReconcileError,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn new(cx: &'a Context, key: &Key, node: Arc<ObservedNode>) -> Self {
+        let now = cx.clock.now();
+        let scope = cx.node_scope(key, &node, now);
+        let of_fleet = OfFleet::of(cx.fleet_of(&node.meta));
+        Self { cx, scope, node, of_fleet, now, report: Report::default() }
+    }
+
+    /// Everything that a decision rests on, as it is known now.
+    pub(super) fn facts(&self) -> NodeFacts {
+        self.scope.facts(&self.node)
+    }
+
+    pub(super) fn status(&self) -> &StatefulNodeStatus {
+        &self.node.status
+    }
+
+    pub(super) fn failed(self, error: ReconcileError) -> Box<Failed<'a>> {
+        Box::new(Failed { node: self, error })
+    }
+
+    /// What the API server does not allow, in a sentence, if that is so for the second time: it may pass.
+    pub(super) fn denial(&self, error: &ReconcileError) -> Option<String> {
+        error.denial().filter(|_| self.cx.memory.has_failed(Kind::StatefulNode, &self.scope.key))
+    }
+
+    /// Makes the node's claims go with it, or stay. Answers with a sentence where one is another node's.
+    pub(super) async fn apply_to_claims(
+        &mut self,
+        spec: &StatefulNodeSpec,
+    ) -> Result<Option<String>, ReconcileError> {
+        let applied = node_objects::apply_to_claims(&self.scope, &self.node, spec).await;
+        self.report.claims_applied = Some(applied.is_ok());
+        applied
+    }
+
+    pub(super) fn record(&self, event: &Event) {
+        self.cx.events.record(Kind::StatefulNode, &self.node.meta, event);
+    }
+}

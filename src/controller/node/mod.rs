@@ -1,0 +1,33 @@
+//! The executor: one node's reconcile, as a pipeline of values. Each stage consumes what the one before it returned.
+//!
+//! [`Node::observe`] → `Observed` → `decide` → `Decided` → `apply` → `Applied` → `report` → [`Next`]
+//!
+//! A stage that fails returns a [`Failed`]: what was observed is reported even so.
+
+mod apply;
+mod context;
+mod decide;
+mod hooks;
+mod observe;
+mod plans;
+mod report;
+
+use super::{Context, Next, ReconcileError};
+use crate::cluster::Key;
+use context::{Failed, Node};
+
+/// Brings one node nearer to what its spec says.
+pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
+    let Some(node) = cx.view.nodes.get(key) else { return Ok(Next::on_event()) };
+    match advance(Node::new(cx, key, node)).await {
+        Ok(next) => Ok(next),
+        Err(failed) => failed.report().await,
+    }
+}
+
+async fn advance(node: Node<'_>) -> Result<Next, Box<Failed<'_>>> {
+    let observed = node.observe();
+    let decided = observed.decide().await?;
+    let applied = decided.apply().await?;
+    applied.report().await
+}

@@ -1,0 +1,57 @@
+//! The first stage: what is so, by what is known without asking.
+
+use super::context::Node;
+use crate::api::names::ANNOTATION_RESTARTED_AT;
+use crate::controller::events::Event;
+use crate::controller::record::tasks_over;
+use crate::engine::Plan;
+use crate::observe::node_scope::parse_time;
+use crate::planner::node::NodeFacts;
+
+/// A node as it was when the reconcile began.
+#[must_use]
+pub(super) struct Observed<'a> {
+    pub(super) node: Node<'a>,
+    pub(super) facts: NodeFacts,
+    /// The stored plan; an error is the plan that says why it ends now.
+    pub(super) plan: Result<Option<Plan>, Box<Plan>>,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn observe(mut self) -> Observed<'a> {
+        if self.node.spec.is_ok() {
+            self.refuse_what_cannot_be_read();
+        }
+        let plan = self.stored_plan();
+        let known = match &plan {
+            Ok(plan) => plan.as_ref(),
+            Err(ended) => Some(&**ended),
+        };
+        self.report.over_before = known.map(tasks_over).unwrap_or_default();
+        Observed { facts: self.facts(), plan, node: self }
+    }
+
+    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
+        let Some(raw) = &self.status().plan else { return Ok(None) };
+        let sentence = match raw.parse() {
+            Ok(plan) => return Ok(Some(plan)),
+            Err(sentence) => sentence,
+        };
+        if raw.is_over() {
+            return Ok(None);
+        }
+        Err(Box::new(raw.failed(&self.node.meta.uid, &sentence, self.now)))
+    }
+
+    fn refuse_what_cannot_be_read(&self) {
+        let restart = self.node.meta.annotation(ANNOTATION_RESTARTED_AT);
+        if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
+            let note = format!(
+                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example \
+                 2030-01-31T12:00:00Z; nothing is restarted"
+            );
+            self.record(&Event::warning("InvalidSpec", text, note));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How a node's plans begin and end: each in one write.
+
+use chrono::TimeDelta;
+
+use super::apply::StatusChange;
+use super::context::Node;
+use crate::api::HistoryEntry;
+use crate::controller::events::Event;
+use crate::controller::{Next, ReconcileError};
+use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
+use crate::planner::fleet::status::{Ending, short};
+use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, target};
+use crate::planner::node::{NodeDecision, NodeFacts};
+
+/// The shortest wait before a failed plan is tried again, in seconds; doubled at each attempt.
+const RETRY_SECONDS: i64 = 10;
+
+/// How a plan ended, and why.
+pub(super) type End = (Ending, String);
+
+/// How a plan that ran to its end ended.
+pub(super) fn of_outcome(plan: &Plan) -> End {
+    match plan.state {
+        PlanState::Complete => (Ending::Complete, String::new()),
+        _ => (Ending::Failed, plan.failure.clone()),
+    }
+}
+
+impl Node<'_> {
+    pub(super) fn end_unreadable(&self, mut plan: Plan) -> StatusChange {
+        plan.retry_at = Some(self.now + TimeDelta::seconds(RETRY_SECONDS));
+        let entry = self.entry(&plan, Ending::Failed, "Unreadable");
+        let event = Event::warning("PlanFailed", &plan.id, &plan.failure);
+        StatusChange {
+            next: Next::on_event().at(plan.retry_at, self.now),
+            entries: vec![entry],
+            events: vec![event],
+            ..StatusChange::of(Some(plan))
+        }
+    }
+
+    /// Ends and starts plans, in one write, and does nothing else.
+    pub(super) async fn change_plan(
+        &self,
+        facts: &NodeFacts,
+        plan: Option<Plan>,
+        decision: NodeDecision,
+    ) -> Result<StatusChange, ReconcileError> {
+        let mut entries = Vec::new();
+        let (recipe, attempt) = match decision {
+            NodeDecision::Keep => (None, 0),
+            NodeDecision::Start { recipe, attempt } => (Some(recipe), attempt),
+            NodeDecision::Supersede { reason, next } => {
+                if let Some(old) = &plan {
+                    self.delete_jobs(old).await?;
+                    entries.push(self.entry(old, Ending::Superseded, reason));
+                }
+                (next, 0)
+            }
+        };
+        let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+        if let Some(recipe) = recipe {
+            let plan = self.new_plan(recipe, facts, attempt, &before)?;
+            return Ok(start(plan, entries));
+        }
+        let ended = plan.map(|mut old| {
+            engine::supersede(&mut old, self.now);
+            old
+        });
+        Ok(StatusChange { entries, ..StatusChange::of(ended) })
+    }
+
+    /// Ends a plan whose completed steps no longer hold, and starts the one that follows.
+    pub(super) fn follow(
+        &self,
+        old: &Plan,
+        reason: &str,
+        recipe: &str,
+    ) -> Result<StatusChange, ReconcileError> {
+        let entry = self.entry(old, Ending::Superseded, reason);
+        let next = self.new_plan(recipe, &self.facts(), 0, &old.id)?;
+        Ok(start(next, vec![entry]))
+    }
+
+    pub(super) fn end(&self, mut plan: Plan, (ending, reason): End) -> StatusChange {
+        if plan.state == PlanState::Failed {
+            let doubled = RETRY_SECONDS.saturating_mul(1_i64.checked_shl(plan.attempt.min(16)).unwrap_or(1));
+            plan.retry_at = Some(self.now + TimeDelta::seconds(doubled.min(RETRY_SECONDS_MAX)));
+        }
+        let entry = self.entry(&plan, ending, &reason);
+        let mut events = Vec::new();
+        match ending {
+            Ending::Complete => {
+                let note = format!("{} is complete", plan.recipe);
+                events.push(Event::normal("PlanComplete", &plan.id, note));
+            }
+            Ending::Failed => {
+                events.push(Event::warning("PlanFailed", &plan.id, &plan.failure));
+                if let Some(task) = plan.tasks.iter().find(|t| t.state == TaskState::Failed) {
+                    let note = format!("{} failed: {}", task.type_, task.message);
+                    events.push(Event::warning("TaskFailed", &task.id, note));
+                }
+            }
+            Ending::Superseded | Ending::Aborted | Ending::RolledBack => {}
+        }
+        let next = Next::on_event().at(plan.retry_at, self.now);
+        StatusChange { entries: vec![entry], events, next, ..StatusChange::of(Some(plan)) }
+    }
+
+    fn new_plan(
+        &self,
+        recipe: &str,
+        facts: &NodeFacts,
+        attempt: u32,
+        before: &str,
+    ) -> Result<Plan, ReconcileError> {
+        let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
+        let mut plan = self.wanted_hooks(&recipe.name, None).in_recipe(recipe).plan(PlanSeed {
+            uid: &self.node.meta.uid,
+            target_hash: target(facts),
+            now: self.now,
+            attempt,
+            disambiguator: before,
+        });
+        for_removal(&mut plan, &facts.removal_id);
+        Ok(plan)
+    }
+
+    fn entry(&self, plan: &Plan, ending: Ending, reason: &str) -> HistoryEntry {
+        HistoryEntry {
+            plan_id: plan.id.clone(),
+            recipe: plan.recipe.clone(),
+            from_hash: self.status().pod_template_hash.clone(),
+            target_hash: plan.target_hash.clone(),
+            outcome: ending.as_str().to_owned(),
+            reason: reason.to_owned(),
+            message: String::new(),
+            started_at: Some(plan.started_at),
+            finished_at: Some(self.now),
+        }
+    }
+}
+
+fn start(plan: Plan, entries: Vec<HistoryEntry>) -> StatusChange {
+    let target = short(&plan.target_hash);
+    let note = format!("{} to {target} ({} tasks)", plan.recipe, plan.tasks.len());
+    let events = vec![Event::normal("PlanStarted", &plan.id, note)];
+    StatusChange { entries, events, ..StatusChange::of(Some(plan)) }
+}

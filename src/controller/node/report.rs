@@ -1,0 +1,125 @@
+//! The last stage: the status is written, events are recorded, and it is said when the node is reconciled again.
+
+use std::sync::PoisonError;
+
+use super::apply::{Applied, StatusChange};
+use super::context::{Failed, Node};
+use crate::api::conditions::{self, READY};
+use crate::api::status::remember;
+use crate::api::{HistoryEntry, StatefulNodeStatus};
+use crate::cluster::Kind;
+use crate::controller::events::Event;
+use crate::controller::hooks::has_moved;
+use crate::controller::record::Progress;
+use crate::controller::save::{Urgency, save};
+use crate::controller::{Next, ReconcileError};
+use crate::engine::Plan;
+use crate::observe::node_scope::effective_restart;
+use crate::planner::node::status::{StatusInput, status};
+
+impl<'a> Applied<'a> {
+    pub(super) async fn report(self) -> Result<Next, Box<Failed<'a>>> {
+        let Self { node, change, error } = self;
+        let StatusChange { plan, entries, invalid, is_progress, events, next } = change;
+        let after = node.compute(plan.as_ref(), &entries, invalid.as_deref());
+        let urgency = match plan.as_ref().filter(|_| is_progress) {
+            Some(plan) => node.urgency(plan, &after),
+            None => Urgency::Now,
+        };
+        let saved = match node.write(&after, plan.as_ref(), invalid.as_deref(), urgency).await {
+            Ok(saved) => saved,
+            Err(error) => return Err(node.failed(error)),
+        };
+        for event in &events {
+            node.record(event);
+        }
+        match error {
+            Some(error) => Err(node.failed(error)),
+            None => Ok(saved.or(next)),
+        }
+    }
+}
+
+impl Failed<'_> {
+    /// What was observed is told even so: the waves of a fleet rest on it. Where nothing could be decided, why.
+    pub(super) async fn report(self: Box<Self>) -> Result<Next, ReconcileError> {
+        let Self { node, error } = *self;
+        if !error.is_conflict() && !matches!(error, ReconcileError::Persist(_)) {
+            let undecided = matches!(error, ReconcileError::Observe(_) | ReconcileError::Check(_));
+            let invalid = node.denial(&error).filter(|_| undecided);
+            let plan = node.stored_plan().ok().flatten();
+            let after = node.compute(plan.as_ref(), &[], invalid.as_deref());
+            node.write(&after, plan.as_ref(), invalid.as_deref(), Urgency::Now).await?;
+        }
+        Err(error)
+    }
+}
+
+impl Node<'_> {
+    /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants
+    /// rest on it.
+    fn urgency<'p>(&self, plan: &'p Plan, next: &StatefulNodeStatus) -> Urgency<'p> {
+        let before = self.status();
+        let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
+        let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
+        // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
+        let at_grant = || self.facts().grant() == Some(before.pod_template_hash.as_str());
+        let urgent = has_moved(plan, before.plan.as_ref())
+            || failed(next) != failed(before)
+            || next.observed_generation != before.observed_generation
+            || (runs(before) && !runs(next) && at_grant());
+        if urgent {
+            return Urgency::Now;
+        }
+        Urgency::Progress(plan.current_task().map_or("", |task| &task.message))
+    }
+
+    fn compute(
+        &self,
+        plan: Option<&Plan>,
+        entries: &[HistoryEntry],
+        invalid: Option<&str>,
+    ) -> StatefulNodeStatus {
+        // Read anew: what this reconcile itself did is already known.
+        let facts = self.facts();
+        let mut previous = self.status().clone();
+        for entry in entries {
+            remember(&mut previous.history, entry.clone());
+        }
+        let answer = self.scope.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let input = StatusInput {
+            previous: &previous,
+            generation: self.node.meta.generation,
+            plan,
+            raw_plan: self.status().plan.as_ref(),
+            sidecar: &answer,
+            invalid,
+            not_applied: self.report.not_applied.as_deref(),
+            set_name: &self.node.meta.name,
+            restarted_at: &effective_restart(&self.node),
+            claims: self.report.claims_applied,
+            has_claims: self.node.spec.as_ref().is_ok_and(|spec| !spec.volume_claim_templates.is_empty()),
+            now: self.now,
+        };
+        let said = self.scope.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StatefulNodeStatus { sidecar: said, ..status(&facts, &input) }
+    }
+
+    async fn write(
+        &self,
+        after: &StatefulNodeStatus,
+        plan: Option<&Plan>,
+        invalid: Option<&str>,
+        urgency: Urgency<'_>,
+    ) -> Result<Next, ReconcileError> {
+        let before = self.status();
+        let (meta, kind) = (&self.node.meta, Kind::StatefulNode);
+        let progress = Progress { plan, over_before: &self.report.over_before };
+        let next = save(self.cx, kind, meta, before, after, urgency, progress).await?;
+        if let Some(sentence) = invalid.or(self.report.not_applied.as_deref()) {
+            let cause = format!("{}/{sentence}", self.node.meta.generation);
+            self.record(&Event::warning("InvalidSpec", cause, sentence));
+        }
+        Ok(next)
+    }
+}
