@@ -6,10 +6,10 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::ReconcileError;
+use super::many::{OnFailure, each};
 use super::patches::{metadata_change, metadata_ops};
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
 use crate::api::{ClaimRetention, Sidecar, StatefulNodeSpec, TemplateMeta};
-use crate::apply::fleet_nodes::each;
 use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
@@ -165,7 +165,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
             Err(error) => Err(error),
         }
     };
-    each(changes, change).await.map(drop).map_err(ReconcileError::Children)
+    each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &str) -> Vec<PatchOp> {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::fleet_nodes::each;
+use super::many::{OnFailure, each};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
@@ -53,8 +53,10 @@ impl FleetScope {
     /// one of those waits for, in a sentence.
     pub async fn let_go(&self, leave: Leave, why: &str) -> Result<Option<String>, ClusterError> {
         let (delete, kept) = self.without_kept(leave.delete).await?;
-        each(delete, |name| async move { self.delete_node(&name, why).await }).await?;
-        each(leave.ask, |name| async move { self.ask_to_leave(&name).await }).await?;
+        each(delete, OnFailure::StopUnlessConflict, |name| async move { self.delete_node(&name, why).await })
+            .await?;
+        each(leave.ask, OnFailure::StopUnlessConflict, |name| async move { self.ask_to_leave(&name).await })
+            .await?;
         Ok(kept)
     }
 
@@ -63,7 +65,7 @@ impl FleetScope {
         let clear = |name: String| async move {
             self.patch_node(&name, |_| PatchOp::remove("/spec/removalID")).await
         };
-        each(names, clear).await.map(drop)
+        each(names, OnFailure::StopUnlessConflict, clear).await.map(drop)
     }
 
     async fn ask_to_leave(&self, name: &str) -> Result<(), ClusterError> {

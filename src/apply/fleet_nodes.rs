@@ -1,8 +1,8 @@
 //! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
 
-use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
+use super::many::{OnFailure, each};
 use crate::api::ClaimRetention;
 use crate::api::names::{ANNOTATION_RESTARTED_AT, node_name};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
@@ -13,33 +13,6 @@ use crate::observe::node_scope::claim_names;
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
-
-/// How many nodes are created, changed or removed at the same time.
-pub const AT_ONCE: usize = 16;
-
-/// Does something to each of many objects, some at the same time, and answers what came of each. One that changed in the
-/// meantime holds up no other; that one did is the answer in the end, so that it is looked at again: what was refused
-/// as a conflict need not announce itself.
-pub async fn each<T, R, F>(
-    items: impl IntoIterator<Item = T>,
-    act: impl Fn(T) -> F,
-) -> Result<Vec<R>, ClusterError>
-where
-    F: Future<Output = Result<R, ClusterError>>,
-{
-    let (mut answers, mut conflict) = (Vec::new(), None);
-    let mut running = std::pin::pin!(stream::iter(items).map(act).buffered(AT_ONCE));
-    while let Some(answer) = running.next().await {
-        match answer {
-            Ok(answer) => answers.push(answer),
-            Err(error) if error.is_conflict() => {
-                conflict.get_or_insert(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    conflict.map_or(Ok(answers), Err)
-}
 
 impl FleetScope {
     /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
@@ -75,20 +48,20 @@ impl FleetScope {
             new.push(child);
         }
         // A manifest is made when it is its turn: those of all nodes would be the fleet's template thousands of times.
-        stream::iter(new.into_iter().map(Ok::<_, ClusterError>))
-            .try_for_each_concurrent(AT_ONCE, |child| async move {
-                let Some(manifest) = self.manifest(&child) else { return Ok(()) };
-                let created = match self.cluster.create(Kind::StatefulNode, manifest).await {
-                    Ok(created) => created,
-                    // The watch will show whose it is.
-                    Err(ClusterError::AlreadyExists { .. }) => return Ok(()),
-                    Err(error) => return Err(error),
-                };
-                let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
-                self.recorder.record("NodeCreated", uid, format!("created node {}", child.name));
-                Ok(())
-            })
-            .await
+        each(new, OnFailure::Stop, |child| async move {
+            let Some(manifest) = self.manifest(&child) else { return Ok(()) };
+            let created = match self.cluster.create(Kind::StatefulNode, manifest).await {
+                Ok(created) => created,
+                // The watch will show whose it is.
+                Err(ClusterError::AlreadyExists { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
+            self.recorder.record("NodeCreated", uid, format!("created node {}", child.name));
+            Ok(())
+        })
+        .await
+        .map(drop)
     }
 
     /// The manifest of a node that is to be as these facts say; `None` where its revision is gone.
@@ -146,7 +119,7 @@ impl FleetScope {
         delete: Vec<String>,
     ) -> Result<(Vec<String>, Option<String>), ClusterError> {
         let (mut free, mut kept) = (Vec::new(), None);
-        for looked_at in each(delete, |name| self.unless_kept(name)).await? {
+        for looked_at in each(delete, OnFailure::StopUnlessConflict, |name| self.unless_kept(name)).await? {
             match looked_at {
                 Ok(name) => free.push(name),
                 Err(why) => {

@@ -9,8 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
-
+use super::many::{OnFailure, each};
 use crate::api::names::pod_name;
 use crate::cluster::live_pods::{LivePods, is_ready};
 use crate::cluster::{ClusterError, Key, LivePod};
@@ -21,9 +20,6 @@ use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 /// How soon it is looked again where the pods are other than they were taken to be. What the read showed is told to the
 /// nodes at once, and their change brings about a look before that, as a rule.
 pub const LOOK_ANEW: Duration = Duration::from_secs(2);
-
-/// How many pods are asked for by name at the same time.
-const AT_ONCE: usize = 16;
 
 impl FleetScope {
     /// Gives these grants; those that rest on other nodes' serving only where the API server says that these serve.
@@ -97,9 +93,8 @@ impl FleetScope {
         live.extend(listed);
         // A pod whose label was taken off is no other pod for that.
         let unlisted: Vec<String> = names().filter(|name| !live.has(name)).collect();
-        let asked = stream::iter(unlisted);
-        let asked = asked.map(|name| async move { self.cluster.live_pod(namespace, &name).await });
-        let found: Vec<Option<LivePod>> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+        let ask = |name: String| async move { self.cluster.live_pod(namespace, &name).await };
+        let found: Vec<Option<LivePod>> = each(unlisted, OnFailure::Stop, ask).await?;
         live.extend(found.into_iter().flatten());
         Ok(live.done())
     }

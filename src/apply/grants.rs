@@ -1,27 +1,23 @@
 //! Grants: a revision is written into a node together with the leave to move to it.
 
-use futures::stream::{self, StreamExt};
 use serde_json::json;
 
+use super::many::{OnFailure, each};
 use super::patches::metadata_ops;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
-use crate::observe::node_scope::{effective_restart, later};
+use crate::observe::restart::{effective_restart, later};
 use crate::planner::fleet::Grant;
 use crate::render::MetadataChange;
-
-/// How many grants are written at the same time.
-const GRANTS_AT_ONCE: usize = 16;
 
 impl FleetScope {
     /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
     /// that fails does not cut others short: what was written has to be known before anything else is decided.
     pub async fn grant_all(&self, grants: Vec<Grant>, plan_id: &str) -> Result<(), ClusterError> {
-        let writes = stream::iter(grants).map(|grant| async move { self.grant(&grant, plan_id).await });
-        let results: Vec<Result<(), ClusterError>> = writes.buffer_unordered(GRANTS_AT_ONCE).collect().await;
-        results.into_iter().collect()
+        let grant = |grant: Grant| async move { self.grant(&grant, plan_id).await };
+        each(grants, OnFailure::DoAll, grant).await.map(drop)
     }
 
     /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the

@@ -1,12 +1,11 @@
 //! What the tasks of a rollout that makes a set have in common: the nodes of that set are kept existing and at the
 //! target while it is waited for them, and those of the old one are asked to halt.
 
-use futures::stream::{self, TryStreamExt};
 use serde_json::json;
 
 use super::FleetScope;
 use crate::api::Stage;
-use crate::apply::fleet_nodes::AT_ONCE;
+use crate::apply::many::{OnFailure, each};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
@@ -166,17 +165,16 @@ pub(super) async fn ask_to_halt(
         return Ok(());
     }
     let namespace = &fleet.fleet.meta.namespace;
-    stream::iter(unasked(fleet, rollout).into_iter().map(Ok::<_, ClusterError>))
-        .try_for_each_concurrent(AT_ONCE, |name| async move {
-            let Some(node) = fleet.view.nodes.get(&Key::new(namespace, &name)) else { return Ok(()) };
-            let ops = vec![
-                PatchOp::set("/spec/haltHeight", json!(rollout.halt_height)),
-                PatchOp::set("/spec/haltTaskID", json!(task)),
-            ];
-            match fleet.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
-                Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
-        .await
+    let ask = |name: String| async move {
+        let Some(node) = fleet.view.nodes.get(&Key::new(namespace, &name)) else { return Ok(()) };
+        let ops = vec![
+            PatchOp::set("/spec/haltHeight", json!(rollout.halt_height)),
+            PatchOp::set("/spec/haltTaskID", json!(task)),
+        ];
+        match fleet.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
+            Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    each(unasked(fleet, rollout), OnFailure::Stop, ask).await.map(drop)
 }

@@ -1,0 +1,112 @@
+//! How many objects are read or written at once, and what one that fails means for the others.
+
+use futures::stream::{self, StreamExt};
+
+use crate::cluster::ClusterError;
+
+/// How many requests are under way at the same time.
+const AT_ONCE: usize = 16;
+
+/// What a failure of one means for the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OnFailure {
+    /// None is begun any more, and those under way are given up.
+    Stop,
+    /// As [`OnFailure::Stop`], but an object that changed in the meantime holds up no other. That one did is the answer in the
+    /// end, so that it is looked at again: what was refused as a conflict need not announce itself.
+    StopUnlessConflict,
+    /// All are done: what was written has to be known before anything else is decided. The first failure is the answer.
+    DoAll,
+}
+
+/// Does something to each of many objects, some at the same time, and answers what came of each, in their order.
+pub async fn each<T, R, F>(
+    items: impl IntoIterator<Item = T>,
+    on_failure: OnFailure,
+    act: impl Fn(T) -> F,
+) -> Result<Vec<R>, ClusterError>
+where
+    F: Future<Output = Result<R, ClusterError>>,
+{
+    let numbered = items.into_iter().enumerate();
+    let acts = stream::iter(numbered).map(|(index, item)| {
+        let answer = act(item);
+        async move { (index, answer.await) }
+    });
+    let (mut answers, mut failure) = (Vec::new(), None);
+    let mut running = std::pin::pin!(acts.buffer_unordered(AT_ONCE));
+    while let Some((index, answer)) = running.next().await {
+        match answer {
+            Ok(answer) => answers.push((index, answer)),
+            Err(error) => {
+                let goes_on = match on_failure {
+                    OnFailure::Stop => false,
+                    OnFailure::StopUnlessConflict => error.is_conflict(),
+                    OnFailure::DoAll => true,
+                };
+                if !goes_on {
+                    return Err(error);
+                }
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    answers.sort_by_key(|(index, _)| *index);
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn conflict() -> ClusterError {
+        ClusterError::Conflict { object: "a".to_owned(), message: "changed".to_owned() }
+    }
+
+    fn refused() -> ClusterError {
+        ClusterError::Refused { object: "b".to_owned(), message: "no".to_owned() }
+    }
+
+    /// How many of a hundred were begun where the second fails so, and whether the answer is a conflict.
+    async fn begun(on_failure: OnFailure, failure: fn() -> ClusterError) -> (usize, bool) {
+        let begun = AtomicUsize::new(0);
+        let answer = each(0..100, on_failure, |number| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            async move { if number == 1 { Err(failure()) } else { Ok(number) } }
+        })
+        .await;
+        (begun.load(Ordering::Relaxed), answer.is_err_and(|error| error.is_conflict()))
+    }
+
+    #[tokio::test]
+    async fn what_one_that_fails_means_for_the_others_is_what_was_asked_for() {
+        for (on_failure, failure, all_begun, is_conflict) in [
+            (OnFailure::Stop, conflict as fn() -> ClusterError, false, true),
+            (OnFailure::Stop, refused, false, false),
+            (OnFailure::StopUnlessConflict, conflict, true, true),
+            (OnFailure::StopUnlessConflict, refused, false, false),
+            (OnFailure::DoAll, conflict, true, true),
+            (OnFailure::DoAll, refused, true, false),
+        ] {
+            let (begun, conflicted) = begun(on_failure, failure).await;
+            assert_eq!((begun == 100, conflicted), (all_begun, is_conflict), "{on_failure:?}: {begun}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_come_in_the_order_of_the_objects() {
+        let slow_first = |number: u64| async move {
+            for _ in number..8 {
+                tokio::task::yield_now().await;
+            }
+            Ok(number)
+        };
+        let answers = each(0..8, OnFailure::Stop, slow_first).await;
+        assert_eq!(answers.ok(), Some((0..8).collect()));
+    }
+}
