@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read the sources fails")]
 
+#[path = "floors/circles.rs"]
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -359,6 +362,17 @@ fn nothing_refers_to_a_document_that_is_not_in_the_repository() {
     }
     assert!(lines > 10_000, "the files were looked for in the wrong place");
     assert_eq!(found, [""; 0], "say in plain words what it means; what readers need is in docs/");
+}
+
+/// How many circles files make by importing each other. Fewer is better; break one, and lower this.
+const CIRCLES: usize = 7;
+
+#[test]
+fn files_make_no_more_circles_by_importing_each_other() {
+    let house = circles::House::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(house.count() > 1_000, "imports are read in the wrong place: {}", house.count());
+    let circles = house.circles();
+    assert!(circles.len() <= CIRCLES, "{} circles: {circles:#?}", circles.len());
 }
 
 /// The paths of sources that a page names in backticks.

@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::KINDS_OF_A_SET;
 use crate::engine::Plan;
 use crate::observe::FleetScope;
-use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::Start;
 use crate::planner::fleet::forecast;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::naming;

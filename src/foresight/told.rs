@@ -9,7 +9,7 @@ use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Promotion, Stage};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::engine::Plan;
 use crate::observe::FleetScope;
-use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::Start;
 use crate::planner::fleet::forecast::{self, Action};
 use crate::planner::fleet::sets::how_to_promote;
 use crate::planner::fleet::status::short;

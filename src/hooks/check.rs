@@ -7,8 +7,9 @@ use http::{HeaderName, HeaderValue};
 
 use crate::api::hooks::{Hook, HookAction, HookPoint, HttpHook, JobHook, QueryHook};
 
-use super::expression::{Expression, Over};
+use super::expression::Expression;
 use super::host::HookUrl;
+use super::over::Over;
 use super::rules::HookRules;
 use super::values::{Filled, ValueName};
 

@@ -11,6 +11,7 @@ use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Value, objects};
 
 use super::bounds::{self, Budget};
+use super::over::Over;
 use super::references;
 
 /// The longest expression, in bytes.
@@ -21,26 +22,6 @@ const MAX_DEPTH: usize = 128;
 const PARSERS_STACK: usize = 64 * 1024 * 1024;
 /// The longest sentence of the interpreter that is repeated, in bytes.
 const MAX_SENTENCE_BYTES: usize = 240;
-
-/// What an expression is about.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Over {
-    /// The answer to a request: `status`, `headers`, `text` and `body`.
-    Answer,
-    /// The answer to a query: `result` and `scalar`.
-    Result,
-}
-
-impl Over {
-    /// The names that it may use.
-    #[must_use]
-    pub fn variables(self) -> &'static [&'static str] {
-        match self {
-            Self::Answer => &["status", "headers", "text", "body"],
-            Self::Result => &["result", "scalar"],
-        }
-    }
-}
 
 /// An expression that compiles.
 #[derive(Debug)]

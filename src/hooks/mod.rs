@@ -6,12 +6,14 @@ mod bounds;
 mod check;
 mod expression;
 mod host;
+mod over;
 mod references;
 mod rules;
 mod values;
 
 pub use check::{check, is_there};
-pub use expression::{Expression, MAX_EXPRESSION_BYTES, Over, Sample, Variables};
+pub use expression::{Expression, MAX_EXPRESSION_BYTES, Sample, Variables};
 pub use host::{HookUrl, Host, Peer};
+pub use over::Over;
 pub use rules::{HookRules, PrometheusUrl};
 pub use values::{Filled, Piece, ValueName, Values};

@@ -3,7 +3,7 @@
 
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
-use super::expression::Over;
+use super::over::Over;
 
 /// The functions that there are: those of CEL, and of Kubernetes' what cannot make much out of little.
 pub(super) const FUNCTIONS: &[&str] = &[

@@ -5,7 +5,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::{Register, Seconds};
+use super::register::{Register, Seconds};
 
 /// What is told of a fleet.
 #[derive(Clone, Debug, Default, PartialEq)]

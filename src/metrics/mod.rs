@@ -2,6 +2,7 @@
 //! follows the number of fleets. Nothing here knows of Kubernetes' objects; whoever counts says what.
 
 mod fleets;
+mod register;
 mod text;
 
 use std::fmt;
@@ -13,10 +14,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 
 pub use fleets::FleetSample;
 use fleets::Fleets;
+use register::{Histograms, Register, Seconds};
 pub use text::Format;
 
 const RECONCILES: [f64; 9] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
@@ -65,9 +67,6 @@ struct Answered {
 struct Build {
     version: &'static str,
 }
-
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-type Seconds = Gauge<f64, std::sync::atomic::AtomicU64>;
 
 fn reconcile_histogram() -> Histogram {
     Histogram::new(RECONCILES)
@@ -203,25 +202,6 @@ impl Default for Metrics {
             queues: Mutex::default(),
             registry,
         }))
-    }
-}
-
-/// Registers a metric and hands it back.
-struct Register<'a>(&'a mut Registry);
-
-impl Register<'_> {
-    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
-        // The encoder puts the full stop behind the sentence.
-        self.0.register(name, help, metric.clone());
-        metric
-    }
-
-    fn histograms<L>(&mut self, name: &str, help: &str, made: fn() -> Histogram) -> Histograms<L>
-    where
-        L: Clone + Eq + std::hash::Hash,
-        Histograms<L>: Metric,
-    {
-        self.add(name, help, Family::new_with_constructor(made))
     }
 }
 

@@ -2,34 +2,25 @@
 //! nodes, revisions and sets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::FleetScope;
-use super::node_scope::{effective_restart, later, parse_time};
-use crate::api::conditions::{self, READY, SIDECAR_READY};
+use super::restart::{restart_request, retried_plan};
+use crate::api::conditions::{self, READY};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
-    FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET, node_name, place_of,
+    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, FIRST_SET, LABEL_DEPLOYMENT,
+    LABEL_SET, node_name, place_of,
 };
-use crate::api::{OnHookFailure, Promotion, RawPlan, Stage, StrategyType};
-use crate::cluster::memory::ReadPlan;
-use crate::cluster::observed::{Meta, ObservedNode, ObservedRevision};
+use crate::api::{OnHookFailure, Promotion, Stage, StrategyType};
+use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
-use crate::planner::fleet::{
-    Cause, ChildFacts, Conflict, FleetFacts, Rendering, SetFacts, SetRollout, SidecarFacts, Way,
-};
+use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Way};
 use crate::planner::hooks::step_of;
-use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
-use crate::render;
-use crate::revision::hash::pod_template_hash_under;
-use crate::revision::{self, Hashes, RevisionData, revision_name};
 
 /// A StatefulSet or a pod of a set of nodes.
 struct Remnant {
@@ -41,135 +32,10 @@ struct Remnant {
 }
 
 impl FleetScope {
-    /// The rollout that makes a set, as it is persisted, if one does.
-    #[must_use]
-    pub fn set_rollout(&self) -> Option<SetRollout> {
-        SetRollout::of(&self.fleet.status)
-    }
-
     fn under_way(&self) -> Option<Cause> {
         let rollout = self.fleet.status.rollout.as_ref();
         let rollout = rollout.filter(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring))?;
         Some(Cause::of(&rollout.cause).unwrap_or(Cause::TemplateChanged))
-    }
-
-    /// The rollout whose target is read from the status, because it can no longer be taken back.
-    fn promoting(&self) -> Option<SetRollout> {
-        self.set_rollout().filter(|r| r.stage == Stage::Promoting)
-    }
-
-    /// The `unsafeCustomBuildID` of what is wanted; empty where it is generated.
-    #[must_use]
-    pub fn build_id(&self) -> String {
-        self.promoting().map_or_else(|| self.spec.unsafe_custom_build_id.clone(), |r| r.build_id)
-    }
-
-    /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
-    #[must_use]
-    pub fn requested(&self) -> String {
-        self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
-    }
-
-    /// The rollout hash of what the spec says, whatever is promoted meanwhile.
-    #[must_use]
-    pub fn specified(&self) -> String {
-        let meta = &self.fleet.meta;
-        let build_id = &self.spec.unsafe_custom_build_id;
-        let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(build_id);
-        self.hash_of(&meta.uid, build_id, meta.generation, hashes)
-    }
-
-    /// Whether a rollout hash is written down anywhere.
-    fn is_recorded(&self, hash: &str) -> bool {
-        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
-        let rollout = status.rollout.iter().flat_map(|r| [&r.target_hash, &r.from_hash]);
-        let others = status.rejected.iter().map(|r| &r.hash).chain(status.retiring.iter().map(|r| &r.hash));
-        let said = [&status.requested_rollout_hash, &status.last_completed_rollout_hash];
-        let name = revision_name(&meta.name, &meta.uid, hash);
-        let planned = || status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
-        said.into_iter().chain(rollout).chain(others).any(|said| said == hash)
-            || self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
-            || planned().is_some_and(|planned| planned == hash)
-    }
-
-    fn hash_of(&self, uid: &str, build_id: &str, generation: i64, hashes: impl FnOnce() -> Hashes) -> String {
-        let key = (uid.to_owned(), build_id.to_owned());
-        if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
-            return hash;
-        }
-        let hash = hashes().called(|hash| self.is_recorded(hash)).to_owned();
-        self.memory.held.put(key, (generation, hash.clone()));
-        hash
-    }
-
-    /// The build IDs under which anything of this fleet may have been made.
-    #[must_use]
-    pub fn build_ids(&self) -> BTreeSet<String> {
-        let status = &self.fleet.status;
-        let retiring = status.retiring.iter().map(|set| set.build_id.clone());
-        let rollout = status.rollout.iter().map(|rollout| rollout.build_id.clone());
-        // What last completed did so under the recorded one, whatever the spec says by now.
-        let recorded = status.active_build_id.clone();
-        let known = [self.spec.unsafe_custom_build_id.clone(), self.active_build_id(), recorded];
-        retiring.chain(rollout).chain(known).collect()
-    }
-
-    /// The build ID under which the active set was made. Nodes that are updated where they are take any.
-    fn active_build_id(&self) -> String {
-        let status = &self.fleet.status;
-        let by_set = matches!(
-            self.spec.update_strategy.strategy(),
-            Some(StrategyType::BlueGreen | StrategyType::HardFork)
-        );
-        // What serves while others are made to take over stays what it is, whatever the strategy is by now.
-        let by_set = by_set || self.set_rollout().is_some();
-        if by_set && !status.last_completed_rollout_hash.is_empty() {
-            status.active_build_id.clone()
-        } else {
-            self.spec.unsafe_custom_build_id.clone()
-        }
-    }
-
-    /// The revisions of this fleet that are kept and can be read, by rollout hash. One content has another hash under
-    /// each build ID.
-    #[must_use]
-    pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
-        let meta = &self.fleet.meta;
-        let mut kept = self.view.revisions.group(&meta.namespace, &meta.uid);
-        kept.retain(|revision| revision.meta.is_controlled_by(&meta.uid));
-        let build_ids = self.build_ids();
-        let mut found: BTreeMap<String, Arc<ObservedRevision>> = BTreeMap::new();
-        for revision in kept {
-            for build_id in &build_ids {
-                let Some(hash) = self.rollout_hash_of(&revision, build_id) else { continue };
-                let is_its_own = revision_name(&meta.name, &meta.uid, &hash) == revision.meta.name;
-                if is_its_own || !found.contains_key(&hash) {
-                    found.insert(hash, revision.clone());
-                }
-            }
-        }
-        found
-    }
-
-    /// What a revision said, as far as a node or the template still holds it: its content hashes to this.
-    #[must_use]
-    pub fn held_content(&self, hash: &str) -> Option<RevisionData> {
-        let build_ids = self.build_ids();
-        let children = self.children();
-        let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());
-        let contents = specs.chain([&self.spec.template.spec]).map(RevisionData::of);
-        contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hashes(id).is(hash)))
-    }
-
-    pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
-        let key = (revision.meta.uid.clone(), build_id.to_owned());
-        if let Some((_, hash)) = self.memory.held.get(&key) {
-            return Some(hash);
-        }
-        let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
-        let hash = hashes.called(|hash| self.is_recorded(hash)).to_owned();
-        self.memory.held.put(key, (0, hash.clone()));
-        Some(hash)
     }
 
     pub(super) fn look(&self) -> FleetFacts {
@@ -301,7 +167,7 @@ impl FleetScope {
         }
     }
 
-    fn recorded_set(&self) -> String {
+    pub(super) fn recorded_set(&self) -> String {
         let recorded = &self.fleet.status.active_set;
         if recorded.is_empty() { FIRST_SET.to_owned() } else { recorded.clone() }
     }
@@ -345,30 +211,6 @@ impl FleetScope {
             }
         }
         sets
-    }
-
-    fn children_of(&self, set: &str, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
-        let build_id = self.build_id_of(set);
-        let held = |node: &ObservedNode| {
-            let held = self.held(node, &build_id);
-            if set == self.recorded_set() { self.as_completed(node, held) } else { held }
-        };
-        let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, held(n))).collect();
-        children.sort_by_key(|c| c.ordinal);
-        children
-    }
-
-    /// The build ID under which a set was made, as far as anybody knows.
-    fn build_id_of(&self, set: &str) -> String {
-        let status = &self.fleet.status;
-        let rollout = status.rollout.as_ref().filter(|r| r.entrant_set == set);
-        if let Some(rollout) = rollout.filter(|r| r.stage != Stage::Retiring) {
-            return rollout.build_id.clone();
-        }
-        match status.retiring.iter().find(|r| r.set == set) {
-            Some(retiring) => retiring.build_id.clone(),
-            None => self.active_build_id(),
-        }
     }
 
     /// Every set but the active one of which there is anything, or is to be.
@@ -439,148 +281,6 @@ impl FleetScope {
         nodes.chain(others).collect()
     }
 
-    /// What a revision renders to, called by the hash that nodes were granted or run, if any were.
-    fn rendering(
-        &self,
-        hash: &str,
-        revision: &ObservedRevision,
-        restart: &str,
-        is_granted: impl Fn(&str) -> bool,
-    ) -> Option<Rendering> {
-        let (hashes, image) = self.hashes_of(hash, revision, restart)?;
-        Some(Rendering { hash: hashes.called(is_granted).to_owned(), image })
-    }
-
-    fn hashes_of(&self, hash: &str, revision: &ObservedRevision, restart: &str) -> Option<(Hashes, String)> {
-        let key = (hash.to_owned(), restart.to_owned());
-        if let Some((hashes, image)) = self.memory.renderings.get(&key) {
-            return Some((hashes.into(), image));
-        }
-        let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
-        let restart = (!restart.is_empty()).then_some(restart);
-        let template = render::pod_template(&spec, restart, &self.options).ok()?;
-        let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
-        let image = revision::main_image(&spec).unwrap_or_default().to_owned();
-        self.memory.renderings.put(key, (hashes.clone().into(), image.clone()));
-        Some((hashes, image))
-    }
-
-    /// Since when a node is Ready, by our clock. A time in the future is of a clock that is ahead of ours, or that ours was
-    /// set back from: such a node is Ready since we first saw it so.
-    pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
-        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True")?;
-        let since = ready.last_transition_time;
-        if since <= self.now {
-            return Some(since);
-        }
-        let passed = self.memory.ready_ahead_for(&node.meta.uid, since);
-        let passed = TimeDelta::from_std(passed).unwrap_or_default();
-        Some(self.now - passed)
-    }
-
-    /// Whether a node that is Ready since then has been so for minReadySeconds. No wait is no wait, whatever our clock says of the
-    /// time at which it became Ready.
-    pub(super) fn is_long_enough(&self, ready_since: Option<DateTime<Utc>>) -> bool {
-        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
-        least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
-    }
-
-    fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
-        let meta = &node.meta;
-        let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
-        let status = &node.status;
-        let spec = node.spec.as_ref();
-        let ready_since = self.ready_since(node);
-        let own_restart = effective_restart(node);
-        let unreachable =
-            conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
-        let read = self.read_plan(node);
-        Some(ChildFacts {
-            name: meta.name.clone(),
-            ordinal,
-            asked_to_leave: spec.is_ok_and(|s| !s.removal_id.is_empty()),
-            leaves_by_plan: read.leaves,
-            awaits_removal: read.awaited_removal.is_some_and(|id| spec.is_ok_and(|s| s.removal_id == id)),
-            unreadable: spec.is_err(),
-            surplus: ordinal >= self.spec.replicas,
-            terminating: meta.terminating,
-            behind: status.observed_generation != meta.generation
-                || self.view.is_in_doubt(Kind::StatefulNode, meta),
-            held,
-            granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
-            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
-            spent_id: status.spent_grant_id.clone(),
-            restart: later(&self.restarted_at, &own_restart).to_owned(),
-            running: status.pod_template_hash.clone(),
-            running_image: status.current_image.clone(),
-            rolling: read.rolling,
-            at_hook: read.at_hook,
-            // What a rollout has ended since it has put right, and said.
-            was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
-            ready: ready_since.is_some(),
-            ready_since,
-            available: ready_since.is_some() && self.is_long_enough(ready_since),
-            ever_ready: status.first_ready_at.is_some(),
-            failed: status.phase == "Failed",
-            pod_runs: status.pod_runs,
-            unreachable: unreachable.map(|c| c.message.clone()),
-            problem: status.problem.clone(),
-            sidecar: sidecar_facts(node),
-        })
-    }
-
-    /// When a plan of the fleet last ended: the latest of the times that have come, since a clock that was set back makes later
-    /// plans end earlier.
-    fn last_ended_at(&self) -> DateTime<Utc> {
-        let ended = self.fleet.status.history.iter().filter_map(|entry| entry.finished_at);
-        ended.filter(|at| *at <= self.now).max().unwrap_or_default()
-    }
-
-    /// What is said by a node's plan. Reading a plan costs more than all else that is read of a node, so it is done once for
-    /// each time that the node changed.
-    fn read_plan(&self, node: &ObservedNode) -> ReadPlan {
-        let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
-        if let Some((_, read)) = self.memory.plans.get(uid).filter(|(at, _)| at == version) {
-            return read;
-        }
-        let read = match node.status.plan.as_ref().map(RawPlan::parse) {
-            Some(Ok(plan)) => ReadPlan {
-                rolling: plan.is_active() && is_rolling(&plan.recipe),
-                leaves: removal_of(&plan).is_some(),
-                awaited_removal: awaited_removal(&plan).map(str::to_owned),
-                at_hook: AtHook::of(&plan),
-            },
-            // What cannot be read may be anything; its executor fails it at its next reconcile.
-            Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
-            None => ReadPlan::default(),
-        };
-        self.memory.plans.put(uid.clone(), (version.clone(), read.clone()));
-        read
-    }
-
-    pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {
-        let Ok(spec) = &node.spec else { return String::new() };
-        let hashes = || {
-            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(build_id).into());
-            let Ok(hashes) = self.memory.rollout_hashes.of(spec, build_id, found);
-            Hashes::from(hashes)
-        };
-        self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes)
-    }
-
-    /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is
-    /// still at what last completed holds that, under the ID of then, unless just that is wanted without it.
-    fn as_completed(&self, node: &ObservedNode, held: String) -> String {
-        let status = &self.fleet.status;
-        let completed = &status.last_completed_rollout_hash;
-        let is_other = held != *completed && !completed.is_empty() && held != self.requested();
-        if is_other && self.held(node, &status.active_build_id) == *completed {
-            completed.clone()
-        } else {
-            held
-        }
-    }
-
     /// Whose an object is that is not this fleet's, in the words after its name.
     #[must_use]
     pub fn whose(&self, object: &Meta) -> String {
@@ -620,35 +320,4 @@ impl FleetScope {
         };
         (0..self.spec.replicas).filter(|ordinal| !is_own(ordinal)).filter_map(taken).collect()
     }
-}
-
-/// The plan that a value of `windlass.dev/retry` names: what follows a slash tells one wish from another.
-#[must_use]
-pub fn retried_plan(asked: &str) -> &str {
-    asked.split('/').next().unwrap_or_default()
-}
-
-/// What a node's sidecar last said of the pod that runs now.
-fn sidecar_facts(node: &ObservedNode) -> Option<SidecarFacts> {
-    let spec = node.spec.as_ref().ok()?;
-    spec.sidecar.as_ref()?;
-    let said = node.status.sidecar.as_ref().filter(|s| s.pod_uid == node.status.pod_uid);
-    Some(SidecarFacts {
-        caught_up: said.is_some_and(|s| s.caught_up),
-        height: said.and_then(|s| s.height),
-        halted_for: said.filter(|s| s.halted).map(|s| s.halt_task_id.clone()).unwrap_or_default(),
-        halt_height: spec.halt_height,
-        halt_task: spec.halt_task_id.clone(),
-        message: said.map(|s| s.message.clone()).unwrap_or_default(),
-    })
-}
-
-/// A restart that is asked for and was not yet obeyed. One from before the fleet was made was asked of another.
-pub(super) fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
-    let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
-    let asked_at = parse_time(asked)?;
-    if meta.created_at.is_some_and(|made| asked_at <= made) {
-        return None;
-    }
-    parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
 }

@@ -1,7 +1,9 @@
 //! What is so: the scopes that tasks and reconciles are handed, and the facts that a decision rests on, put together from
 //! the caches. Nothing here writes.
 
+mod fleet_children;
 pub mod fleet_facts;
+mod fleet_hashes;
 mod fleet_lost;
 mod fleet_members;
 mod fleet_record;
@@ -9,6 +11,7 @@ mod fleet_release;
 pub mod fleet_scope;
 pub mod node_scope;
 pub mod recorder;
+pub mod restart;
 
 use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
 use crate::cluster::observed::ObservedService;

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::api::names::{
-    ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name,
-};
+use super::restart::effective_restart;
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{MadeFor, SidecarStatus, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::RenderedSpec;
@@ -348,35 +347,6 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
 #[must_use]
 pub fn decided_on(node: &ObservedNode) -> (String, i64, String) {
     (node.meta.uid.clone(), node.meta.generation, effective_restart(node))
-}
-
-/// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none. One from before the node was
-/// made was asked of another, unless its fleet said so.
-#[must_use]
-pub fn effective_restart(node: &ObservedNode) -> String {
-    let meta = &node.meta;
-    let asked = meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
-    let of_fleet = meta.controller().is_some() || meta.annotation(ANNOTATION_OWNER_UID).is_some();
-    let is_before = || parse_time(asked).zip(meta.created_at).is_some_and(|(asked, made)| asked <= made);
-    let asked = if !of_fleet && is_before() { "" } else { asked };
-    later(&node.status.restarted_at, asked).to_owned()
-}
-
-/// The later of two times in RFC 3339; one that cannot be read is never the later.
-#[must_use]
-pub fn later<'a>(left: &'a str, right: &'a str) -> &'a str {
-    match (parse_time(left), parse_time(right)) {
-        (Some(l), Some(r)) if r > l => right,
-        (None, Some(_)) => right,
-        (Some(_), _) => left,
-        (None, None) => "",
-    }
-}
-
-/// Reads a time in RFC 3339.
-#[must_use]
-pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
 }
 
 /// To whom an object of a node's name belongs.

@@ -9,16 +9,18 @@ mod client;
 mod exchange;
 mod memory;
 mod protocol;
+mod run;
 mod server;
 #[cfg(test)]
 mod tests;
 mod token;
 mod url;
 
-pub use args::{SidecarArgs, run};
+pub use args::SidecarArgs;
 #[cfg(test)]
 pub use client::MockSidecarClient;
 pub use client::{HttpSidecar, SidecarClient, SidecarError};
 pub use protocol::{MAX_TASK_ID_BYTES, RefusalBody, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
+pub use run::run;
 pub use server::{SidecarServer, router, serve};
 pub use url::{UrlError, url_for};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{FleetScope, entrants};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
-use crate::planner::fleet::sets::stage::{has_halted, lowest_height};
+use crate::planner::fleet::sets::{has_halted, stage::lowest_height};
 
 /// Waits until every incumbent has halted, by what its sidecar says.
 #[derive(Debug, Default, Deserialize, Serialize)]

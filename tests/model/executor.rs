@@ -319,7 +319,7 @@ fn write_status(
         raw_plan: None,
         sidecar: answer,
         invalid: None,
-        beside: None,
+        not_applied: None,
         set_name: "db",
         restarted_at: "",
         claims: Some(true),

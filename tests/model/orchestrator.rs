@@ -7,7 +7,8 @@ use windlass::api::{NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected}
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
 use windlass::planner::fleet::leave::in_waves;
-use windlass::planner::fleet::status::{Ending, RefreshInput, begin, complete, refresh, reject, scope_of};
+use windlass::planner::fleet::refresh;
+use windlass::planner::fleet::status::{Ending, RefreshInput, begin, complete, reject, scope_of};
 use windlass::planner::fleet::{
     ABORT, ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants,
     pins,
@@ -167,7 +168,7 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
             Goal::Own => (Scope::Own, facts.steady_revision().to_owned()),
         };
         let cause = windlass::planner::fleet::Cause::TemplateChanged;
-        let start = windlass::planner::fleet::decide::Start {
+        let start = windlass::planner::fleet::Start {
             scope,
             target,
             cause,

@@ -4,9 +4,10 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::error::ResolveError;
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
-use super::recipe::PlanSeed;
-use super::registry::{Registry, ResolveError};
+use super::registry::Registry;
+use super::seed::PlanSeed;
 
 /// Ends an active plan because another takes its place; none of its tasks acts again. Whether it was
 /// active: a plan that is over stays as it ended.

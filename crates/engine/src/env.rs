@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::task::TaskError;
+use super::error::TaskError;
 
 /// One value of each type. A clone is cheap and shares the values; a layer adds to an environment, or
 /// hides parts of it, without changing it.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::env::Env;
+use super::error::TaskError;
 use super::id::{jitter, task_id};
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
 use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
-use super::task::{Due, Outcome, TaskContext, TaskError};
+use super::task::{Due, Outcome, TaskContext};
 
 /// The shortest backoff, in milliseconds.
 const BACKOFF_MIN_MS: u64 = 500;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use sha2::{Digest, Sha256};
 
-use super::recipe::PlanSeed;
+use super::seed::PlanSeed;
 
 /// A plan's ID: 10 hex digits, of everything that tells one plan of an object from another.
 pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> String {

@@ -2,12 +2,14 @@
 
 pub mod control;
 pub mod env;
+pub mod error;
 pub mod executor;
 pub mod id;
 pub mod plan;
 pub mod recipe;
 pub mod registry;
 mod required;
+pub mod seed;
 pub mod sentence;
 pub mod task;
 
@@ -16,8 +18,10 @@ mod laws;
 
 pub use control::{SkipRefused, abort, held_by, pass_over, retry_seed, skip, supersede, try_again};
 pub use env::Env;
+pub use error::{ResolveError, TaskError};
 pub use executor::{Advance, advance, backoff, check_shape, next_deadline, stalled};
 pub use plan::{Plan, PlanState, TaskRecord, TaskState};
-pub use recipe::{PlanSeed, Recipe, RecipeError, Step};
-pub use registry::{Registry, ResolveError};
-pub use task::{Due, Outcome, Task, TaskContext, TaskError};
+pub use recipe::{Recipe, RecipeError};
+pub use registry::Registry;
+pub use seed::{PlanSeed, Step};
+pub use task::{Due, Outcome, Task, TaskContext};

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::recipe::Step;
+use super::seed::Step;
 use super::sentence::{MAX_FAILURE_BYTES, cut};
 
 /// Where a plan stands.

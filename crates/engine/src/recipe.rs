@@ -1,12 +1,12 @@
 //! A plan's shape as data: which tasks, in which order, with which params.
 
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::SubsecRound;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
+use super::error::ResolveError;
 use super::id::{plan_id, task_id};
 use super::plan::{Plan, PlanState, TaskRecord};
-use super::registry::{Registry, ResolveError};
+use super::seed::{PlanSeed, Step};
 
 /// The most tasks that a recipe may have: a plan lives in an object's status, which is bounded.
 pub const MAX_TASKS: usize = 32;
@@ -19,34 +19,6 @@ pub struct Recipe {
     pub name: String,
     /// Its steps, first to last.
     pub tasks: Vec<Step>,
-}
-
-/// One step of a recipe.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Step {
-    /// The task's type, in kebab case.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// The task's fields.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub params: Map<String, Value>,
-}
-
-/// What tells one plan of an object from another.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanSeed<'a> {
-    /// The UID of the object that the plan changes.
-    pub uid: &'a str,
-    /// What the plan goes to.
-    pub target_hash: &'a str,
-    /// The time now.
-    pub now: DateTime<Utc>,
-    /// How many plans to this target failed before this one.
-    pub attempt: u32,
-    /// What tells this plan from one that was made at the same instant: the ID of the plan before it, or
-    /// nothing where there was none. A clock may stand still while a target changes and changes back.
-    pub disambiguator: &'a str,
 }
 
 /// Why a recipe is of no use.
@@ -136,19 +108,6 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Whether a plan of it could be run: it has tasks, and each is of a known type with readable params. What it has to
-    /// have because of its name is [`Registry::check_all`]'s business.
-    pub fn check(&self, registry: &Registry) -> Result<(), RecipeError> {
-        self.check_shape()?;
-        for (index, step) in self.tasks.iter().enumerate() {
-            let id = format!("at index {index}");
-            registry
-                .resolve_parts(&id, &step.type_, &Value::Object(step.params.clone()))
-                .map_err(|source| RecipeError::Step { name: self.name.clone(), source })?;
-        }
-        Ok(())
-    }
-
     /// A new plan of this recipe. Nothing of it has been done.
     #[must_use]
     pub fn plan(&self, seed: PlanSeed<'_>) -> Plan {
@@ -169,7 +128,7 @@ impl Recipe {
         }
     }
 
-    fn check_shape(&self) -> Result<(), RecipeError> {
+    pub(super) fn check_shape(&self) -> Result<(), RecipeError> {
         if self.name.is_empty() {
             return Err(RecipeError::Nameless);
         }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value, json};
 
+use super::error::ResolveError;
 use super::plan::TaskRecord;
 use super::recipe::{Recipe, RecipeError};
 use super::required;
@@ -32,31 +33,6 @@ pub struct Registry {
     recipes: BTreeMap<String, Recipe>,
     /// The recipes that come with Windlass, as they come: what one that takes the place of such a one has to have.
     originals: BTreeMap<String, Recipe>,
-}
-
-/// Why a task's record cannot be turned into a task.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum ResolveError {
-    /// No code of this type is in this program: another version wrote it, or it is misspelt.
-    #[error("task {task_id} is of the unknown type {type_:?}; known types: {}", known.join(", "))]
-    UnknownType {
-        /// The task.
-        task_id: String,
-        /// Its type.
-        type_: String,
-        /// The types that are known, in order.
-        known: Vec<String>,
-    },
-    /// The type is known, and the params are not what it takes.
-    #[error("the params of task {task_id} of type {type_} cannot be read: {reason}")]
-    BadParams {
-        /// The task.
-        task_id: String,
-        /// Its type.
-        type_: String,
-        /// What is wrong with them.
-        reason: String,
-    },
 }
 
 impl Registry {
@@ -140,6 +116,21 @@ impl Registry {
             type_: type_.to_owned(),
             reason,
         })
+    }
+}
+
+impl Recipe {
+    /// Whether a plan of it could be run: it has tasks, and each is of a known type with readable params. What it has to
+    /// have because of its name is [`Registry::check_all`]'s business.
+    pub fn check(&self, registry: &Registry) -> Result<(), RecipeError> {
+        self.check_shape()?;
+        for (index, step) in self.tasks.iter().enumerate() {
+            let id = format!("at index {index}");
+            registry
+                .resolve_parts(&id, &step.type_, &Value::Object(step.params.clone()))
+                .map_err(|source| RecipeError::Step { name: self.name.clone(), source })?;
+        }
+        Ok(())
     }
 }
 

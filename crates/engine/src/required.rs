@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::recipe::{Recipe, RecipeError, Step};
+use super::recipe::{Recipe, RecipeError};
+use super::seed::Step;
 
 /// Whether `recipe` has what `original`, whose place it takes, has. Other tasks may stand anywhere.
 pub(super) fn check(recipe: &Recipe, original: &Recipe) -> Result<(), RecipeError> {

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::env::Env;
+use super::error::TaskError;
 use super::plan::{Plan, TaskRecord};
 
 /// The code of one step of a plan.
@@ -160,41 +161,5 @@ impl Outcome {
     /// What an earlier task established no longer holds.
     pub fn invalidated(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalidated { reason: reason.into(), message: message.into() }
-    }
-}
-
-/// Why a task could not go on.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum TaskError {
-    /// Trying again would not help: the task fails, and its plan with it.
-    #[error("{message}")]
-    Terminal {
-        /// Why, in a sentence for the user.
-        message: String,
-    },
-    /// It may work another time: it is run again, for ever.
-    #[error("{message}")]
-    Transient {
-        /// Why, in a sentence for the user.
-        message: String,
-        /// How long the other side asked us to wait. It lengthens the backoff, and never shortens it.
-        retry_after: Option<Duration>,
-    },
-}
-
-impl TaskError {
-    /// An error that trying again would not help.
-    pub fn terminal(message: impl Into<String>) -> Self {
-        Self::Terminal { message: message.into() }
-    }
-
-    /// An error that may be gone another time.
-    pub fn transient(message: impl Into<String>) -> Self {
-        Self::Transient { message: message.into(), retry_after: None }
-    }
-
-    /// An error that may be gone another time, and how long the other side asked us to wait.
-    pub fn transient_after(message: impl Into<String>, retry_after: Duration) -> Self {
-        Self::Transient { message: message.into(), retry_after: Some(retry_after) }
     }
 }

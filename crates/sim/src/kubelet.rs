@@ -11,6 +11,7 @@ mod conditions;
 mod events;
 mod image;
 mod loops;
+mod outlook;
 mod player;
 mod pod;
 mod probe;

@@ -9,6 +9,7 @@
 mod admission;
 mod agenda;
 mod audit;
+mod cause;
 mod cluster;
 mod controllers;
 mod custom;

@@ -6,9 +6,9 @@ use reqwest::Url;
 use serde_json::Value;
 
 use super::client::{HookClient, HookReply, HookRequest};
+use super::excerpt::excerpt;
 use super::{HeaderText, HookQuestion, HookWish, HttpWish, QueryWish, Verdict, prometheus};
 use crate::cluster::{Cluster, ClusterError, Kind};
-use crate::engine::sentence::cut;
 use crate::hooks::{Expression, Over, Variables};
 
 /// The header with the ID of the task, by which a peer recognises a repeat.
@@ -18,9 +18,6 @@ pub(super) const ATTEMPT_HEADER: &str = "windlass-attempt";
 
 /// When an answer is a success unless a hook says so itself.
 const ANY_2XX: &str = "status >= 200 && status < 300";
-
-/// The most that is repeated of an answer, in bytes.
-const EXCERPT_BYTES: usize = 160;
 
 /// The way to a hook's peer.
 pub(super) struct Way<'a> {
@@ -165,11 +162,4 @@ fn verdict(
         (Ok(false), Ok(_)) => (Verdict::Neither, said),
         (Err(why), Ok(_)) => (Verdict::Neither, format!("{said}; `success` cannot be told: {why}")),
     }
-}
-
-/// The beginning of a text from outside, on one line, short enough to be repeated in a status.
-pub(super) fn excerpt(text: &str) -> String {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
-    let line: String = text.chars().take(4 * EXCERPT_BYTES).map(printable).collect();
-    cut(&line.split_whitespace().collect::<Vec<_>>().join(" "), EXCERPT_BYTES)
 }

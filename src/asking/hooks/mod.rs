@@ -7,6 +7,7 @@
 mod askers;
 mod client;
 mod conversation;
+mod excerpt;
 mod prometheus;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::HookReply;
-use super::conversation::excerpt;
+use super::excerpt::excerpt;
 use crate::hooks::Sample;
 
 /// How many samples are named in a sentence.

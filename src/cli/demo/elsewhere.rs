@@ -11,6 +11,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use kube::{Client, ResourceExt};
 use tokio::process::{Child, Command};
 
+use super::fleet::FLEET;
 use super::stage::Stage;
 use crate::api::names::{GROUP, VERSION};
 use crate::cli::connection::Connection;
@@ -44,10 +45,10 @@ impl Elsewhere {
             }
             _ => format!("the cluster does not answer: {error}"),
         })?;
-        if found.items.iter().any(|fleet| fleet.name_any() == super::FLEET) {
+        if found.items.iter().any(|fleet| fleet.name_any() == FLEET) {
             return Err(format!(
                 "there is a fleet {} in namespace {namespace} already: delete it, or choose another namespace in KUBECONFIG",
-                super::FLEET
+                FLEET
             ));
         }
         let log = tempfile()?;
@@ -65,11 +66,10 @@ impl Elsewhere {
 
     /// Takes the fleet away again.
     pub async fn clear(&self) -> Result<(), String> {
-        let deleted =
-            fleets(&self.client, &self.namespace).delete(super::FLEET, &DeleteParams::default()).await;
+        let deleted = fleets(&self.client, &self.namespace).delete(FLEET, &DeleteParams::default()).await;
         match deleted {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(format!("the fleet {} could not be deleted: {error}", super::FLEET)),
+            Err(error) => Err(format!("the fleet {} could not be deleted: {error}", FLEET)),
             Ok(_) => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 
 mod elsewhere;
 mod embedded;
+mod fleet;
 mod pace;
 mod picture;
 mod screen;
@@ -19,9 +20,6 @@ use elsewhere::Elsewhere;
 use embedded::Embedded;
 use screen::Screen;
 use story::{Ended, Story};
-
-/// The name of the story's fleet.
-const FLEET: &str = "db";
 /// The fastest that time may run: the whole story in less than what the machine needs to compute it.
 const FASTEST: f64 = 1000.0;
 

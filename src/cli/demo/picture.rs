@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::super::status::tree;
 use super::super::text::{Style, paint};
+use super::fleet::FLEET;
 use super::screen::Screen;
 use super::seen::{Seen, Sort};
 use crate::api::names::{GROUP, VERSION};
@@ -146,12 +147,8 @@ fn watch(
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let config = match sort {
         // The fleet of the story, whatever else is there.
-        Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={}", super::FLEET)),
-        _ => watcher::Config::default().labels(&format!(
-            "{}={}",
-            crate::api::names::LABEL_DEPLOYMENT,
-            super::FLEET
-        )),
+        Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={}", FLEET)),
+        _ => watcher::Config::default().labels(&format!("{}={}", crate::api::names::LABEL_DEPLOYMENT, FLEET)),
     };
     // The watcher begins again by itself after an error.
     watcher::watcher(api, config)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::status::tree;
 use super::super::text::Style;
-use super::FLEET;
+use super::fleet::FLEET;
 use super::picture::Picture;
 use super::screen::Screen;
 use super::seen::Seen;

@@ -5,7 +5,7 @@ use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
 use crate::engine::{self, Plan, SkipRefused, TaskState};
-use crate::observe::node_scope::parse_time;
+use crate::observe::restart::parse_time;
 use crate::planner::fleet::FleetFacts;
 use crate::planner::fleet::sets::decide::may_go_back;
 

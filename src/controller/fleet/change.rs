@@ -6,7 +6,7 @@ use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
-use crate::planner::fleet::decide::Start;
+use crate::planner::fleet::Start;
 use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::hooks::{self, Course};
 use crate::planner::fleet::sets::{stage, status as set_status};

@@ -14,7 +14,7 @@ use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, has_moved, on_failure, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::{Values, check};
-use crate::observe::fleet_facts::retried_plan;
+use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, Course};
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, SetRollout};

@@ -17,8 +17,8 @@ use crate::engine::Plan;
 use crate::planner::fleet::report::{
     Findings, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news, next_deadline, remark,
 };
-use crate::planner::fleet::status::{RefreshInput, refresh};
-use crate::planner::fleet::{FleetFacts, release};
+use crate::planner::fleet::status::RefreshInput;
+use crate::planner::fleet::{FleetFacts, refresh, release};
 
 /// How soon a fleet is reconciled again whose spec cannot be carried out: somebody may remove what is in its way.
 const SPEC_IN_THE_WAY: Duration = Duration::from_secs(30);

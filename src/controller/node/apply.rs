@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use super::change::StatusChange;
 use super::context::{Failed, Node};
 use super::decide::{Action, CarryOut, Decided};
 use super::plans::of_outcome;
-use crate::api::{ClaimRetention, HistoryEntry};
+use crate::api::ClaimRetention;
 use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
-use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::fleet::status::Ending;
@@ -27,35 +27,6 @@ pub(super) struct Applied<'a> {
     pub(super) change: StatusChange,
     /// What failed beside the plan. It is tried again, once the status is written.
     pub(super) error: Option<ReconcileError>,
-}
-
-/// What the status becomes, before what was observed is brought up to date in it.
-pub(super) struct StatusChange {
-    /// The plan as it now stands.
-    pub(super) plan: Option<Plan>,
-    /// The plans that ended.
-    pub(super) entries: Vec<HistoryEntry>,
-    /// Why the spec cannot be carried out, in a sentence.
-    pub(super) invalid: Option<String>,
-    /// Whether no more has happened than that the plan waits.
-    pub(super) is_progress: bool,
-    /// To be recorded once the status says it.
-    pub(super) events: Vec<Event>,
-    /// When to reconcile again.
-    pub(super) next: Next,
-}
-
-impl StatusChange {
-    pub(super) fn of(plan: Option<Plan>) -> Self {
-        Self {
-            plan,
-            entries: Vec::new(),
-            invalid: None,
-            is_progress: false,
-            events: Vec::new(),
-            next: Next::on_event(),
-        }
-    }
 }
 
 impl<'a> Decided<'a> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::hooks::OfFleet;
+use super::of_fleet::OfFleet;
 use crate::api::{StatefulNodeSpec, StatefulNodeStatus};
 use crate::apply::node_objects;
 use crate::cluster::observed::ObservedNode;

@@ -1,12 +1,9 @@
 //! Hooks in a node's plans: which a plan has, what they are handed, and what becomes of those that fail.
 
-use std::sync::Arc;
-
 use super::context::Node;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
-use crate::api::{Hook, HookPoint, NodeDeploymentSpec, OnHookFailure};
+use crate::api::{HookPoint, OnHookFailure};
 use crate::cluster::Kind;
-use crate::cluster::observed::ObservedFleet;
 use crate::controller::ReconcileError;
 use crate::controller::hooks::{has_hooks, on_failure, rollout_hashes};
 use crate::engine::{self, Outcome, Plan};
@@ -16,37 +13,6 @@ use crate::planner::hooks::{Wanted, is_of_list, point_of};
 use crate::planner::node::decide::{is_rolling, recipes};
 use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
-
-/// What a node knows of its fleet's hooks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OfFleet {
-    /// The fleet, where it is there and stays.
-    fleet: Option<Arc<ObservedFleet>>,
-}
-
-impl OfFleet {
-    pub(super) fn of(fleet: Option<Arc<ObservedFleet>>) -> Self {
-        Self { fleet: fleet.filter(|fleet| !fleet.meta.terminating) }
-    }
-
-    fn spec(&self) -> Option<&Arc<NodeDeploymentSpec>> {
-        self.fleet.as_ref()?.spec.as_ref().ok()
-    }
-
-    fn hooks(&self) -> &[Hook] {
-        self.spec().map(|spec| spec.update_strategy.hooks.as_slice()).unwrap_or_default()
-    }
-
-    fn is_paused(&self) -> bool {
-        self.spec().is_some_and(|spec| spec.paused)
-    }
-
-    /// Whether the fleet has a task of a hook of its nodes tried again.
-    fn retries(&self, tried: &str) -> bool {
-        let obeyed = self.fleet.as_ref().and_then(|fleet| fleet.status.hook_retry.as_ref());
-        obeyed.is_some_and(|retry| retry.tasks.iter().any(|task| task == tried))
-    }
-}
 
 impl Node<'_> {
     /// The hooks of a plan of this recipe: of the plan that there is, or of one that begins now.

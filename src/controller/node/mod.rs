@@ -5,10 +5,12 @@
 //! A stage that fails returns a [`Failed`]: what was observed is reported even so.
 
 mod apply;
+mod change;
 mod context;
 mod decide;
 mod hooks;
 mod observe;
+mod of_fleet;
 mod plans;
 mod report;
 

@@ -5,7 +5,7 @@ use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::controller::events::Event;
 use crate::controller::record::tasks_over;
 use crate::engine::Plan;
-use crate::observe::node_scope::parse_time;
+use crate::observe::restart::parse_time;
 use crate::planner::node::NodeFacts;
 
 /// A node as it was when the reconcile began.

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 
-use super::apply::StatusChange;
+use super::change::StatusChange;
 use super::context::Node;
 use crate::api::HistoryEntry;
 use crate::controller::events::Event;

@@ -2,7 +2,8 @@
 
 use std::sync::PoisonError;
 
-use super::apply::{Applied, StatusChange};
+use super::apply::Applied;
+use super::change::StatusChange;
 use super::context::{Failed, Node};
 use crate::api::conditions::{self, READY};
 use crate::api::status::remember;
@@ -14,7 +15,7 @@ use crate::controller::record::Progress;
 use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
-use crate::observe::node_scope::effective_restart;
+use crate::observe::restart::effective_restart;
 use crate::planner::node::status::{StatusInput, status};
 
 impl<'a> Applied<'a> {

@@ -2,8 +2,11 @@
 //! a field in the form that others need; what should happen is the planner's business.
 
 pub mod at_hook;
+pub mod condition_types;
 pub mod conditions;
 pub mod crd;
+mod fields;
+mod history;
 pub mod hooks;
 pub mod kept_once;
 pub mod made_for;
@@ -11,7 +14,10 @@ pub mod names;
 pub mod node_deployment;
 pub mod packed;
 pub mod plan_field;
+mod policies;
+mod problem;
 pub mod reasons;
+mod rollout;
 pub mod rules;
 pub mod schema;
 pub mod stateful_node;
@@ -20,22 +26,23 @@ pub mod status;
 pub use at_hook::AtHook;
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
+pub use history::HistoryEntry;
 pub use hooks::{Hook, HookAction, HookPoint, OnHookFailure};
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use kept_once::{JsonText, Shared};
 pub use made_for::MadeFor;
 pub use node_deployment::{
-    BlueGreenStrategy, DeletionPolicy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
-    NodeTemplate, NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta,
-    UpdateStrategy,
+    BlueGreenStrategy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec, NodeTemplate,
+    NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,
 };
 pub use packed::PackedTexts;
 pub use plan_field::RawPlan;
+pub use policies::{ClaimRetention, DeletionPolicy};
+pub use problem::Problem;
+pub use rollout::{NodeCounts, Rollout, Stage, Unconverged};
 pub use stateful_node::{
-    ClaimRetention, Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus,
-    StatefulSetRef,
+    Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
 };
 pub use status::{
-    Asked, Filling, HistoryEntry, HookRetry, HookStatus, NodeCounts, NodeDeploymentStatus, Problem, Rejected,
-    RetiringSet, Rollout, Stage, Unconverged, WayBack,
+    Asked, Filling, HookRetry, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet, WayBack,
 };

@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::policies::DeletionPolicy;
 use super::{Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
@@ -220,7 +221,7 @@ pub struct BlueGreenStrategy {
 #[serde(rename_all = "camelCase")]
 pub struct HardForkStrategy {
     /// The height at which the old nodes halt; above 0.
-    #[serde(default, skip_serializing_if = "super::stateful_node::is_zero")]
+    #[serde(default, skip_serializing_if = "super::fields::is_zero")]
     pub halt_height: i64,
 }
 
@@ -232,16 +233,6 @@ pub enum OnStall {
     Hold,
     /// Roll back to the last completed revision.
     Rollback,
-}
-
-/// What becomes of the nodes when the fleet is deleted.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum DeletionPolicy {
-    /// They go with it.
-    #[default]
-    Delete,
-    /// They live on.
-    Retain,
 }
 
 /// The Service in front of the set of nodes that serves.

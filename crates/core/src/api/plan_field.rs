@@ -5,7 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{HistoryEntry, JsonText};
+use super::JsonText;
+use super::history::HistoryEntry;
 
 use chrono::{DateTime, Utc};
 

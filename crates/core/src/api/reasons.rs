@@ -1,7 +1,7 @@
 //! The words that a user meets, each a closed set: the reasons of conditions and of events, and what `unconverged` says
 //! beside the kubelet's own words. `docs/operations.md` explains every one of them, which a test holds it to.
 
-use super::conditions::{
+use super::condition_types::{
     NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
     UP_TO_DATE,
 };

@@ -9,7 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Condition, HistoryEntry, Problem, RawPlan, Shared};
+use super::fields::is_zero;
+use super::history::HistoryEntry;
+use super::policies::ClaimRetention;
+use super::problem::Problem;
+use super::{Condition, RawPlan, Shared};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
@@ -187,23 +191,6 @@ pub struct Port {
     pub protocol: String,
 }
 
-/// What becomes of volume claims when the node itself is deleted.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum ClaimRetention {
-    /// They stay.
-    #[default]
-    Retain,
-    /// They go with the node.
-    Delete,
-}
-
-impl ClaimRetention {
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// What was observed of a node.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -320,11 +307,6 @@ pub(crate) fn default_deadline() -> i64 {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
 fn is_default_deadline(seconds: &i64) -> bool {
     *seconds == DEFAULT_DEADLINE_SECONDS
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
-pub(crate) fn is_zero(n: &i64) -> bool {
-    *n == 0
 }
 
 #[allow(clippy::ptr_arg, reason = "serde calls it with the field")]

@@ -1,42 +1,29 @@
 //! What the caches hold: of each object only what a decision needs.
 
+mod key;
+mod meta;
+mod pod;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::api::{
-    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PackedTexts, Shared, StatefulNodeSpec,
+    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, Shared, StatefulNodeSpec,
     StatefulNodeStatus,
-    names::{ANNOTATION_OWNER_UID, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_NODE},
+    names::{ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
 };
 use crate::parts::Parts;
 
-/// Namespace and name.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Key {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
+pub use key::Key;
+pub use meta::{LAST_APPLIED, Meta, Owner};
+pub use pod::{ContainerState, ObservedPod, PodCondition};
 
-impl Key {
-    /// A key from its parts.
-    #[must_use]
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl std::fmt::Display for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
+use meta::text;
+use pod::{POD, images, read_pod};
 
 /// Something that a watch cache can hold.
 pub trait Observed: Send + Sync + Sized + 'static {
@@ -69,128 +56,6 @@ pub trait Observed: Send + Sync + Sized + 'static {
     #[must_use]
     fn groups(&self) -> Vec<&str> {
         Vec::new()
-    }
-}
-
-/// An owner of an object.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Owner {
-    /// The owner's kind.
-    pub kind: String,
-    /// The owner's name.
-    pub name: String,
-    /// The owner's UID.
-    pub uid: String,
-    /// Whether it is the controlling one.
-    pub controller: bool,
-}
-
-/// The metadata that decisions need.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Meta {
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-    /// UID.
-    pub uid: String,
-    /// The resourceVersion, as it has to be given back.
-    pub resource_version: String,
-    /// How often the spec changed.
-    pub generation: i64,
-    /// Labels.
-    pub labels: Shared<PackedTexts>,
-    /// Annotations, without `kubectl`'s copy of the whole object.
-    pub annotations: Shared<PackedTexts>,
-    /// Whether the object has a map of labels, so that a key of it can be patched.
-    pub has_labels: bool,
-    /// Whether the object has a map of annotations.
-    pub has_annotations: bool,
-    /// Owners.
-    pub owners: Vec<Owner>,
-    /// Whether it is being deleted.
-    pub terminating: bool,
-    /// When it was created.
-    pub created_at: Option<DateTime<Utc>>,
-}
-
-/// Where `kubectl apply` keeps a copy of the whole object.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-impl Meta {
-    /// Reads an object's `metadata`.
-    #[must_use]
-    pub fn read(object: &Value) -> Self {
-        let meta = &object["metadata"];
-        let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-        Self {
-            namespace: text(&meta["namespace"]),
-            name: text(&meta["name"]),
-            uid: text(&meta["uid"]),
-            resource_version: text(&meta["resourceVersion"]),
-            generation: meta["generation"].as_i64().unwrap_or_default(),
-            labels: texts(&meta["labels"]),
-            annotations: texts(&meta["annotations"]),
-            has_labels: meta["labels"].is_object(),
-            has_annotations: meta["annotations"].is_object(),
-            owners: owners
-                .iter()
-                .map(|o| Owner {
-                    kind: text(&o["kind"]),
-                    name: text(&o["name"]),
-                    uid: text(&o["uid"]),
-                    controller: o["controller"].as_bool().unwrap_or_default(),
-                })
-                .collect(),
-            terminating: meta["deletionTimestamp"].is_string(),
-            created_at: time(&meta["creationTimestamp"]),
-        }
-    }
-
-    /// Namespace and name.
-    #[must_use]
-    pub fn key(&self) -> Key {
-        Key::new(&self.namespace, &self.name)
-    }
-
-    /// The resourceVersion as a number: API servers promise that a larger one is newer.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.resource_version.parse().unwrap_or_default()
-    }
-
-    /// The controlling owner, if there is one.
-    #[must_use]
-    pub fn controller(&self) -> Option<&Owner> {
-        self.owners.iter().find(|o| o.controller)
-    }
-
-    /// The UID of the fleet or node to which it belongs: its controller, or, where nothing controls it, whom its annotation
-    /// names.
-    #[must_use]
-    pub fn owner_uid(&self) -> Option<&str> {
-        match self.controller() {
-            Some(owner) => Some(&owner.uid),
-            None => self.annotation(ANNOTATION_OWNER_UID),
-        }
-    }
-
-    /// Whether the object with this UID controls it.
-    #[must_use]
-    pub fn is_controlled_by(&self, uid: &str) -> bool {
-        self.controller().is_some_and(|o| o.uid == uid)
-    }
-
-    /// A label's value.
-    #[must_use]
-    pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.get(key)
-    }
-
-    /// An annotation's value.
-    #[must_use]
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key)
     }
 }
 
@@ -264,63 +129,6 @@ impl ObservedSet {
     pub fn is_observed(&self) -> bool {
         self.observed_generation == self.meta.generation
     }
-}
-
-/// What a container is doing.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ContainerState {
-    /// Its name.
-    pub name: String,
-    /// Whether it is one of the init containers.
-    pub init: bool,
-    /// Whether the runtime has an ID of the image that it runs; it has none before it was pulled.
-    pub has_image: bool,
-    /// Whether it runs.
-    pub running: bool,
-    /// Since when it runs, if it does.
-    pub running_since: Option<DateTime<Utc>>,
-    /// Whether it has ended, well or badly, and waits for nothing yet.
-    pub ended: bool,
-    /// Whether it is ready.
-    pub ready: bool,
-    /// Why it waits: reason and message.
-    pub waiting: Option<(String, String)>,
-    /// How often it was restarted.
-    pub restarts: i64,
-}
-
-/// A pod's condition.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct PodCondition {
-    /// Whether it is `True`.
-    pub holds: bool,
-    /// Its reason.
-    pub reason: String,
-    /// Its message.
-    pub message: String,
-    /// Since when.
-    pub since: Option<DateTime<Utc>>,
-}
-
-/// A pod.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ObservedPod {
-    /// Its metadata.
-    pub meta: Meta,
-    /// The label `controller-revision-hash`.
-    pub revision: String,
-    /// Container names and images of its spec, in order.
-    pub images: Shared<Vec<(String, String)>>,
-    /// `status.phase`.
-    pub phase: String,
-    /// Its address.
-    pub ip: String,
-    /// What its containers do, init containers first.
-    pub containers: Vec<ContainerState>,
-    /// The condition Ready.
-    pub ready: Option<PodCondition>,
-    /// The condition PodScheduled.
-    pub scheduled: Option<PodCondition>,
 }
 
 /// A Service.
@@ -519,105 +327,6 @@ observed! {
     },
 }
 
-impl ObservedPod {
-    /// What it was made for, as its annotations say.
-    #[must_use]
-    pub fn made_for(&self) -> Option<MadeFor> {
-        MadeFor::read(|key| self.meta.annotation(key))
-    }
-
-    /// The node that its label names.
-    #[must_use]
-    pub fn node(&self) -> Option<&str> {
-        self.meta.label(LABEL_NODE)
-    }
-
-    /// The container with this name.
-    #[must_use]
-    pub fn container(&self, name: &str) -> Option<&ContainerState> {
-        self.containers.iter().find(|c| c.name == name)
-    }
-
-    /// Whether its condition Ready holds.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.ready.as_ref().is_some_and(|c| c.holds)
-    }
-}
-
-/// What is read of a pod: neither variables nor volumes, which are most of it.
-const POD: Parts = Parts::Only(&[
-    ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)]))])),
-    (
-        "status",
-        Parts::Only(&[
-            ("phase", Parts::All),
-            ("podIP", Parts::All),
-            ("conditions", Parts::All),
-            ("initContainerStatuses", CONTAINER),
-            ("containerStatuses", CONTAINER),
-        ]),
-    ),
-]);
-const CONTAINER: Parts = Parts::Only(&[
-    ("name", Parts::All),
-    ("imageID", Parts::All),
-    ("state", Parts::All),
-    ("ready", Parts::All),
-    ("restartCount", Parts::All),
-]);
-
-fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
-    let status = &object["status"];
-    let states = |field: &str, init: bool| {
-        let list = status[field].as_array().map(Vec::as_slice).unwrap_or_default();
-        list.iter().map(move |c| container_state(c, init)).collect::<Vec<_>>()
-    };
-    let mut containers = states("initContainerStatuses", true);
-    containers.extend(states("containerStatuses", false));
-    ObservedPod {
-        revision: meta.label("controller-revision-hash").unwrap_or_default().to_owned(),
-        images: images(&object["spec"]),
-        phase: text(&status["phase"]),
-        ip: text(&status["podIP"]),
-        containers,
-        ready: condition(status, "Ready"),
-        scheduled: condition(status, "PodScheduled"),
-        meta,
-    }
-}
-
-fn container_state(status: &Value, init: bool) -> ContainerState {
-    let waiting = &status["state"]["waiting"];
-    ContainerState {
-        name: text(&status["name"]),
-        init,
-        has_image: status["imageID"].as_str().is_some_and(|id| !id.is_empty()),
-        running: status["state"]["running"].is_object(),
-        running_since: time(&status["state"]["running"]["startedAt"]),
-        ended: status["state"]["terminated"].is_object(),
-        ready: status["ready"].as_bool().unwrap_or_default(),
-        waiting: waiting.is_object().then(|| (text(&waiting["reason"]), text(&waiting["message"]))),
-        restarts: status["restartCount"].as_i64().unwrap_or_default(),
-    }
-}
-
-fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
-    let list = status["conditions"].as_array()?;
-    let found = list.iter().find(|c| c["type"] == type_)?;
-    Some(PodCondition {
-        holds: found["status"] == "True",
-        reason: text(&found["reason"]),
-        message: text(&found["message"]),
-        since: time(&found["lastTransitionTime"]),
-    })
-}
-
-fn images(pod_spec: &Value) -> Shared<Vec<(String, String)>> {
-    let list = pod_spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect::<Vec<_>>().into()
-}
-
 /// 32 hex digits that tell a template from others. Not a hash that is compared across versions: only ever one answer of
 /// the API server with another.
 fn digest(template: &Value) -> String {
@@ -652,18 +361,4 @@ fn lenient<T: DeserializeOwned + Default>(value: &Value) -> (T, Vec<String>) {
         }
     }
     (T::deserialize(&Value::Object(readable)).unwrap_or_default(), unreadable)
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn time(value: &Value) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(value.as_str()?).ok().map(|t| t.with_timezone(&Utc))
-}
-
-fn texts(value: &Value) -> Shared<PackedTexts> {
-    let texts = value.as_object().into_iter().flatten();
-    let texts = texts.filter(|(key, _)| *key != LAST_APPLIED);
-    texts.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect::<PackedTexts>().into()
 }

@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::{hash::hex, quantity};
+use super::{hex::hex, quantity};
 
 /// What the value as a whole is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

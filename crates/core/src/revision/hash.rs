@@ -1,13 +1,13 @@
 //! The two hashes: of what should run on a node, and of everything whose change is a new target. Each
 //! carries the version of the algorithm that made it, and a recorded one is compared under its own.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::canonical::{Root, canonical, to_bytes};
-use super::revisions::{RevisionData, RevisionSidecar};
 use super::template;
-use crate::api::StatefulNodeSpec;
+
+pub use super::hex::hex;
 
 /// The algorithm that made a hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,7 +66,7 @@ impl HashVersion {
     }
 
     /// `what` keeps the two kinds of hash apart, whatever is hashed.
-    fn hash(self, what: &str, canonical: &Value) -> String {
+    pub(super) fn hash(self, what: &str, canonical: &Value) -> String {
         let prefix = self.prefix();
         let mut hasher = Sha256::new();
         hasher.update(format!("windlass.dev/{prefix}/{what}\n"));
@@ -88,52 +88,6 @@ pub fn pod_template_hash_under(version: HashVersion, rendered: &Value) -> String
     let mut template = rendered.clone();
     template::remove_own_keys(&mut template);
     version.hash("pod-template", &canonical(&template, Root::PodTemplate))
-}
-
-/// The hash of everything whose change is a new target. `build_id` is the fleet's `unsafeCustomBuildID`,
-/// empty where it is not set.
-#[must_use]
-pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> String {
-    RevisionData::of(spec).rollout_hash(build_id)
-}
-
-/// [`rollout_hash`] under this algorithm.
-#[must_use]
-pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> String {
-    version.hash("rollout", &canonical(&rollout_inputs(data, build_id), Root::RolloutInputs))
-}
-
-/// The named inputs of a rollout hash, in one form for what can be written in two: an image override is
-/// where it goes, the main container has its name.
-pub(super) fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
-    let RevisionData { image, main_container, pod_template, volume_claim_templates, sidecar } = data;
-    let mut inputs = Map::new();
-    let mut template = Value::clone(pod_template);
-    template::remove_own_keys(&mut template);
-    let main = template::main_container(main_container, pod_template).unwrap_or_default();
-    if !image.is_empty() && !template::set_image(&mut template, main, image) {
-        // Such a spec cannot be rendered; its hash still has to tell it from others.
-        inputs.insert("image".to_owned(), image.as_str().into());
-    }
-    inputs.insert("mainContainer".to_owned(), main.into());
-    inputs.insert("podTemplate".to_owned(), template);
-    inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
-    if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts }) = sidecar {
-        // What is empty is absent in the canonical form: who sets none of these hashes as before there were any.
-        let sidecar = serde_json::json!({
-            "image": image, "port": port, "resources": resources, "args": args, "env": env, "volumeMounts": volume_mounts,
-        });
-        inputs.insert("sidecar".to_owned(), sidecar);
-    }
-    inputs.insert("unsafeCustomBuildID".to_owned(), build_id.into());
-    Value::Object(inputs)
-}
-
-/// Bytes as lower-case hex digits, two each.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]

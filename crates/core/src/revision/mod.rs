@@ -3,15 +3,20 @@
 //! Pure: no I/O, no clock, no knowledge of what runs.
 
 pub mod canonical;
+mod data;
 pub mod drift;
 pub mod hash;
 pub mod hashes;
+mod hex;
 mod quantity;
 pub mod revisions;
+pub mod rollout;
 pub mod template;
 
+pub use data::{RevisionData, RevisionSidecar};
 pub use drift::{Difference, diff};
-pub use hash::{HashVersion, pod_template_hash, rollout_hash};
+pub use hash::{HashVersion, pod_template_hash};
 pub use hashes::Hashes;
-pub use revisions::{RevisionData, RevisionSidecar, StoredRevision, revision_name, to_prune};
+pub use revisions::{StoredRevision, revision_name, to_prune};
+pub use rollout::rollout_hash;
 pub use template::{main_container, main_image};

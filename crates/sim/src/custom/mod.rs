@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::cause::Cause;
 use super::kinds::ScalePaths;
-use super::refusal::Cause;
 use rules::Rules;
 use structure::Path;
 

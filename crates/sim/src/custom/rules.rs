@@ -12,7 +12,7 @@ use kube_cel::cel::{self, Context, ExecutionError, FunctionContext, Program};
 use regex::Regex;
 use serde_json::Value;
 
-use super::super::refusal::Cause;
+use super::super::cause::Cause;
 use super::shown::Shown;
 
 /// The rules of one schema: nothing where there are none.

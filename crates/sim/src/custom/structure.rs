@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::refusal::Cause;
+use super::super::cause::Cause;
 
 fn is_true(schema: &Value, field: &str) -> bool {
     schema[field] == true

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::status::{Now, Outlook, text};
+use super::outlook::{Now, Outlook, text};
 
 pub(super) fn phase(restart_policy: Option<&str>, mains: &[Value]) -> &'static str {
     let is = |status: &Value, state: &str| status["state"].get(state).is_some();

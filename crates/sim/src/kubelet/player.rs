@@ -19,9 +19,10 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Kubelet, LOOPBACK, POD_IP, claims,
     events::{Seen, all},
+    outlook::{Now, is_native_sidecar},
     pod::{Outcome, TrackedPod, Write, version},
     probe::until_other,
-    status::{Life, Now, is_native_sidecar},
+    status::Life,
     steering::Steering,
 };
 use windlass_clock::monotonic;

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
+    outlook::Now,
     probe::{Probing, sidecar_url},
-    status::{Life, Now},
+    status::Life,
     steering::Orders,
 };
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use tokio::{sync::Notify, time::sleep_until};
 
-use super::{Kubelet, SIDECAR_URL, status::is_native_sidecar};
+use super::{Kubelet, SIDECAR_URL, outlook::is_native_sidecar};
 use windlass_clock::monotonic;
 
 /// Asks a URL; true is an answer of 200.

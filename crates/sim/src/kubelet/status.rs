@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::TimeDelta;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -13,19 +13,13 @@ use super::{
     conditions::{conditions, dead, phase},
     image,
     loops::{self, BACKOFF_FIRST, BACKOFF_LAST},
+    outlook::{Now, Outlook, is_native_sidecar, text},
     probe::probe_path,
     steering::{Fare, Orders},
 };
 
 /// How long a `slow` container takes to become ready.
 const SLOW: Duration = Duration::from_secs(5);
-
-/// A reading of both clocks: one to wait by, one to write down.
-#[derive(Clone, Copy)]
-pub(super) struct Now {
-    pub(super) instant: Instant,
-    pub(super) wall: DateTime<Utc>,
-}
 
 /// What is remembered of a pod from one status to the next.
 #[derive(Debug, Default)]
@@ -59,18 +53,6 @@ enum State {
     Ended,
     Restarts,
     Pulls,
-}
-
-/// A status to write, and when to look again though nothing happens.
-#[derive(Debug)]
-pub(super) struct Outlook {
-    pub(super) status: Value,
-    pub(super) again: Option<Instant>,
-}
-
-/// A native sidecar outlives the other init containers and starts before the main ones.
-pub(super) fn is_native_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }
 
 impl Life {
@@ -394,10 +376,6 @@ fn crashes(since: Option<Instant>, now: Instant) -> (i32, Duration, Option<Insta
         due += delay;
     }
     (count, delay, Some(due))
-}
-
-pub(super) fn text(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 fn text_of(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> String {

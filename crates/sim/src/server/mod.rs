@@ -1,6 +1,7 @@
 //! The API server's verbs over the world. Nothing here knows of HTTP but `route` and `reply`.
 
 mod apply;
+mod cell;
 mod columns;
 mod create;
 mod definitions;

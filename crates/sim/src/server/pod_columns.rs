@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::columns::{number, or, restarts, since, text};
+use super::cell::{number, or, restarts, since, text};
 
 /// What a pod's containers come to.
 struct Tally {

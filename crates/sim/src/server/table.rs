@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::super::kinds::{Kind, PrinterColumn};
+use super::cell::{column, since};
 use super::columns;
 use super::json_path::find;
 use super::read::metadata_only;
@@ -27,11 +28,6 @@ pub(crate) enum Form {
     Metadata,
     /// As rows of a table.
     Table(Include),
-}
-
-/// A column as tables describe it.
-pub(crate) fn column(name: &str, kind: &str, format: &str, priority: i64, description: &str) -> Value {
-    json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
 }
 
 /// A table of these objects. A watch describes the columns once only.
@@ -81,7 +77,7 @@ fn cell(column: &PrinterColumn, object: &Value, now: DateTime<Utc>) -> Value {
         "integer" => value.as_i64().map_or(Value::Null, Value::from),
         "number" => value.as_f64().map_or(Value::Null, Value::from),
         "boolean" => value.as_bool().map_or(Value::Null, Value::from),
-        "date" => value.as_str().map_or(Value::Null, |_| columns::since(value, now).into()),
+        "date" => value.as_str().map_or(Value::Null, |_| since(value, now).into()),
         _ => value.as_str().map_or_else(|| value.to_string(), str::to_owned).into(),
     }
 }

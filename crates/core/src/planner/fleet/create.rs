@@ -1,6 +1,8 @@
 //! At which revision a missing node is created.
 
-use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::child::ChildFacts;
+use super::decision::Scope;
+use super::facts::FleetFacts;
 use super::hooks::is_step_full;
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::facts::{FleetFacts, Scope};
+use super::decision::Scope;
+use super::facts::FleetFacts;
 use super::sets::{SetRollout, status::give_up};
 use super::status::{Ending, end, reject, scope_of, short};
 use crate::api::{NodeDeploymentStatus, Stage};

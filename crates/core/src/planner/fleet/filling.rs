@@ -3,7 +3,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::facts::{FleetFacts, Scope};
+use super::decision::Scope;
+use super::facts::FleetFacts;
 use super::progress;
 use crate::api::{Filling, NodeDeploymentStatus};
 

@@ -3,8 +3,10 @@
 
 use crate::api::names::node_name;
 
+use super::child::ChildFacts;
 use super::create::creation_revision;
-use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::decision::Scope;
+use super::facts::FleetFacts;
 use super::leave;
 use super::wave::next_grants;
 

@@ -1,7 +1,8 @@
 //! What hooks make of a fleet: what waits in one, what one that failed holds up, and after how many nodes a rollout stops.
 
-use super::decide::Cause;
-use super::facts::{ChildFacts, FleetFacts, Scope};
+use super::child::ChildFacts;
+use super::decision::{Cause, Scope};
+use super::facts::FleetFacts;
 use super::wave::{Clause, Grant};
 use crate::api::HookPoint;
 use crate::api::at_hook::attempt_of;

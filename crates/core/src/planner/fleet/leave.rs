@@ -3,7 +3,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::facts::{ChildFacts, FleetFacts};
+use super::child::ChildFacts;
+use super::facts::FleetFacts;
 use crate::engine::sentence::some_of;
 
 /// What is done about nodes that leave, each from the highest ordinal.

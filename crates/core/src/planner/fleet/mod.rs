@@ -1,15 +1,19 @@
 //! A fleet: who may be granted what, whether a rollout starts or ends, and what the status says.
 
+pub mod child;
 pub mod create;
 pub mod decide;
+pub mod decision;
 pub mod facts;
 pub mod failed;
 mod filling;
 pub mod forecast;
 pub mod hooks;
+mod idle;
 pub mod leave;
 pub mod possible;
 pub mod progress;
+mod refresh;
 pub mod release;
 pub mod report;
 pub mod sets;
@@ -20,7 +24,10 @@ pub mod wave;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Cause, FleetDecision, decide};
-pub use facts::{ChildFacts, Conflict, FleetFacts, Rendering, Scope, SidecarFacts};
-pub use sets::{SetFacts, SetRollout, Way};
+pub use child::{ChildFacts, Conflict, SidecarFacts};
+pub use decide::decide;
+pub use decision::{Cause, FleetDecision, Scope, Start, Way};
+pub use facts::{FleetFacts, Rendering};
+pub use refresh::refresh;
+pub use sets::{SetFacts, SetRollout};
 pub use wave::{ABORT, Clause, Grant, may_grant, next_grants, pins};

@@ -2,8 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::facts::{ChildFacts, FleetFacts, Scope};
-use super::sets::{SetRollout, stage::has_halted};
+use super::child::ChildFacts;
+use super::decision::Scope;
+use super::facts::FleetFacts;
+use super::sets::{SetRollout, has_halted};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Problem, Unconverged};
 use crate::engine::sentence::cut;

@@ -2,12 +2,12 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{
-    facts::{ChildFacts, FleetFacts, Scope},
-    failed::held,
-    filling, hooks, leave, progress, sets,
-    status::{RefreshInput, short},
-};
+use super::child::ChildFacts;
+use super::decision::Scope;
+use super::facts::FleetFacts;
+use super::failed::held;
+use super::status::{RefreshInput, short};
+use super::{filling, hooks, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::{NodeDeploymentStatus, Rejected, Rollout, Stage};
 use crate::engine::Plan;

@@ -1,7 +1,9 @@
 //! Who may be granted a new template, by clauses: [`Clause`]. Each was shown to be needed by a model of the rules of
 //! grants: without it a short trace breaks the wave, completes falsely or stops for ever (`tests/traces.rs`).
 
-use super::facts::{ChildFacts, FleetFacts, Rendering, Scope};
+use super::child::ChildFacts;
+use super::decision::Scope;
+use super::facts::{FleetFacts, Rendering};
 
 /// What stands in the place of the plan's ID in the ID of a grant that an abort gave back.
 pub const ABORT: &str = "abort";

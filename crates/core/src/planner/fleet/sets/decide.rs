@@ -1,10 +1,11 @@
 //! What becomes of a rollout that makes a set of nodes when something else is wanted. The table is in
 //! `docs/strategy-blue-green.md`.
 
-use super::super::decide::{Cause, FleetDecision, Start, idle, to};
-use super::super::facts::{FleetFacts, Scope};
+use super::super::decision::{Cause, FleetDecision, Scope, Start, Way};
+use super::super::facts::FleetFacts;
 use super::super::hooks::rolls_back;
-use super::facts::{SetRollout, Way};
+use super::super::idle::{idle, to};
+use super::rollout::SetRollout;
 use super::stage::has_switched;
 use crate::api::{HookPoint, OnStall, Stage};
 use crate::engine::Plan;

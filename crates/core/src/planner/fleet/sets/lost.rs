@@ -1,7 +1,8 @@
 //! A promotion whose rollout is lost from the status, found again by the traces that it left: what is past the point of
 //! no return is never taken for what is before it.
 
-use super::facts::{SetRollout, Way};
+use super::super::decision::Way;
+use super::rollout::SetRollout;
 use crate::api::Stage;
 use crate::engine::{Plan, PlanState};
 

@@ -5,8 +5,10 @@ pub mod decide;
 pub mod facts;
 pub mod lost;
 pub mod naming;
+pub mod rollout;
 pub mod serving;
 pub mod stage;
 pub mod status;
 
-pub use facts::{SetFacts, SetRollout, Way, how_to_promote};
+pub use super::decision::Way;
+pub use rollout::{SetFacts, SetRollout, has_halted, how_to_promote};

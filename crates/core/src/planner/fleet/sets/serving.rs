@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::facts::FleetFacts;
-use super::facts::SetRollout;
+use super::rollout::SetRollout;
 use crate::api::names::FIRST_SET;
 use crate::api::{RetiringSet, Stage};
 

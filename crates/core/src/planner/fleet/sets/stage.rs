@@ -1,8 +1,9 @@
 //! Where a rollout that makes a set is: its stage, its few words for a table, and how far it is.
 
-use super::super::facts::{FleetFacts, Scope};
+use super::super::decision::{Scope, Way};
+use super::super::facts::FleetFacts;
 use super::super::progress;
-use super::facts::{SetRollout, Way};
+use super::rollout::{SetRollout, has_halted};
 use crate::api::{HookPoint, Rollout, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::{is_left_at, is_of_list};
@@ -69,15 +70,6 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
 pub fn left(facts: &FleetFacts, set: &str) -> i32 {
     let Some(set) = facts.sets.get(set) else { return 0 };
     (set.children.len() as i32).max(i32::from(set.remains > 0))
-}
-
-/// Whether a node has halted at the height of this rollout.
-#[must_use]
-pub fn has_halted(child: &super::super::facts::ChildFacts, rollout: &SetRollout) -> bool {
-    rollout.halt_height > 0
-        && child.sidecar.as_ref().is_some_and(|s| {
-            s.halt_height == rollout.halt_height && !s.halt_task.is_empty() && s.halted_for == s.halt_task
-        })
 }
 
 /// The lowest height that an incumbent is known to be at; 0 where none is known.

@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
+use super::super::decision::Way;
 use super::super::facts::FleetFacts;
-use super::facts::{SetRollout, Way};
+use super::rollout::SetRollout;
 use super::stage;
 use crate::api::status::RETIRING_LIMIT;
 use crate::api::{HookPoint, NodeDeploymentStatus, RetiringSet, Stage};

@@ -18,8 +18,9 @@ mod wave;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::decide::Start;
-use super::status::{RefreshInput, begin, refresh};
+use super::Start;
+use super::refresh;
+use super::status::{RefreshInput, begin};
 use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Way};
 use crate::api::{NodeDeploymentStatus, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};

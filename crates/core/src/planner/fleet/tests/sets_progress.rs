@@ -1,6 +1,6 @@
 //! Rollouts that make a set of nodes: where they are, how far they are, and what is said of that.
 
-use super::super::sets::{SetFacts, SetRollout, Way, stage, status as set_status};
+use super::super::sets::{SetFacts, SetRollout, Way, has_halted, stage, status as set_status};
 use super::super::status::{is_stalled, stall_deadline};
 use super::super::{Conflict, SidecarFacts};
 use super::sets::amid;
@@ -146,15 +146,15 @@ fn a_node_has_halted_when_its_sidecar_did_what_this_rollout_asked() {
         change(child.sidecar.as_mut().unwrap());
         child
     };
-    assert!(stage::has_halted(&halted(node(0)), &rollout));
-    assert!(!stage::has_halted(&node(0), &rollout), "no sidecar");
-    assert!(!stage::has_halted(&with(&|s| s.halt_height = 900), &rollout), "at another height");
-    assert!(!stage::has_halted(&with(&|s| s.halted_for.clear()), &rollout), "not yet");
-    assert!(!stage::has_halted(&with(&|s| s.halted_for = "other".into()), &rollout), "for another rollout");
+    assert!(has_halted(&halted(node(0)), &rollout));
+    assert!(!has_halted(&node(0), &rollout), "no sidecar");
+    assert!(!has_halted(&with(&|s| s.halt_height = 900), &rollout), "at another height");
+    assert!(!has_halted(&with(&|s| s.halted_for.clear()), &rollout), "not yet");
+    assert!(!has_halted(&with(&|s| s.halted_for = "other".into()), &rollout), "for another rollout");
     let unasked = with(&|s| (s.halted_for, s.halt_task) = (String::new(), String::new()));
-    assert!(!stage::has_halted(&unasked, &rollout), "never asked");
+    assert!(!has_halted(&unasked, &rollout), "never asked");
     let asks_nothing = SetRollout { halt_height: 0, ..rollout };
-    assert!(!stage::has_halted(&with(&|s| s.halt_height = 0), &asks_nothing), "no height is asked for");
+    assert!(!has_halted(&with(&|s| s.halt_height = 0), &asks_nothing), "no height is asked for");
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! The types of conditions, and what they may be.
+
+/// Condition type: every node (or this node) serves.
+pub const READY: &str = "Ready";
+
+/// Condition type of a fleet: what is wanted is what last completed.
+pub const UP_TO_DATE: &str = "UpToDate";
+
+/// Condition type of a fleet: a rollout is active.
+pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
+
+/// Condition type of a node: a plan that replaces its pod is active.
+pub const NODE_UPDATE_IN_PROGRESS: &str = "NodeUpdateInProgress";
+
+/// Condition type of a node: what its sidecar last answered.
+pub const SIDECAR_READY: &str = "SidecarReady";
+
+/// Condition type: kstatus reads `True` as failed.
+pub const STALLED: &str = "Stalled";
+
+/// Condition type: kstatus reads `True` as in progress.
+pub const RECONCILING: &str = "Reconciling";
+
+/// A condition's status.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Truth {
+    /// The word in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}

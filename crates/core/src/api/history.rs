@@ -1,0 +1,59 @@
+//! The plans that ended.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::sentence::cut;
+
+/// A plan that ended.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// The plan.
+    #[serde(rename = "planID", default)]
+    pub plan_id: String,
+    /// Its recipe.
+    #[serde(default)]
+    pub recipe: String,
+    /// What ran before; empty where nothing did.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from_hash: String,
+    /// What was wanted.
+    #[serde(default)]
+    pub target_hash: String,
+    /// `Complete`, `Superseded`, `Aborted`, `RolledBack` or `Failed`.
+    #[serde(default)]
+    pub outcome: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Who asked for what while it ran, or for it: `abort by alice: disk full`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// How many ended plans an object remembers.
+pub const HISTORY_LIMIT: usize = 10;
+
+/// Appends an entry and drops the oldest beyond [`HISTORY_LIMIT`]. A reason that is too long is cut.
+pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
+    let (reason, message) = (cut(&entry.reason, MAX_REASON_BYTES), cut(&entry.message, MAX_ASKED_BYTES));
+    history.push(HistoryEntry { reason, message, ..entry });
+    let surplus = history.len().saturating_sub(HISTORY_LIMIT);
+    history.drain(..surplus);
+}
+
+/// The longest reason in the history, in bytes.
+const MAX_REASON_BYTES: usize = 200;
+
+/// The longest sentence about who asked for what, in bytes.
+pub const MAX_ASKED_BYTES: usize = 256;

@@ -1,0 +1,27 @@
+//! Why a node does not serve.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Why a node does not serve.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Problem {
+    /// The kubelet's or scheduler's reason; of those that a kubelet alternates between, one that stays.
+    pub reason: String,
+    /// Their sentence.
+    #[serde(default)]
+    pub message: String,
+    /// Since when the node does not serve, whatever the reason was at first.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: DateTime<Utc>,
+    /// The container that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub container: String,
+    /// The UID of that container's pod.
+    #[serde(default, rename = "podUID", skip_serializing_if = "String::is_empty")]
+    pub pod_uid: String,
+}
+
+/// The longest sentence about what is wrong with one node, in bytes.
+pub const MAX_PROBLEM_BYTES: usize = 768;

@@ -1,0 +1,144 @@
+//! An object's metadata, and how fields of it are read.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::key::Key;
+use crate::api::names::ANNOTATION_OWNER_UID;
+use crate::api::{PackedTexts, Shared};
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Owner {
+    /// The owner's kind.
+    pub kind: String,
+    /// The owner's name.
+    pub name: String,
+    /// The owner's UID.
+    pub uid: String,
+    /// Whether it is the controlling one.
+    pub controller: bool,
+}
+
+/// The metadata that decisions need.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Meta {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// The resourceVersion, as it has to be given back.
+    pub resource_version: String,
+    /// How often the spec changed.
+    pub generation: i64,
+    /// Labels.
+    pub labels: Shared<PackedTexts>,
+    /// Annotations, without `kubectl`'s copy of the whole object.
+    pub annotations: Shared<PackedTexts>,
+    /// Whether the object has a map of labels, so that a key of it can be patched.
+    pub has_labels: bool,
+    /// Whether the object has a map of annotations.
+    pub has_annotations: bool,
+    /// Owners.
+    pub owners: Vec<Owner>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// When it was created.
+    pub created_at: Option<DateTime<Utc>>,
+}
+
+/// Where `kubectl apply` keeps a copy of the whole object.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+impl Meta {
+    /// Reads an object's `metadata`.
+    #[must_use]
+    pub fn read(object: &Value) -> Self {
+        let meta = &object["metadata"];
+        let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Self {
+            namespace: text(&meta["namespace"]),
+            name: text(&meta["name"]),
+            uid: text(&meta["uid"]),
+            resource_version: text(&meta["resourceVersion"]),
+            generation: meta["generation"].as_i64().unwrap_or_default(),
+            labels: texts(&meta["labels"]),
+            annotations: texts(&meta["annotations"]),
+            has_labels: meta["labels"].is_object(),
+            has_annotations: meta["annotations"].is_object(),
+            owners: owners
+                .iter()
+                .map(|o| Owner {
+                    kind: text(&o["kind"]),
+                    name: text(&o["name"]),
+                    uid: text(&o["uid"]),
+                    controller: o["controller"].as_bool().unwrap_or_default(),
+                })
+                .collect(),
+            terminating: meta["deletionTimestamp"].is_string(),
+            created_at: time(&meta["creationTimestamp"]),
+        }
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key::new(&self.namespace, &self.name)
+    }
+
+    /// The resourceVersion as a number: API servers promise that a larger one is newer.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or_default()
+    }
+
+    /// The controlling owner, if there is one.
+    #[must_use]
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owners.iter().find(|o| o.controller)
+    }
+
+    /// The UID of the fleet or node to which it belongs: its controller, or, where nothing controls it, whom its annotation
+    /// names.
+    #[must_use]
+    pub fn owner_uid(&self) -> Option<&str> {
+        match self.controller() {
+            Some(owner) => Some(&owner.uid),
+            None => self.annotation(ANNOTATION_OWNER_UID),
+        }
+    }
+
+    /// Whether the object with this UID controls it.
+    #[must_use]
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller().is_some_and(|o| o.uid == uid)
+    }
+
+    /// A label's value.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key)
+    }
+
+    /// An annotation's value.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)
+    }
+}
+
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub(super) fn time(value: &Value) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(value.as_str()?).ok().map(|t| t.with_timezone(&Utc))
+}
+
+fn texts(value: &Value) -> Shared<PackedTexts> {
+    let texts = value.as_object().into_iter().flatten();
+    let texts = texts.filter(|(key, _)| *key != LAST_APPLIED);
+    texts.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect::<PackedTexts>().into()
+}

@@ -1,0 +1,101 @@
+//! Whether a rollout starts where none is under way.
+
+use super::child::ChildFacts;
+use super::decision::{Cause, FleetDecision, Scope, Start, Way};
+use super::facts::FleetFacts;
+
+/// Whether a person asks for the rejected target to be tried again, and it can be.
+pub(super) fn is_retried(facts: &FleetFacts) -> bool {
+    let named = |plan: &str| !plan.is_empty() && plan == facts.retry;
+    facts.rejected.as_ref().is_some_and(|r| named(&r.plan_id)) && facts.invalid.is_none()
+}
+
+/// What is decided where no rollout is active.
+pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
+    if let Some(rejected) = &facts.rejected {
+        if is_retried(facts) {
+            return FleetDecision::Start(to(facts, &facts.requested, Cause::RetryRequested));
+        }
+        if facts.restart_request.is_some() {
+            return own(facts, Cause::RestartRequested);
+        }
+        // A drift whose repair was aborted is not taken up again by itself.
+        if rejected.hash == facts.last_completed {
+            return FleetDecision::Keep;
+        }
+        return drift(facts);
+    }
+    if facts.invalid.is_some() {
+        return drift(facts);
+    }
+    let goal = facts.goal();
+    // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
+    // complete when that is observed.
+    let filling = facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.way(goal).makes_set());
+    if goal != facts.last_completed && !filling {
+        let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
+        return FleetDecision::Start(to(facts, goal, cause));
+    }
+    if others(facts, goal).next().is_some() {
+        // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
+        let edited =
+            |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
+        let cause = if facts.unrecorded || others(facts, goal).all(edited) {
+            Cause::ChildDrift
+        } else {
+            Cause::TemplateChanged
+        };
+        return FleetDecision::Start(to(facts, goal, cause));
+    }
+    if facts.restart_request.is_some() {
+        return FleetDecision::Start(to(facts, goal, Cause::RestartRequested));
+    }
+    drift(facts)
+}
+
+/// The nodes that hold another revision than this one, and one that is known.
+pub(super) fn others<'a>(facts: &'a FleetFacts, goal: &'a str) -> impl Iterator<Item = &'a ChildFacts> {
+    facts.wanted().filter(move |c| facts.is_known(&c.held) && c.held != goal)
+}
+
+pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
+    if facts.paused {
+        return FleetDecision::Keep;
+    }
+    match facts.wanted().filter(|c| !c.terminating).find_map(|c| drift_of(facts, c)) {
+        Some(cause) => own(facts, cause),
+        None => FleetDecision::Keep,
+    }
+}
+
+/// Why a node that no rollout is about is not at what it is to be, if so.
+pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
+    let scope = Scope::Own;
+    if facts.is_granted(child, &scope) {
+        // The node itself puts right what is not its pod; the rollout waits for that, and says so.
+        return child.was_edited.then_some(Cause::ChildDrift);
+    }
+    // What it is to run cannot be told, so neither can whether it drifted.
+    facts.target_for(child, &scope)?;
+    if !facts.is_known(&child.held) || child.is_drifted() {
+        return Some(Cause::ChildDrift);
+    }
+    let before_restart = facts.rendering(&child.held, &facts.restarted_at);
+    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| r.hash == child.granted) {
+        return Some(Cause::RestartRequested);
+    }
+    let was_granted_by_us =
+        !child.granted.is_empty() && (child.granted == child.running || child.running.is_empty());
+    Some(if was_granted_by_us { Cause::OperatorDrift } else { Cause::ChildDrift })
+}
+
+/// A rollout of every node to a target.
+pub(super) fn to(facts: &FleetFacts, target: &str, cause: Cause) -> Start {
+    let (scope, way) = (Scope::Target(target.to_owned()), facts.way(target));
+    Start { scope, target: target.to_owned(), cause, way }
+}
+
+pub(super) fn own(facts: &FleetFacts, cause: Cause) -> FleetDecision {
+    let target = facts.steady_revision().to_owned();
+    FleetDecision::Start(Start { scope: Scope::Own, target, cause, way: Way::InPlace })
+}

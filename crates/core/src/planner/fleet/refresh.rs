@@ -1,0 +1,184 @@
+//! Everything in a fleet's status that is observed, not decided, brought up to date. Pure.
+
+use super::decision::{Scope, Way};
+use super::facts::FleetFacts;
+use super::failed::held;
+use super::sets::{self, SetRollout, stage};
+use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, scope_of};
+use super::verdicts::refresh_conditions;
+use super::{filling, hooks, leave, progress};
+use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
+use crate::api::{NodeDeploymentStatus, Rollout, Stage};
+use crate::engine::Plan;
+
+/// Brings everything in the status that is observed, not decided, up to date.
+pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
+    let now = input.now;
+    note_asked(status, facts);
+    status.requested_rollout_hash.clone_from(&facts.requested);
+    if status.restarted_at.is_empty() {
+        status.restarted_at.clone_from(&facts.restarted_at);
+    }
+    input.update_revision.clone_into(&mut status.update_revision);
+    input.build_id.clone_into(&mut status.build_id);
+    status.rejected = status.rejected.take().filter(|r| facts.stays_rejected(r));
+    if status.active_set.is_empty() && facts.undecided.is_none() {
+        let set = if facts.set.is_empty() { FIRST_SET } else { &facts.set };
+        set.clone_into(&mut status.active_set);
+    }
+    sets::status::refresh_retiring(status, facts, now);
+    if facts.undecided.is_none() {
+        status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
+    }
+    settle(status, facts);
+    status.hooks = hooks::to_look_at(facts);
+
+    let steady = Scope::Target(facts.steady_revision().to_owned());
+    let scope = if status.rollout.is_some() { scope_of(status) } else { steady };
+    status.replicas = facts.children.len() as i32;
+    status.ready_replicas = facts.children.iter().filter(|c| c.ready && !c.terminating).count() as i32;
+    status.available_replicas =
+        facts.children.iter().filter(|c| c.available && !c.terminating).count() as i32;
+    let requested = Scope::Target(facts.requested.clone());
+    status.updated_replicas = facts
+        .wanted()
+        .filter(|c| {
+            c.held == facts.requested && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running)
+        })
+        .count() as i32;
+    refresh_rollout(status, facts, &scope, input);
+    filling::refresh(status, facts, &scope, now);
+    sets::status::refresh_rollout(status, facts, now);
+    let stalled = is_stalled(status, facts, now);
+    status.phase = phase(status, facts).to_owned();
+    refresh_conditions(status, facts, stalled, &scope, input);
+    status.observed_generation = input.generation;
+}
+
+/// The completion of a fleet that has no rollout: the first one, and the one after it was scaled to 0.
+fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+    if facts.replicas == 0 && facts.children.is_empty() {
+        status.scaled_to_zero = true;
+    }
+    let filling = status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero;
+    let target = Scope::Target(facts.requested.clone());
+    if status.rollout.is_none()
+        && filling
+        && facts.rejected.is_none()
+        && facts.invalid.is_none()
+        && facts.is_converged(&target)
+    {
+        status.last_completed_rollout_hash.clone_from(&facts.requested);
+        status.current_revision.clone_from(&status.update_revision);
+        status.active_build_id.clone_from(&facts.build_id);
+        status.scaled_to_zero = false;
+    }
+    // It is full again, though not of what is wanted by now: that was given up, or is refused.
+    let steady = Scope::Target(facts.steady_revision().to_owned());
+    if status.scaled_to_zero && facts.replicas > 0 && facts.is_converged(&steady) {
+        status.scaled_to_zero = false;
+    }
+}
+
+fn refresh_rollout(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    scope: &Scope,
+    input: &RefreshInput<'_>,
+) {
+    let stopped = is_stopped(status, facts);
+    let set = SetRollout::of(status);
+    let held = held(status, input.plan);
+    let Some(rollout) = status.rollout.as_mut() else { return };
+    let score = match &set {
+        Some(set) => stage::score(facts, set),
+        None => progress::score(facts, scope),
+    };
+    // A rollout that makes a set is about the nodes of that set.
+    let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
+    let fleet = facts;
+    let facts = entrants.as_ref().unwrap_or(facts);
+    if rollout.nodes.total != facts.replicas {
+        // Of another number of nodes another number can be done; what went away is neither progress nor loss.
+        rollout.best = rollout.best.min(score);
+    }
+    if score > rollout.best || (rollout.clock_stopped && !stopped) {
+        rollout.last_progress_at = input.now;
+    }
+    rollout.clock_stopped = stopped;
+    // A time in the future was written by a clock that has since been set back; no stall would be seen until then.
+    rollout.last_progress_at = rollout.last_progress_at.min(input.now);
+    rollout.best = rollout.best.max(score);
+    rollout.nodes = progress::counts(facts, scope);
+    let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
+    // It is about those of the old set as well while they are to halt, or to say a height before they may be asked to.
+    let halts = |set: &SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
+    let asks_heights = |set: &SetRollout| {
+        set.is_revocable() && set.way == Way::HardFork && task.is_some_and(|task| task.type_ == "submit-halt")
+    };
+    let old = set.as_ref().filter(|set| halts(set) || asks_heights(set));
+    let old = old.filter(|_| entrants.is_some()).map(|set| (fleet, set));
+    let before = std::mem::take(&mut rollout.unconverged);
+    let mut unconverged = progress::missing(facts, input.name, &before, input.now);
+    if old.is_some_and(|(_, set)| halts(set)) {
+        unconverged.extend(progress::missing(fleet, input.name, &before, input.now));
+    }
+    unconverged.extend(progress::unconverged(facts, scope, old, &before, input.now));
+    unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
+    // New nodes that are only made once the old ones are gone are late for nothing of their own.
+    if rollout.stage == Stage::Promoting && task.is_some_and(|t| t.type_ == "retire-incumbents") {
+        unconverged.clear();
+    }
+    rollout.unconverged = unconverged;
+    rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
+    let message = match task {
+        _ if held.is_some() => held.unwrap_or_default(),
+        _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
+        _ if let Some(sentence) = hooks::waits_for(fleet, input.name) => sentence,
+        // An old set that goes waits for no node that serves.
+        _ if let Some(node) = stands_in_the_way(rollout) => {
+            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
+        }
+        Some(task) => task.message.clone(),
+        None => String::new(),
+    };
+    // Nothing that is asked for may seem to be forgotten.
+    let message = match &facts.restart_request {
+        Some(restart) if set.is_some() => {
+            format!("{message}; the restart of {restart} follows the promotion")
+        }
+        _ => message,
+    };
+    rollout.message = match leave::waits_for(fleet) {
+        Some(leaving) if message.is_empty() => leaving,
+        Some(leaving) => format!("{message}; {leaving}"),
+        None => message,
+    };
+}
+
+/// The node that keeps a rollout from going on until somebody puts it right.
+fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
+    let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
+    (rollout.nodes.failed > 0 || worst.reason == "InvalidSpec").then_some(worst)
+}
+
+fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
+    let (wanted, failed) = (facts.there().count(), facts.there().filter(|c| c.failed).count());
+    if facts.terminating {
+        "Terminating"
+    } else if facts.paused {
+        "Paused"
+    } else if wanted > 0 && failed == wanted {
+        "Failed"
+    } else if status.rollout.is_some() {
+        "Upgrading"
+    } else if failed > 0 {
+        "Degraded"
+    } else if status.last_completed_rollout_hash.is_empty() {
+        "Initializing"
+    } else if facts.missing().is_empty() && facts.wanted().all(|c| c.ready && !c.terminating) {
+        "Ready"
+    } else {
+        "Pending"
+    }
+}

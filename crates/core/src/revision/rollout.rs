@@ -1,0 +1,72 @@
+//! The hash of everything whose change is a new target, and what a rollout from one revision to another changes.
+
+use serde_json::{Map, Value};
+
+use super::canonical::{Root, canonical};
+use super::data::{RevisionData, RevisionSidecar};
+use super::drift::{Difference, diff_canonical};
+use super::hash::HashVersion;
+use super::hashes::Hashes;
+use super::template;
+use crate::api::StatefulNodeSpec;
+
+/// The hash of everything whose change is a new target. `build_id` is the fleet's `unsafeCustomBuildID`,
+/// empty where it is not set.
+#[must_use]
+pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> String {
+    RevisionData::of(spec).rollout_hash(build_id)
+}
+
+/// [`rollout_hash`] under this algorithm.
+#[must_use]
+pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> String {
+    version.hash("rollout", &canonical(&rollout_inputs(data, build_id), Root::RolloutInputs))
+}
+
+/// The named inputs of a rollout hash, in one form for what can be written in two: an image override is
+/// where it goes, the main container has its name.
+fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
+    let RevisionData { image, main_container, pod_template, volume_claim_templates, sidecar } = data;
+    let mut inputs = Map::new();
+    let mut template = Value::clone(pod_template);
+    template::remove_own_keys(&mut template);
+    let main = template::main_container(main_container, pod_template).unwrap_or_default();
+    if !image.is_empty() && !template::set_image(&mut template, main, image) {
+        // Such a spec cannot be rendered; its hash still has to tell it from others.
+        inputs.insert("image".to_owned(), image.as_str().into());
+    }
+    inputs.insert("mainContainer".to_owned(), main.into());
+    inputs.insert("podTemplate".to_owned(), template);
+    inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
+    if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts }) = sidecar {
+        // What is empty is absent in the canonical form: who sets none of these hashes as before there were any.
+        let sidecar = serde_json::json!({
+            "image": image, "port": port, "resources": resources, "args": args, "env": env, "volumeMounts": volume_mounts,
+        });
+        inputs.insert("sidecar".to_owned(), sidecar);
+    }
+    inputs.insert("unsafeCustomBuildID".to_owned(), build_id.into());
+    Value::Object(inputs)
+}
+
+impl RevisionData {
+    /// The rollout hash of this revision under a fleet's `unsafeCustomBuildID` (empty where it is not set).
+    #[must_use]
+    pub fn rollout_hash(&self, build_id: &str) -> String {
+        rollout_hash_under(HashVersion::newest(), self, build_id)
+    }
+
+    /// The rollout hashes of this revision, under every algorithm that is known.
+    #[must_use]
+    pub fn rollout_hashes(&self, build_id: &str) -> Hashes {
+        Hashes::of(|version| rollout_hash_under(version, self, build_id))
+    }
+
+    /// What a rollout from this revision to another changes. Empty exactly when their rollout hashes are
+    /// equal under one build ID.
+    #[must_use]
+    pub fn diff(&self, to: &Self) -> Vec<Difference> {
+        let form = |data| canonical(&rollout_inputs(data, ""), Root::RolloutInputs);
+        diff_canonical(&form(self), &form(to))
+    }
+}

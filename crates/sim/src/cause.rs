@@ -1,0 +1,95 @@
+//! What is wrong with one field of an object, in the words of the real server.
+
+use serde_json::Value;
+
+/// One field that validation refused.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cause {
+    pub(crate) reason: &'static str,
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+impl Cause {
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
+        Self::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(value)))
+    }
+
+    pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
+        let message =
+            if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
+        Self::new("FieldValueRequired", field, message)
+    }
+
+    pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
+        Self::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
+    }
+
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self::new("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)))
+    }
+
+    pub(crate) fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        Self::new("FieldValueNotFound", field, format!("Not found: {}", shown(value)))
+    }
+
+    pub(crate) fn unsupported(field: impl Into<String>, value: &Value, allowed: &[String]) -> Self {
+        let allowed: Vec<String> = allowed.iter().map(|v| format!("{v:?}")).collect();
+        let message =
+            format!("Unsupported value: {}: supported values: {}", shown(value), allowed.join(", "));
+        Self::new("FieldValueNotSupported", field, message)
+    }
+
+    pub(crate) fn wrong_type(field: impl Into<String>, value: &Value, why: &str) -> Self {
+        Self::new("FieldValueTypeInvalid", field, format!("Invalid value: {}: {why}", shown(value)))
+    }
+
+    pub(crate) fn too_many(field: impl Into<String>, count: usize, limit: u64) -> Self {
+        Self::new("FieldValueTooMany", field, format!("Too many: {count}: must have at most {limit} items"))
+    }
+
+    pub(crate) fn too_long(field: impl Into<String>, limit: u64) -> Self {
+        Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {limit} bytes"))
+    }
+
+    /// The same cause for a field one level further down.
+    pub(crate) fn below(mut self, parent: &str) -> Self {
+        self.field = format!("{parent}.{}", self.field);
+        self
+    }
+
+    /// Whether CEL rules are not run over an object with such a cause.
+    pub(crate) fn blocks_rules(&self) -> bool {
+        !matches!(self.reason, "FieldValueInvalid" | "FieldValueDuplicate" | "FieldValueForbidden")
+    }
+
+    /// What the server adds when it did not come to the rules.
+    pub(crate) fn rules_unchecked() -> Self {
+        Self::invalid(
+            "<nil>",
+            &Value::Null,
+            "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+        )
+    }
+
+    fn new(reason: &'static str, field: impl Into<String>, message: String) -> Self {
+        Self { reason, field: field.into(), message }
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        format!("{}: {}", self.field, self.message)
+    }
+}
+
+/// A value as Go's field errors print it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(_) | Value::Array(_) => go_printed(value),
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string(),
+    }
+}
+
+fn go_printed(value: &Value) -> String {
+    value.to_string()
+}

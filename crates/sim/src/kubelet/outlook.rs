@@ -1,0 +1,30 @@
+//! What a status is made of, and with.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use k8s_openapi::api::core::v1::Container;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// A reading of both clocks: one to wait by, one to write down.
+#[derive(Clone, Copy)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    pub(super) wall: DateTime<Utc>,
+}
+
+/// A status to write, and when to look again though nothing happens.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    pub(super) status: Value,
+    pub(super) again: Option<Instant>,
+}
+
+/// A native sidecar outlives the other init containers and starts before the main ones.
+pub(super) fn is_native_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// A time in the form of a status.
+pub(super) fn text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,37 @@
+//! The fleet of a node, in which its hooks are.
+
+use std::sync::Arc;
+
+use crate::api::{Hook, NodeDeploymentSpec};
+use crate::cluster::observed::ObservedFleet;
+
+/// What a node knows of its fleet's hooks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfFleet {
+    /// The fleet, where it is there and stays.
+    pub(super) fleet: Option<Arc<ObservedFleet>>,
+}
+
+impl OfFleet {
+    pub(super) fn of(fleet: Option<Arc<ObservedFleet>>) -> Self {
+        Self { fleet: fleet.filter(|fleet| !fleet.meta.terminating) }
+    }
+
+    pub(super) fn spec(&self) -> Option<&Arc<NodeDeploymentSpec>> {
+        self.fleet.as_ref()?.spec.as_ref().ok()
+    }
+
+    pub(super) fn hooks(&self) -> &[Hook] {
+        self.spec().map(|spec| spec.update_strategy.hooks.as_slice()).unwrap_or_default()
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.spec().is_some_and(|spec| spec.paused)
+    }
+
+    /// Whether the fleet has a task of a hook of its nodes tried again.
+    pub(super) fn retries(&self, tried: &str) -> bool {
+        let obeyed = self.fleet.as_ref().and_then(|fleet| fleet.status.hook_retry.as_ref());
+        obeyed.is_some_and(|retry| retry.tasks.iter().any(|task| task == tried))
+    }
+}

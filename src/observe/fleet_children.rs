@@ -1,0 +1,137 @@
+//! How the nodes of a fleet are observed: what each holds, runs and waits for.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::FleetScope;
+use super::restart::{effective_restart, later};
+use crate::api::conditions::{self, READY, SIDECAR_READY};
+use crate::api::names::place_of;
+use crate::api::{AtHook, RawPlan};
+use crate::cluster::Kind;
+use crate::cluster::memory::ReadPlan;
+use crate::cluster::observed::ObservedNode;
+use crate::planner::fleet::{ChildFacts, SidecarFacts};
+use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
+
+impl FleetScope {
+    pub(super) fn children_of(&self, set: &str, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
+        let build_id = self.build_id_of(set);
+        let held = |node: &ObservedNode| {
+            let held = self.held(node, &build_id);
+            if set == self.recorded_set() { self.as_completed(node, held) } else { held }
+        };
+        let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, held(n))).collect();
+        children.sort_by_key(|c| c.ordinal);
+        children
+    }
+
+    /// Since when a node is Ready, by our clock. A time in the future is of a clock that is ahead of ours, or that ours was
+    /// set back from: such a node is Ready since we first saw it so.
+    pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
+        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True")?;
+        let since = ready.last_transition_time;
+        if since <= self.now {
+            return Some(since);
+        }
+        let passed = self.memory.ready_ahead_for(&node.meta.uid, since);
+        let passed = TimeDelta::from_std(passed).unwrap_or_default();
+        Some(self.now - passed)
+    }
+
+    /// Whether a node that is Ready since then has been so for minReadySeconds. No wait is no wait, whatever our clock says of the
+    /// time at which it became Ready.
+    pub(super) fn is_long_enough(&self, ready_since: Option<DateTime<Utc>>) -> bool {
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
+    }
+
+    pub(super) fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
+        let meta = &node.meta;
+        let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
+        let status = &node.status;
+        let spec = node.spec.as_ref();
+        let ready_since = self.ready_since(node);
+        let own_restart = effective_restart(node);
+        let unreachable =
+            conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
+        let read = self.read_plan(node);
+        Some(ChildFacts {
+            name: meta.name.clone(),
+            ordinal,
+            asked_to_leave: spec.is_ok_and(|s| !s.removal_id.is_empty()),
+            leaves_by_plan: read.leaves,
+            awaits_removal: read.awaited_removal.is_some_and(|id| spec.is_ok_and(|s| s.removal_id == id)),
+            unreadable: spec.is_err(),
+            surplus: ordinal >= self.spec.replicas,
+            terminating: meta.terminating,
+            behind: status.observed_generation != meta.generation
+                || self.view.is_in_doubt(Kind::StatefulNode, meta),
+            held,
+            granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
+            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
+            spent_id: status.spent_grant_id.clone(),
+            restart: later(&self.restarted_at, &own_restart).to_owned(),
+            running: status.pod_template_hash.clone(),
+            running_image: status.current_image.clone(),
+            rolling: read.rolling,
+            at_hook: read.at_hook,
+            // What a rollout has ended since it has put right, and said.
+            was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
+            ready: ready_since.is_some(),
+            ready_since,
+            available: ready_since.is_some() && self.is_long_enough(ready_since),
+            ever_ready: status.first_ready_at.is_some(),
+            failed: status.phase == "Failed",
+            pod_runs: status.pod_runs,
+            unreachable: unreachable.map(|c| c.message.clone()),
+            problem: status.problem.clone(),
+            sidecar: sidecar_facts(node),
+        })
+    }
+
+    /// When a plan of the fleet last ended: the latest of the times that have come, since a clock that was set back makes later
+    /// plans end earlier.
+    pub(super) fn last_ended_at(&self) -> DateTime<Utc> {
+        let ended = self.fleet.status.history.iter().filter_map(|entry| entry.finished_at);
+        ended.filter(|at| *at <= self.now).max().unwrap_or_default()
+    }
+
+    /// What is said by a node's plan. Reading a plan costs more than all else that is read of a node, so it is done once for
+    /// each time that the node changed.
+    pub(super) fn read_plan(&self, node: &ObservedNode) -> ReadPlan {
+        let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
+        if let Some((_, read)) = self.memory.plans.get(uid).filter(|(at, _)| at == version) {
+            return read;
+        }
+        let read = match node.status.plan.as_ref().map(RawPlan::parse) {
+            Some(Ok(plan)) => ReadPlan {
+                rolling: plan.is_active() && is_rolling(&plan.recipe),
+                leaves: removal_of(&plan).is_some(),
+                awaited_removal: awaited_removal(&plan).map(str::to_owned),
+                at_hook: AtHook::of(&plan),
+            },
+            // What cannot be read may be anything; its executor fails it at its next reconcile.
+            Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
+            None => ReadPlan::default(),
+        };
+        self.memory.plans.put(uid.clone(), (version.clone(), read.clone()));
+        read
+    }
+}
+
+/// What a node's sidecar last said of the pod that runs now.
+fn sidecar_facts(node: &ObservedNode) -> Option<SidecarFacts> {
+    let spec = node.spec.as_ref().ok()?;
+    spec.sidecar.as_ref()?;
+    let said = node.status.sidecar.as_ref().filter(|s| s.pod_uid == node.status.pod_uid);
+    Some(SidecarFacts {
+        caught_up: said.is_some_and(|s| s.caught_up),
+        height: said.and_then(|s| s.height),
+        halted_for: said.filter(|s| s.halted).map(|s| s.halt_task_id.clone()).unwrap_or_default(),
+        halt_height: spec.halt_height,
+        halt_task: spec.halt_task_id.clone(),
+        message: said.map(|s| s.message.clone()).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,214 @@
+//! What is wanted of a fleet, what its revisions and nodes hold, and what these render to, each called by its hash.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use super::FleetScope;
+use crate::api::{Stage, StrategyType};
+use crate::cluster::Key;
+use crate::cluster::observed::{ObservedNode, ObservedRevision};
+use crate::planner::fleet::{Rendering, SetRollout};
+use crate::render;
+use crate::revision::hash::pod_template_hash_under;
+use crate::revision::{self, Hashes, RevisionData, revision_name};
+
+impl FleetScope {
+    /// The rollout that makes a set, as it is persisted, if one does.
+    #[must_use]
+    pub fn set_rollout(&self) -> Option<SetRollout> {
+        SetRollout::of(&self.fleet.status)
+    }
+
+    /// The rollout whose target is read from the status, because it can no longer be taken back.
+    pub(super) fn promoting(&self) -> Option<SetRollout> {
+        self.set_rollout().filter(|r| r.stage == Stage::Promoting)
+    }
+
+    /// The `unsafeCustomBuildID` of what is wanted; empty where it is generated.
+    #[must_use]
+    pub fn build_id(&self) -> String {
+        self.promoting().map_or_else(|| self.spec.unsafe_custom_build_id.clone(), |r| r.build_id)
+    }
+
+    /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
+    #[must_use]
+    pub fn requested(&self) -> String {
+        self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
+    }
+
+    /// The rollout hash of what the spec says, whatever is promoted meanwhile.
+    #[must_use]
+    pub fn specified(&self) -> String {
+        let meta = &self.fleet.meta;
+        let build_id = &self.spec.unsafe_custom_build_id;
+        let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(build_id);
+        self.hash_of(&meta.uid, build_id, meta.generation, hashes)
+    }
+
+    /// Whether a rollout hash is written down anywhere.
+    pub(super) fn is_recorded(&self, hash: &str) -> bool {
+        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
+        let rollout = status.rollout.iter().flat_map(|r| [&r.target_hash, &r.from_hash]);
+        let others = status.rejected.iter().map(|r| &r.hash).chain(status.retiring.iter().map(|r| &r.hash));
+        let said = [&status.requested_rollout_hash, &status.last_completed_rollout_hash];
+        let name = revision_name(&meta.name, &meta.uid, hash);
+        let planned = || status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
+        said.into_iter().chain(rollout).chain(others).any(|said| said == hash)
+            || self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
+            || planned().is_some_and(|planned| planned == hash)
+    }
+
+    pub(super) fn hash_of(
+        &self,
+        uid: &str,
+        build_id: &str,
+        generation: i64,
+        hashes: impl FnOnce() -> Hashes,
+    ) -> String {
+        let key = (uid.to_owned(), build_id.to_owned());
+        if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
+            return hash;
+        }
+        let hash = hashes().called(|hash| self.is_recorded(hash)).to_owned();
+        self.memory.held.put(key, (generation, hash.clone()));
+        hash
+    }
+
+    /// The build IDs under which anything of this fleet may have been made.
+    #[must_use]
+    pub fn build_ids(&self) -> BTreeSet<String> {
+        let status = &self.fleet.status;
+        let retiring = status.retiring.iter().map(|set| set.build_id.clone());
+        let rollout = status.rollout.iter().map(|rollout| rollout.build_id.clone());
+        // What last completed did so under the recorded one, whatever the spec says by now.
+        let recorded = status.active_build_id.clone();
+        let known = [self.spec.unsafe_custom_build_id.clone(), self.active_build_id(), recorded];
+        retiring.chain(rollout).chain(known).collect()
+    }
+
+    /// The build ID under which the active set was made. Nodes that are updated where they are take any.
+    pub(super) fn active_build_id(&self) -> String {
+        let status = &self.fleet.status;
+        let by_set = matches!(
+            self.spec.update_strategy.strategy(),
+            Some(StrategyType::BlueGreen | StrategyType::HardFork)
+        );
+        // What serves while others are made to take over stays what it is, whatever the strategy is by now.
+        let by_set = by_set || self.set_rollout().is_some();
+        if by_set && !status.last_completed_rollout_hash.is_empty() {
+            status.active_build_id.clone()
+        } else {
+            self.spec.unsafe_custom_build_id.clone()
+        }
+    }
+
+    /// The revisions of this fleet that are kept and can be read, by rollout hash. One content has another hash under
+    /// each build ID.
+    #[must_use]
+    pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
+        let meta = &self.fleet.meta;
+        let mut kept = self.view.revisions.group(&meta.namespace, &meta.uid);
+        kept.retain(|revision| revision.meta.is_controlled_by(&meta.uid));
+        let build_ids = self.build_ids();
+        let mut found: BTreeMap<String, Arc<ObservedRevision>> = BTreeMap::new();
+        for revision in kept {
+            for build_id in &build_ids {
+                let Some(hash) = self.rollout_hash_of(&revision, build_id) else { continue };
+                let is_its_own = revision_name(&meta.name, &meta.uid, &hash) == revision.meta.name;
+                if is_its_own || !found.contains_key(&hash) {
+                    found.insert(hash, revision.clone());
+                }
+            }
+        }
+        found
+    }
+
+    /// What a revision said, as far as a node or the template still holds it: its content hashes to this.
+    #[must_use]
+    pub fn held_content(&self, hash: &str) -> Option<RevisionData> {
+        let build_ids = self.build_ids();
+        let children = self.children();
+        let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());
+        let contents = specs.chain([&self.spec.template.spec]).map(RevisionData::of);
+        contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hashes(id).is(hash)))
+    }
+
+    pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
+        let key = (revision.meta.uid.clone(), build_id.to_owned());
+        if let Some((_, hash)) = self.memory.held.get(&key) {
+            return Some(hash);
+        }
+        let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
+        let hash = hashes.called(|hash| self.is_recorded(hash)).to_owned();
+        self.memory.held.put(key, (0, hash.clone()));
+        Some(hash)
+    }
+
+    /// The build ID under which a set was made, as far as anybody knows.
+    pub(super) fn build_id_of(&self, set: &str) -> String {
+        let status = &self.fleet.status;
+        let rollout = status.rollout.as_ref().filter(|r| r.entrant_set == set);
+        if let Some(rollout) = rollout.filter(|r| r.stage != Stage::Retiring) {
+            return rollout.build_id.clone();
+        }
+        match status.retiring.iter().find(|r| r.set == set) {
+            Some(retiring) => retiring.build_id.clone(),
+            None => self.active_build_id(),
+        }
+    }
+
+    /// What a revision renders to, called by the hash that nodes were granted or run, if any were.
+    pub(super) fn rendering(
+        &self,
+        hash: &str,
+        revision: &ObservedRevision,
+        restart: &str,
+        is_granted: impl Fn(&str) -> bool,
+    ) -> Option<Rendering> {
+        let (hashes, image) = self.hashes_of(hash, revision, restart)?;
+        Some(Rendering { hash: hashes.called(is_granted).to_owned(), image })
+    }
+
+    pub(super) fn hashes_of(
+        &self,
+        hash: &str,
+        revision: &ObservedRevision,
+        restart: &str,
+    ) -> Option<(Hashes, String)> {
+        let key = (hash.to_owned(), restart.to_owned());
+        if let Some((hashes, image)) = self.memory.renderings.get(&key) {
+            return Some((hashes.into(), image));
+        }
+        let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
+        let restart = (!restart.is_empty()).then_some(restart);
+        let template = render::pod_template(&spec, restart, &self.options).ok()?;
+        let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
+        let image = revision::main_image(&spec).unwrap_or_default().to_owned();
+        self.memory.renderings.put(key, (hashes.clone().into(), image.clone()));
+        Some((hashes, image))
+    }
+
+    pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {
+        let Ok(spec) = &node.spec else { return String::new() };
+        let hashes = || {
+            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(build_id).into());
+            let Ok(hashes) = self.memory.rollout_hashes.of(spec, build_id, found);
+            Hashes::from(hashes)
+        };
+        self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes)
+    }
+
+    /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is
+    /// still at what last completed holds that, under the ID of then, unless just that is wanted without it.
+    pub(super) fn as_completed(&self, node: &ObservedNode, held: String) -> String {
+        let status = &self.fleet.status;
+        let completed = &status.last_completed_rollout_hash;
+        let is_other = held != *completed && !completed.is_empty() && held != self.requested();
+        if is_other && self.held(node, &status.active_build_id) == *completed {
+            completed.clone()
+        } else {
+            held
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Restarts that are asked for, and retries.
+
+use chrono::{DateTime, Utc};
+
+use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
+use crate::cluster::observed::{Meta, ObservedNode};
+
+/// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none. One from before the node was
+/// made was asked of another, unless its fleet said so.
+#[must_use]
+pub fn effective_restart(node: &ObservedNode) -> String {
+    let meta = &node.meta;
+    let asked = meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
+    let of_fleet = meta.controller().is_some() || meta.annotation(ANNOTATION_OWNER_UID).is_some();
+    let is_before = || parse_time(asked).zip(meta.created_at).is_some_and(|(asked, made)| asked <= made);
+    let asked = if !of_fleet && is_before() { "" } else { asked };
+    later(&node.status.restarted_at, asked).to_owned()
+}
+
+/// The later of two times in RFC 3339; one that cannot be read is never the later.
+#[must_use]
+pub fn later<'a>(left: &'a str, right: &'a str) -> &'a str {
+    match (parse_time(left), parse_time(right)) {
+        (Some(l), Some(r)) if r > l => right,
+        (None, Some(_)) => right,
+        (Some(_), _) => left,
+        (None, None) => "",
+    }
+}
+
+/// Reads a time in RFC 3339.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
+}
+
+/// The plan that a value of `windlass.dev/retry` names: what follows a slash tells one wish from another.
+#[must_use]
+pub fn retried_plan(asked: &str) -> &str {
+    asked.split('/').next().unwrap_or_default()
+}
+
+/// A restart that is asked for and was not yet obeyed. One from before the fleet was made was asked of another.
+pub(super) fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
+    let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
+    let asked_at = parse_time(asked)?;
+    if meta.created_at.is_some_and(|made| asked_at <= made) {
+        return None;
+    }
+    parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
+}

@@ -1,0 +1,39 @@
+//! The command `windlass sidecar`.
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::args::SidecarArgs;
+use super::server::{SidecarServer, serve};
+use super::token::TokenFile;
+
+/// Serves until the process is told to stop (SIGTERM or SIGINT). The error is one sentence that says what
+/// to do.
+pub async fn run(args: SidecarArgs) -> Result<(), String> {
+    let server = SidecarServer::new(&args)?;
+    if let Some(file) = args.token_file.clone().map(TokenFile) {
+        // A sidecar that could take no task at all should say so when it starts, not when it is asked.
+        file.read().await?;
+    }
+    let told_to_stop = told_to_stop()?;
+    let listener = TcpListener::bind(args.bind).await.map_err(|error| {
+        format!("cannot serve on {} ({error}): choose another address with --bind", args.bind)
+    })?;
+    tracing::info!(address = %args.bind, "the sidecar serves");
+    serve(listener, server, told_to_stop)
+        .await
+        .map_err(|error| format!("the sidecar stopped serving: {error}"))
+}
+
+/// Resolves at the first signal. The handlers stand when this returns: as process 1 of a container, a
+/// signal without one would be ignored.
+fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    let on = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
