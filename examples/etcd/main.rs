@@ -50,6 +50,8 @@ fn main() -> ExitCode {
             });
             return windlass::cli::main();
         }
+        // And as the sidecar of the fleet's pods, which the kubelet starts and ends.
+        ["sidecar", ..] => return windlass::cli::main(),
         [] => false,
         ["--stay"] => true,
         ["--help" | "-h"] => {
@@ -83,6 +85,7 @@ async fn show(stay: bool) -> Result<(), Error> {
     let cluster = Cluster::start().await?;
     let images = cluster.images.clone();
     tokio::task::spawn_blocking(move || programs::add_etcd(&images)).await??;
+    programs::add_windlass(&cluster.images, std::env::current_exe()?);
     println!("    export KUBECONFIG={}", cluster.cp.kubeconfig().display());
     println!("    export PATH={}:$PATH    # a kubectl, if you have none", cluster.cp.bin().display());
     let by_windlass = by_windlass(&cluster).await?;
@@ -129,7 +132,11 @@ async fn by_windlass(cluster: &Cluster) -> Result<Rolled<'_>, Error> {
     let (tally, lost) = members
         .rolled(&change, async || {
             let fleet = place.get(FLEET.0, FLEET.1, FLEET.2).await?;
-            let summary = fleet["status"]["rollout"]["summary"].as_str().unwrap_or_default().to_owned();
+            let rollout = &fleet["status"]["rollout"];
+            let said = |field: &str| rollout[field].as_str().unwrap_or_default();
+            // What is waited for beside the wave: a hook, and which.
+            let hook = said("message").split(": ").next().filter(|what| what.starts_with("hook "));
+            let summary = [Some(said("summary")), hook].into_iter().flatten().collect::<Vec<_>>().join(", ");
             Ok((applied(&fleet), summary))
         })
         .await?;
@@ -217,7 +224,8 @@ impl<'a> Members<'a> {
 #[derive(Default)]
 struct Shown {
     members: Vec<Option<Member>>,
-    at: Option<tokio::time::Instant>,
+    /// When, and how many writes were acknowledged by then.
+    at: Option<(tokio::time::Instant, usize)>,
 }
 
 impl Shown {
@@ -225,7 +233,7 @@ impl Shown {
     async fn look(&mut self, all: &Members<'_>, writer: &Writer, summary: &str) {
         tokio::time::sleep(LOOK).await;
         let members = all.etcd.members().await;
-        if members == self.members && self.at.is_some_and(|at| at.elapsed() < WORD) {
+        if members == self.members && self.at.is_some_and(|(at, _)| at.elapsed() < WORD) {
             return;
         }
         let mut line = String::new();
@@ -236,12 +244,16 @@ impl Shown {
             let _ = write!(line, "  {pod} {said:<13}");
         }
         let tally = writer.tally();
+        let written = tally.acknowledged.len();
+        let of_a_second = |(at, before): (tokio::time::Instant, usize)| {
+            (written - before) as u128 * 1000 / at.elapsed().as_millis().max(1)
+        };
+        let rate = self.at.map_or(0, of_a_second);
         println!(
-            "{line}{:>6} written, {} failed, longest gap {:>4} ms  {summary}",
-            tally.acknowledged.len(),
+            "{line}{written:>6} written, {rate:>3} a second, {} failed, longest gap {:>4} ms  {summary}",
             tally.failed,
             tally.longest_gap.as_millis()
         );
-        (self.members, self.at) = (members, Some(monotonic()));
+        (self.members, self.at) = (members, Some((monotonic(), written)));
     }
 }

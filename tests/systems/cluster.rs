@@ -2,7 +2,11 @@
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
-use std::{path::PathBuf, process::Stdio};
+use std::{
+    io,
+    path::PathBuf,
+    process::{Output, Stdio},
+};
 
 use kube::{
     Api,
@@ -13,6 +17,7 @@ use tokio::{
     process::{Child, Command},
     runtime::Runtime,
     sync::OnceCell,
+    task::JoinHandle,
 };
 use windlass::clock::monotonic;
 use windlass_process_kubelet::{Images, ProcessKubelet, RunningKubelet};
@@ -96,6 +101,11 @@ pub fn applied(fleet: &Value) -> bool {
     current && conditions.iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True")
 }
 
+/// How many of a fleet's nodes the rollout has brought to what it goes to.
+pub fn updated(fleet: &Value) -> u64 {
+    fleet["status"]["rollout"]["nodes"]["updated"].as_u64().unwrap_or_default()
+}
+
 /// A namespace of a cluster.
 pub struct Place<'a> {
     pub cluster: &'a Cluster,
@@ -153,6 +163,19 @@ impl Place<'_> {
         if said.code == Some(0) { Ok(said.stdout) } else { Err(said.stderr.into()) }
     }
 
+    /// What a container writes until it is gone.
+    pub fn followed(&self, pod: &str, container: &str) -> Result<JoinHandle<io::Result<Output>>, Error> {
+        let following = Command::new(self.cluster.cp.bin().join("kubectl"))
+            .args(["-n", &*self.ns, "logs", "-f", pod, "-c", container])
+            .env("KUBECONFIG", self.cluster.cp.kubeconfig())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(tokio::spawn(following.wait_with_output()))
+    }
+
     /// Applies a manifest of examples/.
     pub async fn apply(&self, file: &str) -> Result<(), Error> {
         let path = format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR"));
@@ -161,8 +184,10 @@ impl Place<'_> {
 
     /// Starts the operator for this namespace, under the rights that it is deployed with.
     pub async fn operator(&self, program: impl Into<PathBuf>) -> Result<Child, Error> {
-        let rbac = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/one-namespace.yaml");
-        self.kubectl(&["apply", "-f", rbac]).await?;
+        for rights in ["one-namespace", "hook-jobs-one-namespace"] {
+            let file = format!("{}/deploy/rbac/{rights}.yaml", env!("CARGO_MANIFEST_DIR"));
+            self.kubectl(&["apply", "-f", &file]).await?;
+        }
         let kubeconfig = self.cluster.cp.service_account_kubeconfig(&self.ns, "windlass").await?;
         let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
         let operator = Command::new(program.into())

@@ -7,6 +7,7 @@ mod controlplane;
 mod etcd;
 mod etcd_alone;
 mod etcd_rolled;
+mod killing;
 mod marked;
 mod nats;
 mod nats_alone;

@@ -1,31 +1,20 @@
 //! Windlass's own sidecar, as a process in the pod: what it is asked and answers is real.
 
-use std::fs;
-
 use serde_json::{Value, json};
 use windlass_process_kubelet::Image;
 
 use crate::{
     cluster::{Cluster, Place, applied},
     controlplane::Error,
+    killing::kill,
+    programs::add_windlass,
 };
 
 const FLEET: (&str, &str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment", "app");
 
-/// The process whose command line has this in it.
-fn process_with(mark: &str) -> Option<i32> {
-    let all = fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    all.into_iter().find(|pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(mark)
-    })
-}
-
 async fn two() -> Result<(Place<'static>, tokio::process::Child), Error> {
     let cluster = Cluster::shared().await;
-    cluster
-        .images
-        .add("registry.example/windlass:0.1.0", Image::of("windlass", env!("CARGO_BIN_EXE_windlass")));
+    add_windlass(&cluster.images, env!("CARGO_BIN_EXE_windlass"));
     for tag in ["1", "2"] {
         cluster.images.add(&format!("registry.example/app:{tag}"), Image::new());
     }
@@ -64,8 +53,7 @@ async fn a_node_serves_once_its_own_sidecar_was_told_and_again_after_the_sidecar
         (&json!("windlass-sidecar"), &json!(true))
     );
     let at = format!("{}:7777", before["status"]["podIP"].as_str().unwrap_or_default());
-    let pid = process_with(&at).expect("the sidecar is a process");
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status()?.success());
+    assert_eq!(kill(&[&at]), 1, "the sidecar is a process");
     // It has forgotten that the node was marked, and says so by its probe until the operator has marked it again.
     let again = |node: &Value| {
         let plan = &node["status"]["plan"];

@@ -26,6 +26,8 @@ pub struct Nats {
 struct Connection {
     stream: BufReader<TcpStream>,
     requests: u64,
+    /// The server has said that it goes: whoever can is to turn to another one.
+    goes: bool,
 }
 
 impl Nats {
@@ -44,7 +46,9 @@ impl Nats {
             None => Connection::open(&self.servers[server]).await.map_err(|error| error.to_string())?,
         };
         let answer = connection.request(subject, payload).await.map_err(|error| error.to_string())?;
-        (self.connection, self.at) = (Some(connection), server);
+        if !connection.goes {
+            (self.connection, self.at) = (Some(connection), server);
+        }
         answer.ok_or_else(|| format!("nobody answers {subject}"))
     }
 
@@ -93,7 +97,7 @@ impl Store for Nats {
 impl Connection {
     async fn open(address: &str) -> std::io::Result<Self> {
         let stream = BufReader::new(TcpStream::connect((address, 4222)).await?);
-        let mut connection = Self { stream, requests: 0 };
+        let mut connection = Self { stream, requests: 0, goes: false };
         let mut info = String::new();
         connection.stream.read_line(&mut info).await?;
         // Without headers nobody could say that nobody answers.
@@ -117,6 +121,7 @@ impl Connection {
             let words: Vec<&str> = line.split_whitespace().collect();
             let number = |word: &str| word.parse::<usize>().map_err(std::io::Error::other);
             match words.as_slice() {
+                ["INFO", ..] => self.goes |= line.contains("\"ldm\":true"),
                 ["PING"] => self.stream.write_all(b"PONG\r\n").await?,
                 ["MSG", to, .., size] => {
                     let answer = self.payload(number(size)?).await?;

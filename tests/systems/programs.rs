@@ -26,6 +26,11 @@ pub fn add_etcd(images: &Images) -> Result<(), Error> {
     Ok(())
 }
 
+/// Adds Windlass itself, which is the sidecar of the sample fleets: the program at this path.
+pub fn add_windlass(images: &Images, path: impl Into<std::path::PathBuf>) {
+    images.add("registry.example/windlass:0.1.0", Image::of("windlass", path));
+}
+
 /// The image of the NATS server.
 pub const NATS: &str = "registry.example/nats:2.15.2";
 
@@ -36,9 +41,15 @@ const SERVER: GoProgram = GoProgram {
     modfile: None,
     package: "github.com/nats-io/nats-server/v2",
 };
+const LAMEDUCK: GoProgram = GoProgram {
+    name: "lameduck",
+    told: "what takes NATS servers into lame duck mode",
+    package: ".",
+    ..SERVER
+};
 
-/// Adds the NATS server.
+/// Adds the NATS server, and what takes it into lame duck mode.
 pub fn add_nats(images: &Images) -> Result<(), Error> {
-    images.add(NATS, Image::of("nats-server", SERVER.path()?));
+    images.add(NATS, Image::of("nats-server", SERVER.path()?).program("lameduck", LAMEDUCK.path()?));
     Ok(())
 }
