@@ -65,8 +65,11 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         if facts.paused && (active || !retiring.unpromoted) {
             continue;
         }
-        let why =
-            if retiring.has_served() { "another set has taken over" } else { "its set is not promoted" };
+        let why = match (retiring.unpromoted, retiring.served) {
+            (false, _) => "another set has taken over",
+            (true, true) => "its set was given up",
+            (true, false) => "its set is not promoted",
+        };
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
         waits_for = waits_for.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }

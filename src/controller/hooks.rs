@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::Context;
+use super::events::Event;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT};
 use crate::api::{Hook, NodeDeploymentSpec, NodeDeploymentStatus, OnHookFailure, RawPlan};
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::{Key, Kind};
-use crate::engine::{Plan, TaskRecord, held_by};
+use crate::engine::{self, Plan, TaskRecord, held_by};
 use crate::hooks::Values;
+use crate::planner::fleet::Cause;
+use crate::planner::fleet::hooks::{AtHook, Place};
 use crate::planner::hooks::hook_of;
 use crate::tasks::hooks::{About, HookScope, JobOwner};
 
@@ -50,15 +53,20 @@ impl Context {
     }
 }
 
-/// The rollout hashes that a fleet comes from and goes to; where it goes nowhere, what it is at and what is wanted.
+/// The rollout hashes that a fleet comes from and goes to; where it goes nowhere, what it is at and what is wanted. On the way
+/// back to what last completed it comes from what the rollout before went to.
 pub(super) fn rollout_hashes(status: &NodeDeploymentStatus) -> (String, String) {
     let rollout = status.rollout.as_ref();
     let from = rollout.map(|rollout| rollout.from_hash.clone()).filter(|hash| !hash.is_empty());
+    let from = from.unwrap_or_else(|| status.last_completed_rollout_hash.clone());
     let target = rollout.map(|rollout| rollout.target_hash.clone());
-    (
-        from.unwrap_or_else(|| status.last_completed_rollout_hash.clone()),
-        target.unwrap_or_else(|| status.requested_rollout_hash.clone()),
-    )
+    let target = target.unwrap_or_else(|| status.requested_rollout_hash.clone());
+    let goes_back = rollout.is_some_and(|rollout| rollout.cause == Cause::Superseded.as_str());
+    let before = status.history.last().map(|entry| entry.target_hash.clone());
+    match before.filter(|before| goes_back && from == target && !before.is_empty()) {
+        Some(before) => (before, target),
+        None => (from, target),
+    }
 }
 
 /// Whether a plan has tasks that carry out hooks.
@@ -71,6 +79,20 @@ pub(super) fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
     let task = held_by(plan)?;
     let hook = hooks.iter().find(|hook| Some(hook.name.as_str()) == hook_of(task));
     Some(hook.map(Hook::on_failure).unwrap_or_default())
+}
+
+/// Goes on without a hook that failed, where its failure is to be passed over. What is said of that is the fleet's, also of a
+/// node's hook.
+pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> Option<Event> {
+    if on_failure(plan, hooks) != Some(OnHookFailure::Continue) {
+        return None;
+    }
+    let at = AtHook::of(plan);
+    engine::pass_over(plan);
+    let at = at?;
+    let place = Place { at: &at, node };
+    let note = format!("{} failed, and it goes on without it: {}", place.name(), place.said());
+    Some(Event::warning("HookFailed", &at.tried(), note))
 }
 
 /// Whether a plan's hook is somewhere else than the persisted plan says: it has begun, or remembers something. That is

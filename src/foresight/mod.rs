@@ -172,7 +172,7 @@ impl Looked<'_> {
 
     /// What the operator looks at before it decides.
     async fn check(&mut self) -> Result<(), String> {
-        if self.scope.set_rollout().is_some_and(|r| r.stage == crate::api::Stage::Promoting) {
+        if self.scope.promoting().is_some() {
             return Ok(());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {

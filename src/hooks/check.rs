@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::api::hooks::{Hook, HookAction, HookPoint, HttpHook, JobHook, QueryHook};
+use crate::api::hooks::{Hook, HookAction, HookPoint, HttpHook, JobHook, QueryHook, WaitHook};
 
 use super::expression::Expression;
 use super::host::HookUrl;
@@ -33,7 +33,8 @@ pub fn check(hook: &Hook, rules: &HookRules) -> Result<(), String> {
         Some(HookAction::Http(http)) => check_http(http, hook.at, rules),
         Some(HookAction::Job(job)) => check_job(job),
         Some(HookAction::Query(query)) => check_query(query, hook.at, rules),
-        Some(HookAction::Approval | HookAction::Wait(_)) => Ok(()),
+        Some(HookAction::Wait(wait)) => check_wait(wait, hook.timeout_seconds()),
+        Some(HookAction::Approval) => Ok(()),
         None => Err("it does exactly one of http, job, query, approval and wait: give it one, and only one"
             .to_owned()),
     };
@@ -72,6 +73,17 @@ fn check_query(query: &QueryHook, at: HookPoint, rules: &HookRules) -> Result<()
     are_there("query.promql", promql.values(), at)?;
     compiles("query.success", &query.success, Over::Result)?;
     compiles("query.failure", &query.failure, Over::Result)
+}
+
+/// One that is to last longer than it may would fail each time.
+fn check_wait(wait: &WaitHook, timeout: Option<i64>) -> Result<(), String> {
+    match timeout.filter(|timeout| *timeout < wait.seconds) {
+        Some(timeout) => Err(format!(
+            "wait.seconds is {} and timeoutSeconds {timeout}: it would always fail; set timeoutSeconds to more, or leave it out",
+            wait.seconds
+        )),
+        None => Ok(()),
+    }
 }
 
 /// All else of a Job is asked of the API server, by a dry run.
@@ -163,6 +175,7 @@ mod tests {
             ("AfterRollout", json!({"job": {"template": template()}})),
             ("BeforePromotion", json!({"approval": {}})),
             ("AfterPromotion", json!({"wait": {"seconds": 1}})),
+            ("AfterPromotion", json!({"wait": {"seconds": 5}, "timeoutSeconds": 5})),
         ];
         for (at, action) in table {
             assert_eq!(checked(at, &action), Ok(()), "{at} {action}");
@@ -244,6 +257,11 @@ mod tests {
                 "unknown value {{x}}",
             ),
             ("BeforeNode", json!({"job": {"template": {}}}), "job.template has to be a JobSpec"),
+            (
+                "BeforeNode",
+                json!({"wait": {"seconds": 10}, "timeoutSeconds": 5}),
+                "wait.seconds is 10 and timeoutSeconds 5",
+            ),
             ("BeforeNode", json!({}), "exactly one of"),
             ("BeforeNode", json!({"approval": {}, "wait": {"seconds": 1}}), "exactly one of"),
         ];

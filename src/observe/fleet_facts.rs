@@ -114,7 +114,7 @@ impl FleetScope {
     }
 
     /// The persisted plan, where it has tasks of hooks or steps, and can be read.
-    fn own_plan_with_hooks(&self) -> Option<Plan> {
+    pub(super) fn own_plan_with_hooks(&self) -> Option<Plan> {
         let raw = self.fleet.status.plan.as_ref()?;
         let may_be = raw.mentions("\"hook\"") || raw.mentions("\"step\"");
         may_be.then(|| raw.parse().ok()).flatten()

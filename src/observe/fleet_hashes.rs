@@ -8,6 +8,7 @@ use super::FleetScope;
 use crate::api::{Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedNode, ObservedRevision};
+use crate::planner::fleet::sets::decide::stands_after_switch;
 use crate::planner::fleet::{Rendering, SetRollout};
 use crate::render;
 use crate::revision::hash::pod_template_hash_under;
@@ -20,9 +21,14 @@ impl FleetScope {
         SetRollout::of(&self.fleet.status)
     }
 
-    /// The rollout whose target is read from the status, because it can no longer be taken back.
-    pub(super) fn promoting(&self) -> Option<SetRollout> {
-        self.set_rollout().filter(|r| r.stage == Stage::Promoting)
+    /// The rollout whose target is read from the status, because it can no longer be taken back, or is to be finished first.
+    /// One that stands at a hook which failed is not: another target takes its place.
+    #[must_use]
+    pub fn promoting(&self) -> Option<SetRollout> {
+        let rollout = self.set_rollout().filter(|r| r.stage == Stage::Promoting)?;
+        let plan = self.own_plan_with_hooks().filter(|_| !self.spec.paused);
+        let stands = plan.is_some_and(|plan| stands_after_switch(&plan, &rollout));
+        (!stands).then_some(rollout)
     }
 
     /// The `unsafeCustomBuildID` of what is wanted; empty where it is generated.

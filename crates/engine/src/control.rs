@@ -101,7 +101,7 @@ pub fn skip(
     }
     record.state = TaskState::Skipped;
     record.finished_at = Some(now);
-    record.message.clear();
+    "a person has skipped it".clone_into(&mut record.message);
     if current {
         plan.retry_at = None;
     }

@@ -135,9 +135,8 @@ fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
     };
     let variables = Variables::of_answer(reply.status, &reply.headers, &text, &body);
     let success = if wish.success.is_empty() { ANY_2XX } else { &wish.success };
-    // What is in front of a peer answers so while it is not there.
-    let failure = if reply.status >= 500 { "" } else { &wish.failure };
-    let (found, said) = verdict(success, failure, Over::Answer, &variables, said);
+    let (found, said) = verdict(success, &wish.failure, Over::Answer, &variables, said);
+    // What is in front of a peer answers so while it is not there: unless the hook says what that means, it means nothing.
     let is_nothing = reply.status >= 500 && found == Verdict::Neither;
     (if is_nothing { Verdict::Nothing } else { found }, said)
 }

@@ -75,8 +75,14 @@ pub(super) fn retry(object: &Value) -> Option<Change> {
             return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
         }
     };
-    let said = format!("asked to try {} again", name(hook));
+    let said = format!("asked to try {} again", all_failed(object));
     Some(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), said))
+}
+
+/// The names of all hooks that have failed: a retry is of each.
+fn all_failed(object: &Value) -> String {
+    let hooks = object["status"]["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    hooks.iter().filter(|hook| hook["state"] == "Failed").map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a promotion may still go back: traffic has moved, and what comes after that is not done.

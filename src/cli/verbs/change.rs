@@ -262,9 +262,10 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
         let plan = plan["id"].as_str().unwrap_or_default();
         return Err(format!("plan {plan} is over: there is nothing to skip"));
     }
-    let is_own = Registry::builtin_recipes().is_ok_and(|registry| !registry.is_builtin(type_));
+    let is_hook = task["params"]["hook"].is_string();
+    let is_own = !is_hook && Registry::builtin_recipes().is_ok_and(|registry| !registry.is_builtin(type_));
     let of_node = type_ == "mark-ready";
-    if !is_own && (!SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node)) {
+    if !is_own && !is_hook && (!SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node)) {
         return Err(format!(
             "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
              await-nodes-at-height can, and hooks"

@@ -131,12 +131,14 @@ impl Fleet<'_> {
         };
         let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;
         let advance = engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await;
-        self.pass_over(&mut plan);
+        let passed_over = self.pass_over(&mut plan);
         let advance = self.unless_disrupted(&mut plan, advance);
         if matches!(advance, Advance::Invalidated { .. }) {
             self.delete_jobs(&plan).await?;
         }
-        self.advanced(Stored { plan: Some(plan), skipped }, &advance)
+        let mut change = self.advanced(Stored { plan: Some(plan), skipped }, &advance)?;
+        change.events.extend(passed_over);
+        Ok(change)
     }
 
     /// What the status becomes by how far the plan came.

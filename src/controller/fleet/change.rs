@@ -119,8 +119,7 @@ impl Fleet<'_> {
         ending: Ending,
     ) -> Result<bool, ReconcileError> {
         self.delete_jobs(old).await?;
-        let gives_up = matches!(ending, Ending::RolledBack | Ending::Aborted);
-        let rollout = facts.set_rollout.as_ref().filter(|r| gives_up && r.stage == Stage::Promoting);
+        let rollout = traffic_moved(facts).filter(|_| ending != Ending::Complete);
         let Some(rollout) = rollout else { return Ok(true) };
         if !self.move_back(rollout).await? {
             return Ok(false);
@@ -250,6 +249,10 @@ impl Fleet<'_> {
         if rollout.stage == Stage::Promoting && stage::has_promoted(plan) {
             return Some(self.promoted(status, facts, &rollout, plan));
         }
+        if rollout.stage == Stage::Promoting && stage::has_switched(plan) {
+            // Hooks are still to come. It is told once, now or when they are done.
+            return Some(moved(&rollout, plan));
+        }
         let next = stage::stage_of(plan, rollout.stage, rollout.way);
         if next == Stage::Promoting && rollout.is_revocable() {
             // The tasks beyond wait until this is recorded.
@@ -270,9 +273,7 @@ impl Fleet<'_> {
         plan: &Plan,
     ) -> Event {
         set_status::switched(status, facts, self.now);
-        let (set, before) = (&rollout.entrant, &rollout.incumbent);
-        let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
-        Event::normal("Promoted", &plan.id, note)
+        moved(rollout, plan)
     }
 
     /// Takes the end of a plan into the status.
@@ -305,6 +306,24 @@ impl Fleet<'_> {
     }
 }
 
+/// The promotion that has moved traffic, and is not done.
+fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
+    facts.set_rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting)
+}
+
+fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
+    let (set, before) = (&rollout.entrant, &rollout.incumbent);
+    let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
+    Event::normal("Promoted", &plan.id, note)
+}
+
+/// What is said of traffic where a promotion is given up that had moved it.
+fn back_again(facts: &FleetFacts) -> String {
+    traffic_moved(facts)
+        .map(|rollout| format!("; traffic is back at set {}", rollout.incumbent))
+        .unwrap_or_default()
+}
+
 /// The word in history for why a rollout goes back.
 fn why_back(facts: &FleetFacts) -> &'static str {
     if hooks::rolls_back(facts) { "HookFailed" } else { "Stalled" }
@@ -331,7 +350,8 @@ fn ended(
     match (ending, start) {
         (Ending::Superseded, Some(start)) => {
             let (to, why) = (short(&start.target), start.cause.as_str());
-            let note = format!("the rollout to {from} is superseded by one to {to} ({why})");
+            let back = back_again(facts);
+            let note = format!("the rollout to {from} is superseded by one to {to} ({why}){back}");
             Some(Event::normal("RolloutSuperseded", &old.id, note))
         }
         (Ending::Superseded, None) if facts.set_rollout.is_some() && facts.replicas > 0 => {
@@ -342,7 +362,9 @@ fn ended(
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
             reject(status, facts, old, Ending::Aborted);
-            let note = format!("the rollout to {from} was aborted; nodes stay at what they run");
+            let nodes =
+                if facts.set_rollout.is_some() { "its new nodes go" } else { "nodes stay at what they run" };
+            let note = format!("the rollout to {from} was aborted{}; {nodes}", back_again(facts));
             Some(Event::warning("RolloutAborted", &old.id, note))
         }
         (Ending::RolledBack, _) => {
@@ -352,7 +374,8 @@ fn ended(
             let why = by_hook.unwrap_or_else(stalled);
             reject(status, facts, old, Ending::RolledBack);
             let to = short(&facts.last_completed);
-            let note = format!("the rollout to {from} {what} and is rolled back to {to}: {why}");
+            let back = back_again(facts);
+            let note = format!("the rollout to {from} {what} and is rolled back to {to}{back}: {why}");
             if let Some(rejected) = status.rejected.as_mut() {
                 rejected.message.clone_from(&why);
             }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{HookAction, HookPoint, HookRetry, OnHookFailure, RawPlan};
+use crate::api::{HookAction, HookPoint, HookRetry, RawPlan};
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::cluster::{ClusterError, Kind, Part, Target};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
-use crate::controller::hooks::{has_hooks, has_moved, on_failure, rollout_hashes};
+use crate::controller::hooks::{has_hooks, has_moved, pass_over, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::{Values, check};
 use crate::observe::restart::retried_plan;
@@ -97,8 +97,7 @@ impl Fleet<'_> {
         if let Ok(recipe) = self.cx.registry.recipe(facts.strategy.recipe())
             && let Some(sentence) = self.wanted_hooks(course).too_long_for(recipe)
         {
-            let first = hooks.first().map(|hook| hook.name.as_str()).unwrap_or_default();
-            return Some(Invalid::lasting(format!("{sentence}: {first}")));
+            return Some(Invalid::lasting(sentence));
         }
         // Expressions are parsed, and the API server is asked, once for each generation.
         let meta = &self.scope.fleet.meta;
@@ -177,11 +176,9 @@ impl Fleet<'_> {
         Some(HookScope { hold: paused, ..scope })
     }
 
-    /// Goes on without a hook that failed, where its failure is to be passed over.
-    pub(super) fn pass_over(&self, plan: &mut Plan) {
-        if on_failure(plan, &self.scope.spec.update_strategy.hooks) == Some(OnHookFailure::Continue) {
-            engine::pass_over(plan);
-        }
+    /// Goes on without a hook that failed, where its failure is to be passed over, and says so.
+    pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
+        pass_over(plan, &self.scope.spec.update_strategy.hooks, None)
     }
 
     /// What came of carrying the plan out; where hooks came last, a plan is over only once its nodes still are, or are again,

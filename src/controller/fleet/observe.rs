@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::context::Fleet;
-use crate::api::{HookRetry, Stage};
+use crate::api::HookRetry;
 use crate::apply::fleet_objects;
 use crate::controller::ReconcileError;
 use crate::controller::record::tasks_over;
@@ -69,7 +69,7 @@ impl<'a> Fleet<'a> {
             Err(error) => self.note(error),
         }
         // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
-        if self.scope.set_rollout().is_some_and(|r| r.stage == Stage::Promoting) {
+        if self.scope.promoting().is_some() {
             return Ok(());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {

@@ -128,8 +128,8 @@ impl Node<'_> {
                 Ok(StatusChange { is_progress: !skipped, next, ..StatusChange::of(Some(plan)) })
             }
             Advance::Held => {
-                self.pass_over(&mut plan);
-                Ok(StatusChange::of(Some(plan)))
+                let of_fleet = self.pass_over(&mut plan);
+                Ok(StatusChange { of_fleet, ..StatusChange::of(Some(plan)) })
             }
             Advance::Checkpoint => Ok(StatusChange::of(Some(plan))),
             Advance::Ended => {

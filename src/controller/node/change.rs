@@ -17,6 +17,8 @@ pub(super) struct StatusChange {
     pub(super) is_progress: bool,
     /// To be recorded once the status says it.
     pub(super) events: Vec<Event>,
+    /// The same of the node's fleet.
+    pub(super) of_fleet: Option<Event>,
     /// When to reconcile again.
     pub(super) next: Next,
 }
@@ -29,6 +31,7 @@ impl StatusChange {
             invalid: None,
             is_progress: false,
             events: Vec::new(),
+            of_fleet: None,
             next: Next::on_event(),
         }
     }

@@ -1,11 +1,12 @@
 //! Hooks in a node's plans: which a plan has, what they are handed, and what becomes of those that fail.
 
 use super::context::Node;
+use crate::api::HookPoint;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
-use crate::api::{HookPoint, OnHookFailure};
 use crate::cluster::Kind;
 use crate::controller::ReconcileError;
-use crate::controller::hooks::{has_hooks, on_failure, rollout_hashes};
+use crate::controller::events::Event;
+use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
 use crate::engine::{self, Outcome, Plan};
 use crate::hooks::Values;
 use crate::planner::fleet::hooks::tried;
@@ -158,10 +159,8 @@ impl Node<'_> {
         }
     }
 
-    /// Goes on without a hook that failed, where its failure is to be passed over.
-    pub(super) fn pass_over(&self, plan: &mut Plan) {
-        if on_failure(plan, self.of_fleet.hooks()) == Some(OnHookFailure::Continue) {
-            engine::pass_over(plan);
-        }
+    /// Goes on without a hook that failed, where its failure is to be passed over. What is said of that is said of the fleet.
+    pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
+        pass_over(plan, self.of_fleet.hooks(), Some(&self.node.meta.name))
     }
 }

@@ -21,7 +21,7 @@ use crate::planner::node::status::{StatusInput, status};
 impl<'a> Applied<'a> {
     pub(super) async fn report(self) -> Result<Next, Box<Failed<'a>>> {
         let Self { node, change, error } = self;
-        let StatusChange { plan, entries, invalid, is_progress, events, next } = change;
+        let StatusChange { plan, entries, invalid, is_progress, events, of_fleet, next } = change;
         let after = node.compute(plan.as_ref(), &entries, invalid.as_deref());
         let urgency = match plan.as_ref().filter(|_| is_progress) {
             Some(plan) => node.urgency(plan, &after),
@@ -33,6 +33,9 @@ impl<'a> Applied<'a> {
         };
         for event in &events {
             node.record(event);
+        }
+        if let Some((event, fleet)) = of_fleet.zip(node.of_fleet.fleet.as_ref()) {
+            node.cx.events.record(Kind::NodeDeployment, &fleet.meta, &event);
         }
         match error {
             Some(error) => Err(node.failed(error)),

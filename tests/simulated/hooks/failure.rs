@@ -144,6 +144,16 @@ fn a_failure_that_is_to_be_passed_over_is_a_task_that_was_skipped() {
         let plan = w.node_plan("db-0");
         assert_eq!(task(&plan, "drain")["state"], "Skipped");
         w.is_at_rest().await;
+        let mut told = w.events("HookFailed");
+        told.sort();
+        let who = ["hook backup failed", "hook drain of node db-0 failed", "hook drain of node db-1 failed"];
+        assert_eq!(told.len(), who.len(), "{told:#?}");
+        for (note, who) in told.iter().zip(who) {
+            assert!(
+                note.starts_with(who) && note.contains("it goes on without it: no success within 3 s"),
+                "{note}"
+            );
+        }
     });
 }
 

@@ -146,6 +146,11 @@ fn a_node_leaves_once_what_comes_before_is_done() {
         assert_eq!(tasks(&plan), ["decommission=Running", "await-removal"]);
         w.rest(300).await;
         assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);
+        let status = w.status();
+        let list = status["conditions"].as_array().unwrap();
+        let reconciling = list.iter().find(|c| c["type"] == "Reconciling").unwrap();
+        let said = text(reconciling, "message");
+        assert!(said.contains("hook decommission of node db-2: waiting for a person"), "{said}");
         w.approve(text(task(&plan, "decommission"), "id")).await;
         w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
         // A fleet that is deleted takes its nodes along.

@@ -46,7 +46,7 @@ fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() 
         let status = w.status();
         assert_eq!(text(&status, "lastCompletedRolloutHash"), old);
         assert_eq!(condition(&status, "UpToDate"), "Unknown/Promoting");
-        assert_eq!(w.events("Promoted").len(), 0);
+        assert_eq!(w.events("Promoted").len(), 1, "traffic has moved");
         w.approve(text(task(&status["plan"], "after"), "id")).await;
         w.until("it is promoted", stage_is("Retiring")).await;
         let status = w.until("it is asked last", is_at("last", "Running")).await;
@@ -55,6 +55,7 @@ fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() 
         w.approve(text(task(&status["plan"], "last"), "id")).await;
         w.until("it is complete", is_up_to_date).await;
         assert_eq!(w.selected(), set);
+        assert_eq!(w.events("Promoted").len(), 1);
         w.is_at_rest().await;
     });
 }
@@ -80,8 +81,11 @@ fn after_a_promotion_that_failed_traffic_goes_back_in_one_write_and_the_target_i
             .until("the new set is gone", |s| w.names(NODE) == ["db-0", "db-1"] && s["rollout"].is_null())
             .await;
         assert_eq!(condition(&over, "UpToDate"), "False/RolledBack");
-        assert_eq!(w.events("RolledBack").len(), 1);
-        assert_eq!(w.events("Promoted").len(), 0);
+        let told = w.events("RolledBack");
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("traffic is back at set first"), "{told:?}");
+        assert_eq!(w.events("Promoted").len(), 1);
+        assert!(w.events("NodeDeleted").iter().all(|note| note.contains("its set was given up")));
         assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
         w.is_at_rest().await;
     });
@@ -96,6 +100,8 @@ fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
         assert_eq!(text(&held["rollout"], "stage"), "Promoting");
         w.annotate("windlass.dev/abort", text(&held["plan"], "id")).await;
         w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+        let told = w.events("RolloutAborted");
+        assert!(told[0].contains("traffic is back at set first; its new nodes go"), "{told:?}");
         w.until("the new set is gone", |_| w.names(NODE) == ["db-0", "db-1"]).await;
         assert_eq!(w.selected(), "first");
         w.image("db:3").await;
@@ -122,5 +128,90 @@ fn where_the_old_nodes_go_first_nothing_goes_before_the_hooks_are_done_and_it_ca
         w.approve(text(task(&status["plan"], "backup"), "id")).await;
         w.until("it is complete", is_up_to_date).await;
         assert!(w.images().iter().all(|image| image.ends_with("db:3")));
+    });
+}
+
+#[test]
+fn a_new_template_takes_the_place_of_a_promotion_that_holds_and_traffic_goes_back_first() {
+    play(|w| async move {
+        let old = w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
+        w.image("db:2").await;
+        let held = w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        let second = text(&held["rollout"], "targetHash").to_owned();
+        assert_eq!(w.selected(), set_of(&second));
+        w.image("db:3").await;
+        let begun =
+            w.until("the next begins", |s| s["rollout"]["targetHash"] != held["rollout"]["targetHash"]).await;
+        assert_eq!(w.selected(), "first", "what is known to be well serves meanwhile");
+        let third = text(&begun["rollout"], "targetHash").to_owned();
+        assert_eq!(text(&begun, "requestedRolloutHash"), third);
+        assert_eq!(text(&begun, "lastCompletedRolloutHash"), old);
+        assert_eq!(begun["history"][0]["outcome"], "Superseded", "{}", to_text(&begun["history"]));
+        let told = w.events("RolloutSuperseded");
+        assert_eq!(told.len(), 1);
+        for part in [&second[3..8], &third[3..8], "traffic is back at set first"] {
+            assert!(told[0].contains(part), "{told:?}");
+        }
+        let held = w.until("it has failed as well", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        assert_eq!(w.selected(), set_of(&third));
+        w.annotate("windlass.dev/skip", text(task(&held["plan"], "look"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        w.until("the others are gone", |_| w.images().len() == 2).await;
+        assert!(w.images().iter().all(|image| image.ends_with("db:3")));
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn what_last_completed_is_taken_up_again_from_a_promotion_that_holds() {
+    play(|w| async move {
+        let old = w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
+        w.image("db:2").await;
+        w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        w.image("db:1").await;
+        let back = w.until("it is over", is_up_to_date).await;
+        assert_eq!(
+            (w.selected(), text(&back, "lastCompletedRolloutHash")),
+            ("first".to_owned(), old.as_str())
+        );
+        w.until("the new set is gone", |_| w.names(NODE) == ["db-0", "db-1"]).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn a_promotion_whose_hook_has_not_failed_is_finished_before_the_next_begins() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([person("look", "AfterPromotion")]))).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked", is_at("look", "Running")).await;
+        let second = text(&status["rollout"], "targetHash").to_owned();
+        w.image("db:3").await;
+        w.rest(60).await;
+        assert_eq!(
+            (w.selected(), text(&w.status()["rollout"], "targetHash")),
+            (set_of(&second), second.as_str())
+        );
+        w.approve(text(task(&status["plan"], "look"), "id")).await;
+        let next = w.until("the next begins", |s| s["rollout"]["targetHash"] != json!(second)).await;
+        assert_eq!(text(&next, "lastCompletedRolloutHash"), second);
+        assert_eq!(w.events("RolloutSuperseded").len(), 0);
+    });
+}
+
+#[test]
+fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
+        w.image("db:2").await;
+        let held = w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        let second = set_of(text(&held["rollout"], "targetHash"));
+        w.patch(&json!({"spec": {"paused": true}})).await;
+        w.image("db:3").await;
+        w.rest(60).await;
+        assert_eq!(w.selected(), second);
+        w.patch(&json!({"spec": {"paused": false}})).await;
+        w.until("the next begins", |s| s["rollout"]["targetHash"] != held["rollout"]["targetHash"]).await;
+        assert_eq!(w.selected(), "first");
     });
 }

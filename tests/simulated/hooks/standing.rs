@@ -58,3 +58,24 @@ fn a_hook_that_failed_on_the_way_to_an_old_target_is_no_failure_of_the_new() {
         assert_eq!(condition(&next, "Stalled"), "False/Progressing");
     });
 }
+
+#[test]
+fn people_that_are_waited_for_are_named_whatever_else_is_in_the_way() {
+    play(|w| async move {
+        let hooks = json!([fails("drain", "BeforeRemove", "Hold"), person("ask", "BeforeRollout")]);
+        w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
+        w.change(json!({"replicas": 2})).await;
+        w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        w.image("db:2").await;
+        let message = |status: &Value| text(&status["rollout"], "message").to_owned();
+        let status = w.until("it is asked", |s| message(s).contains("hook ask")).await;
+        let said = message(&status);
+        assert!(said.contains("hook drain of node db-") && said.contains("failed"), "{said}");
+        assert!(said.contains("hook ask: waiting for a person: windlass approve nd/db"), "{said}");
+        // A node that leaves waits for a person while the promotion of a rollout does, too.
+        w.annotate("windlass.dev/skip", text(task(&w.node_plan("db-3"), "drain"), "id")).await;
+        w.until("one of both has gone", |_| w.names(NODE).len() == 3).await;
+        let skipped = |s: &Value| message(s).contains("hook ask: waiting for a person");
+        w.until("the person is still named", skipped).await;
+    });
+}

@@ -88,9 +88,15 @@ impl Wanted<'_> {
     pub fn too_long_for(&self, recipe: &Recipe) -> Option<String> {
         let count = self.among(&recipe.tasks).len();
         (count > MAX_TASKS).then(|| {
+            let stepwise = self.hooks.iter().filter(|hook| hook.at == HookPoint::AfterStep);
+            let mut names: Vec<&str> = stepwise.map(|hook| hook.name.as_str()).collect();
+            if names.is_empty() {
+                names = self.hooks.iter().map(|hook| hook.name.as_str()).collect();
+            }
             format!(
-                "updateStrategy.hooks: a plan {} would have {count} tasks with them, and {MAX_TASKS} are the most: each hook \
-                 at AfterStep counts once for each of inPlace.steps that the rollout stops after; take some of either away",
+                "hooks {}: a plan {} would have {count} tasks with all hooks, and {MAX_TASKS} are the most: each hook at AfterStep \
+                 counts once for each of inPlace.steps that the rollout stops after; take some of either away",
+                names.join(", "),
                 recipe.name
             )
         })

@@ -129,7 +129,7 @@ async fn a_skipped_task_is_passed_over_and_a_plan_whose_last_task_was_skipped_co
     let current = plan.tasks[1].id.clone();
     skip(&mut plan, &current, &registry, at(3)).unwrap();
     assert_eq!(plan.tasks[1].finished_at, Some(at(3)));
-    assert_eq!(plan.tasks[1].message, "");
+    assert_eq!(plan.tasks[1].message, "a person has skipped it");
     assert_eq!(advance(&mut plan, &registry, &env, at(4), 600).await, Advance::Ended);
     assert_eq!(plan.state, PlanState::Complete);
     let skipped = TaskState::Skipped;

@@ -50,7 +50,7 @@ async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     let _ = stage.turn().await;
     pass(55).await;
-    stage.answers(500, "{\"state\":\"failed\"}");
+    stage.answers(500, "{\"state\":\"starting\"}");
     let waits = stage.turn().await;
     assert_eq!(stage.state(), TaskState::Running);
     assert!(again(&waits) <= Duration::from_millis(5_001), "it is looked at when its time is up: {waits:?}");

@@ -11,7 +11,7 @@ use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
 use crate::api::{HookStatus, NodeDeploymentStatus, Stage};
 use crate::engine::TaskRecord;
-use crate::engine::sentence::cut;
+use crate::engine::sentence::{cut, some_of};
 
 pub use crate::api::AtHook;
 
@@ -35,8 +35,10 @@ impl Place<'_> {
     #[must_use]
     pub fn said(&self) -> &str {
         let message = self.at.message.as_str();
-        let whose = format!("hook {} of ", self.at.hook);
-        message.strip_prefix(&whose).and_then(|rest| rest.split_once(": ")).map_or(message, |(_, said)| said)
+        let (whose, waits) =
+            (format!("hook {} of ", self.at.hook), format!("waiting for hook {}: ", self.at.hook));
+        let said = message.strip_prefix(&whose).and_then(|rest| rest.split_once(": ")).map(|(_, said)| said);
+        said.or_else(|| message.strip_prefix(&waits)).unwrap_or(message)
     }
 
     /// `hook drain of node db-1`.
@@ -104,23 +106,35 @@ pub fn rolls_back(facts: &FleetFacts) -> bool {
         && failures(facts).any(|place| facts.rolling_back.contains(&place.at.hook) && place.at.at.is_some())
 }
 
-/// What a rollout waits for at its hooks, in a sentence, if it waits at any: people are named first.
+/// What a fleet waits for at its hooks, in a sentence, if it waits at any: what failed, and every person that is waited for, or
+/// the first of the others.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
-    if let Some(failure) = failure(facts) {
-        return Some(format!(
+    let failure = failure(facts).map(|failure| {
+        format!(
             "{failure}; windlass retry nd/{deployment} tries it again, windlass skip goes on without it, windlass abort gives \
              the rollout up"
-        ));
+        )
+    });
+    let people = people(facts, deployment);
+    if failure.is_none() && people.is_none() {
+        return places(facts).next().map(|place| format!("{}: {}", place.name(), place.said()));
     }
-    if let Some(place) = asking(facts).next() {
-        let id = &place.at.task_id;
-        return Some(format!(
-            "{}: waiting for a person: windlass approve nd/{deployment}, or the annotation {ANNOTATION_APPROVE}={id}",
-            place.name()
-        ));
+    Some(failure.into_iter().chain(people).collect::<Vec<_>>().join("; "))
+}
+
+/// Which people are waited for, and what they are to do, in a sentence.
+#[must_use]
+pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
+    let places: Vec<Place<'_>> = asking(facts).collect();
+    let [first, others @ ..] = places.as_slice() else { return None };
+    let verb = format!("waiting for a person: windlass approve nd/{deployment}");
+    if others.is_empty() {
+        let id = &first.at.task_id;
+        return Some(format!("{}: {verb}, or the annotation {ANNOTATION_APPROVE}={id}", first.name()));
     }
-    places(facts).next().map(|place| format!("{}: {}", place.name(), place.said()))
+    let names: Vec<String> = places.iter().map(Place::name).collect();
+    Some(format!("{}: {verb}", some_of(&names.iter().map(String::as_str).collect::<Vec<_>>())))
 }
 
 /// Whether a rollout's clock stands since a hook is being carried out, which has one of its own, or has failed.

@@ -133,7 +133,20 @@ fn refresh_rollout(
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
-        _ if facts.paused => "waiting for the fleet to be resumed: spec.paused is true".to_owned(),
+        // A node that has its grant finishes, with its hooks.
+        _ if facts.paused => {
+            let resumed = "waiting for the fleet to be resumed: spec.paused is true".to_owned();
+            [Some(resumed), hooks::people(fleet, input.name)]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("; ")
+        }
+        // Nodes that leave may wait at hooks while the rollout itself waits for a person.
+        Some(task) if task.type_ == "await-promotion" && !task.message.is_empty() => {
+            let own = Some(task.message.clone());
+            own.into_iter().chain(hooks::waits_for(fleet, input.name)).collect::<Vec<_>>().join("; ")
+        }
         _ if let Some(sentence) = hooks::waits_for(fleet, input.name) => sentence,
         // An old set that goes waits for no node that serves.
         _ if let Some(node) = stands_in_the_way(rollout) => {

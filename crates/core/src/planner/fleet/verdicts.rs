@@ -59,8 +59,10 @@ pub(super) fn refresh_conditions(
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
-    let leaving = || leave::waits_for(facts).filter(|_| status.rollout.is_none());
-    let waits = kept.or_else(|| facts.waits_for.clone()).into_iter().chain(leaving());
+    let is_at_rest = status.rollout.is_none();
+    let leaving = leave::waits_for(facts).filter(|_| is_at_rest);
+    let at_hooks = hooks::waits_for(facts, input.name).filter(|_| is_at_rest);
+    let waits = kept.or_else(|| facts.waits_for.clone()).into_iter().chain(leaving).chain(at_hooks);
     let mut kept = waits.collect::<Vec<_>>().join("; ");
     // What is waited for otherwise another condition says, which changes with it: this costs no write of its own.
     if busy && kept.is_empty() && status.rollout.is_none() {

@@ -223,6 +223,7 @@ fn a_plan_that_would_be_too_long_is_refused_with_what_to_do() {
     let hooks: Vec<Hook> = (0..4).map(|n| hook(&format!("h{n}"), HookPoint::AfterStep)).collect();
     let wanted = Wanted { hooks: &hooks, points: of_fleet(), stops: (0..6).collect() };
     let sentence = wanted.too_long_for(&recipe(IN_PLACE)).unwrap();
+    assert!(sentence.starts_with("hooks h0, h1, h2, h3: a plan InPlace"), "{sentence}");
     assert!(sentence.contains("would have 33 tasks") && sentence.contains("32 are the most"), "{sentence}");
     assert_eq!(Wanted { stops: (0..5).collect(), ..wanted }.too_long_for(&recipe(IN_PLACE)), None);
 }

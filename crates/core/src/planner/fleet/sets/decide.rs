@@ -8,8 +8,8 @@ use super::super::idle::{idle, to};
 use super::rollout::SetRollout;
 use super::stage::has_switched;
 use crate::api::{HookPoint, OnStall, Stage};
-use crate::engine::Plan;
-use crate::planner::hooks::is_left_at;
+use crate::engine::{Plan, held_by};
+use crate::planner::hooks::{is_left_at, point_of};
 
 /// Decides about an active rollout that makes a set. `stalled`: whether its clock has run out.
 #[must_use]
@@ -51,6 +51,14 @@ pub fn may_go_back(plan: &Plan, rollout: &SetRollout) -> bool {
     has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion) && rollout.way == Way::BlueGreen
 }
 
+/// Whether a promotion stands at a hook that failed after traffic had moved. It would never be finished by itself, so another
+/// target takes its place: traffic goes back to the old set first, which still lives.
+#[must_use]
+pub fn stands_after_switch(plan: &Plan, rollout: &SetRollout) -> bool {
+    let failed = held_by(plan).and_then(point_of);
+    failed == Some(HookPoint::AfterPromotion) && may_go_back(plan, rollout)
+}
+
 fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecision {
     if !may_go_back(plan, rollout) {
         return FleetDecision::Keep;
@@ -58,7 +66,26 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if !facts.abort.is_empty() && facts.abort == plan.id {
         return FleetDecision::Abort;
     }
-    if rolls_back(facts) && facts.rejected.is_none() { FleetDecision::TakeBack } else { FleetDecision::Keep }
+    if rolls_back(facts) && facts.rejected.is_none() {
+        return FleetDecision::TakeBack;
+    }
+    // What is wanted is read of the spec only where this one stands.
+    let elsewhere = elsewhere(facts, rollout).filter(|_| stands_after_switch(plan, rollout) && !facts.paused);
+    elsewhere.unwrap_or(FleetDecision::Keep)
+}
+
+/// What takes the place of a rollout that can be taken back, where something else is wanted by now.
+fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> {
+    if facts.invalid.is_some() {
+        return None;
+    }
+    let goal = facts.goal();
+    let way = facts.way(goal);
+    if way == Way::InPlace && goal == facts.last_completed {
+        return Some(FleetDecision::Withdraw);
+    }
+    let is_other = goal != rollout.target || way != rollout.way;
+    is_other.then(|| FleetDecision::Supersede(to(facts, goal, Cause::Superseded)))
 }
 
 fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
@@ -68,15 +95,8 @@ fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stall
     if facts.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
-    if facts.invalid.is_none() {
-        let goal = facts.goal();
-        let way = facts.way(goal);
-        if way == Way::InPlace && goal == facts.last_completed {
-            return FleetDecision::Withdraw;
-        }
-        if goal != rollout.target || way != rollout.way {
-            return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
-        }
+    if let Some(decision) = elsewhere(facts, rollout) {
+        return decision;
     }
     let back = (stalled && facts.on_stall == OnStall::Rollback) || rolls_back(facts);
     if back && facts.rejected.is_none() {
