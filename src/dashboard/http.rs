@@ -112,7 +112,8 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        (REFERRER_POLICY, "no-referrer"),
+        // Without a referrer of its own pages a browser would not say where their forms come from either.
+        (REFERRER_POLICY, "same-origin"),
         (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -228,12 +229,13 @@ struct Filled {
 
 type Place = (String, String, String);
 
+/// A deed, and who carries it out.
+type Meant = (Deed, Arc<dyn Hands>);
+/// Why there is none.
+type Unmeant = (StatusCode, &'static str);
+
 /// The verb that is meant, and who carries it out.
-fn meant(
-    state: &Page,
-    (namespace, name, verb): Place,
-    filled: &Filled,
-) -> Result<(Deed, Arc<dyn Hands>), (StatusCode, &'static str)> {
+fn meant(state: &Page, (namespace, name, verb): Place, filled: &Filled) -> Result<Meant, Unmeant> {
     let button = Button::called(&verb).ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
     let only_shows =
         "This page only shows. To change something, take windlass or kubectl, with your own rights.";

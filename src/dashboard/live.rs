@@ -151,8 +151,7 @@ impl Open {
                 None => (Vec::new(), false),
             },
         };
-        let is_first = self.told.is_empty();
-        if !is_first && parts.len() != self.told.len() || parts.is_empty() {
+        if parts.is_empty() {
             self.waiting.push_back(Event::default().event("anew").data("anew"));
             self.is_over = true;
             return TICK_AT_REST;

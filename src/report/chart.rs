@@ -179,11 +179,8 @@ mod tests {
     fn bars_stand_where_the_plans_own_times_put_them() {
         let chart = chart(10);
         assert_eq!((chart.from, chart.to, chart.hidden), (at("04:00:00"), at("04:04:00"), 0));
-        let rows: Vec<(&str, Vec<(i64, i64, TaskState)>)> = chart
-            .rows
-            .iter()
-            .map(|row| (row.name.as_str(), row.bars.iter().map(|b| (b.start, b.length, b.state)).collect()))
-            .collect();
+        let bars = |row: &Row| row.bars.iter().map(|b| (b.start, b.length, b.state)).collect::<Vec<_>>();
+        let rows: Vec<_> = chart.rows.iter().map(|row| (row.name.as_str(), bars(row))).collect();
         assert_eq!(
             rows,
             [

@@ -28,7 +28,7 @@ pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ra
 }
 
 /// A kubeconfig of an account that may do this in the world's namespace, and nothing else.
-async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
+pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
     let meta = || json!({"name": name, "namespace": &*world.ns});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(), "rules": rules});
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta(),

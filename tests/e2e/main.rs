@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
+mod browser;
 mod build_ids;
 mod change;
 mod children;
@@ -31,6 +32,9 @@ mod kit;
 mod kubectl;
 mod leader;
 mod leaving;
+mod page;
+mod page_guarded;
+mod page_load;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod peers;
 mod plans;

@@ -16,8 +16,74 @@ pub fn program(package: &str, program: &str) -> Option<PathBuf> {
     }
 }
 
+/// The same of a program that needs libraries which are not installed here: what its package depends on is unpacked beside
+/// it, and the path is that of a script that has it find them.
+#[allow(dead_code, reason = "each test uses its own part of it")]
+pub fn program_with_libraries(package: &str, program: &str) -> Option<PathBuf> {
+    match with_libraries(package, program) {
+        Ok(path) => Some(path),
+        Err(why) => {
+            skipped(&format!("{package} of Debian cannot be had here: {why}"));
+            None
+        }
+    }
+}
+
+fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
+    let folder = cache()?.join(format!("{package}-with-libraries"));
+    let script = folder.join("run");
+    if script.exists() {
+        return Ok(script);
+    }
+    eprintln!("fetching {package} of Debian with what it needs: some minutes, once");
+    let said = |error: std::io::Error| error.to_string();
+    let work = cache()?.join(format!("{package}-all-{}", std::process::id()));
+    let root = work.join("root");
+    fs::create_dir_all(&root).map_err(said)?;
+    // What would be installed: the package, and what it needs and is not here.
+    let mut ask = Command::new("apt-get");
+    ask.args([
+        "install",
+        "--print-uris",
+        "-qq",
+        "-y",
+        "--no-install-recommends",
+        "-o",
+        "Debug::NoLocking=1",
+        package,
+    ]);
+    let wanted = ask.output().map_err(said)?;
+    let wanted = String::from_utf8_lossy(&wanted.stdout).into_owned();
+    let names = wanted.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('_').next());
+    let names: Vec<&str> = names.collect();
+    if !names.contains(&package) {
+        return Err("apt-get does not know it; apt-get update may help".to_owned());
+    }
+    run(Command::new("apt-get").args(["-q", "download"]).args(&names).current_dir(&work))?;
+    for deb in fs::read_dir(&work).map_err(said)?.filter_map(|entry| Some(entry.ok()?.path())) {
+        if deb.extension().is_some_and(|ext| ext == "deb") {
+            run(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&root))?;
+            fs::remove_file(deb).map_err(said)?;
+        }
+    }
+    // A script of /usr/bin often names the program by its place in an installed system.
+    let own = ["usr/lib", "usr/libexec"].map(|place| format!("{place}/{package}/{package}"));
+    let program = own.into_iter().find(|path| root.join(path).exists()).unwrap_or_else(|| program.to_owned());
+    let text = format!(
+        "#!/bin/sh\nroot=$(dirname \"$0\")\nLD_LIBRARY_PATH=$(echo \"$root\"/usr/lib/*-linux-gnu \"$root\"/lib/*-linux-gnu | tr ' ' :) \
+         exec \"$root/{program}\" \"$@\"\n"
+    );
+    let own = root.join("run");
+    fs::write(&own, text).map_err(said)?;
+    run(Command::new("chmod").arg("+x").arg(&own))?;
+    // Another process may have been faster.
+    let moved = fs::rename(&root, &folder);
+    let _ = fs::remove_dir_all(&work);
+    if script.exists() { Ok(script) } else { Err(moved.err().map(said).unwrap_or_default()) }
+}
+
 /// Says that something was not tested: on standard error, and where the tests' caller counts it.
-fn skipped(what: &str) {
+pub fn skipped(what: &str) {
     eprintln!("skipped: {what}");
     if let Some(file) = std::env::var_os("WINDLASS_SKIPPED") {
         use std::io::Write;
@@ -26,10 +92,14 @@ fn skipped(what: &str) {
     }
 }
 
-fn fetched(package: &str) -> Result<PathBuf, String> {
+fn cache() -> Result<PathBuf, String> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let cache = cache.ok_or("neither HOME nor XDG_CACHE_HOME is set")?.join("windlass/debian");
+    Ok(cache.ok_or("neither HOME nor XDG_CACHE_HOME is set")?.join("windlass/debian"))
+}
+
+fn fetched(package: &str) -> Result<PathBuf, String> {
+    let cache = cache()?;
     let folder = cache.join(package);
     if folder.exists() {
         return Ok(folder);

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::cli::plan;
 use crate::cli::target::{Kind, Located, Target};
+use crate::cli::text::Line;
 use crate::cli::verbs::change::{Change, Write, change};
 use crate::cli::verbs::revisions::{self, Kept};
 use crate::cli::verbs::{Carried, How, Needs, Refusal, Verb, carry};
@@ -57,7 +58,9 @@ impl Own {
         match asked {
             Ok(foreseen) if foreseen.outcome == Outcome::Nothing => Vec::new(),
             Ok(foreseen) => {
-                plan::lines(&foreseen).iter().skip(1).map(super::super::text::Line::plain).collect()
+                // The first line names the fleet; the others are indented under it.
+                let under = |line: &Line| line.plain().chars().skip(2).collect();
+                plan::lines(&foreseen).iter().skip(1).map(under).collect()
             }
             Err(sentence) => vec![format!("What comes of it nobody can tell: {sentence}")],
         }

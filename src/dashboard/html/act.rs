@@ -36,7 +36,7 @@ pub fn act(asked: &Asked<'_>, answer: &Result<Rehearsed, Refused>) -> Markup {
         h2 { "What it would do" }
         @match answer {
             Ok(rehearsed) => {
-                p { strong { (rehearsed.said) } }
+                p { "Once it is done: " strong { (rehearsed.said) } }
                 @if !rehearsed.then.is_empty() { ul.then { @for line in &rehearsed.then { li { (line) } } } }
                 p.dim { "The API server was asked in a dry run. Nothing is changed yet." }
                 @if rehearsed.changes { (form(asked, &rehearsed.seal, false)) }

@@ -27,19 +27,22 @@ pub fn fleet(view: &FleetView, acts: bool) -> Markup {
 #[must_use]
 pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
     let named = |title: &str, part: Markup| html! { h2 { (title) } (part) };
-    let mut parts = vec![
+    // Each is there whatever there is to say, so that what comes later has its place.
+    vec![
         ("said", said(&view.report)),
         ("head", head(view)),
         ("do", if acts { buttons(view) } else { commands(view) }),
         ("nodes", named("Nodes", tree(view))),
         ("why", named("Why", why(view))),
         ("next", named("What comes next", next(view))),
-    ];
-    if let Some(bars) = &view.chart {
-        parts.push(("chart", named("The plan in time", chart(bars, view.now))));
-    }
-    parts.push(("story", named("What happened", story(view))));
-    parts
+        (
+            "chart",
+            view.chart
+                .as_ref()
+                .map_or_else(Markup::default, |bars| named("The plan in time", chart(bars, view.now))),
+        ),
+        ("story", named("What happened", story(view))),
+    ]
 }
 
 /// What a screen reader says when it changes: no numbers that count seconds.

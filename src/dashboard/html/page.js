@@ -50,7 +50,7 @@
     waiting.set(id, html);
     plan();
   });
-  // The parts of a page are others than they were: it is read as a whole.
+  // What it shows is gone: the page that says so is another.
   source.addEventListener("anew", () => location.reload());
   source.onopen = () => say("Live", false);
   source.onerror = () => say("Not live: the connection is lost, and tried again", true);

@@ -1,0 +1,149 @@
+//! A real browser: Debian's Chromium, driven over its devtools protocol by `tests/page/driver.mjs`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::debian;
+
+/// A browser with one page.
+pub struct Browser {
+    driver: Child,
+    commands: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+/// Where pictures are kept, for whoever wants to look at them.
+pub fn pictures() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+impl Browser {
+    /// Starts one; nothing where it cannot be had here, which is told in one line.
+    pub async fn start() -> Option<Self> {
+        let chromium = on_the_path("chromium")
+            .or_else(|| debian::program_with_libraries("chromium", "usr/bin/chromium"))?;
+        let (Some(node), Some(npm)) = (on_the_path("node"), on_the_path("npm")) else {
+            debian::skipped("the page in a browser: node and npm are not on the path");
+            return None;
+        };
+        let modules = match modules(&npm).await {
+            Ok(modules) => modules,
+            Err(why) => {
+                debian::skipped(&format!("the page in a browser: playwright-core cannot be had here: {why}"));
+                return None;
+            }
+        };
+        let mut driver = Command::new(node)
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/driver.mjs"))
+            .env("WINDLASS_PAGE_MODULES", modules)
+            .env("WINDLASS_CHROMIUM", chromium)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let mut browser = Self { commands: driver.stdin.take().unwrap(), answers, driver };
+        browser.ask(json!({"do": "open"})).await;
+        Some(browser)
+    }
+
+    /// Has something done; panics with what is seen on the page where it cannot be.
+    pub async fn ask(&mut self, command: Value) -> Value {
+        let line = format!("{command}\n");
+        self.commands.write_all(line.as_bytes()).await.unwrap();
+        let answer = self.answers.next_line().await.unwrap();
+        let answer = answer.unwrap_or_else(|| panic!("the browser is gone at {command}"));
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer.get("error"), None, "{command}: {}", answer["error"].as_str().unwrap_or_default());
+        answer["ok"].clone()
+    }
+
+    pub async fn go(&mut self, to: &str) -> u64 {
+        self.ask(json!({"do": "go", "to": to})).await.as_u64().unwrap()
+    }
+
+    pub async fn text(&mut self, of: &str) -> String {
+        self.ask(json!({"do": "text", "of": of})).await.as_str().unwrap().to_owned()
+    }
+
+    pub async fn wait(&mut self, of: &str, says: &str) {
+        self.ask(json!({"do": "wait", "of": of, "says": says})).await;
+    }
+
+    pub async fn click(&mut self, on: &str) {
+        self.ask(json!({"do": "click", "on": on})).await;
+    }
+
+    pub async fn press(&mut self, key: &str) {
+        self.ask(json!({"do": "press", "key": key})).await;
+    }
+
+    /// Goes on with the tabulator until the keyboard is at what has this ID.
+    pub async fn tab_to(&mut self, id: &str) {
+        for _ in 0..60 {
+            self.press("Tab").await;
+            if self.ask(json!({"do": "focus"})).await["id"] == id {
+                return;
+            }
+        }
+        panic!("the keyboard never comes to {id}: {}", self.text("body").await);
+    }
+
+    /// Looks at the page in both widths, light and dark: nothing stands in anybody's way, nothing is cut off, and the pictures
+    /// are kept under this name.
+    pub async fn judge(&mut self, name: &str) {
+        for (width, dark) in [(1280, false), (1280, true), (360, false), (360, true)] {
+            self.ask(json!({"do": "look", "width": width, "dark": dark})).await;
+            let found = self.ask(json!({"do": "axe"})).await;
+            assert!(found["rules"].as_u64() > Some(10), "axe did not run: {found}");
+            assert_eq!(found["found"], json!([]), "{name} at {width}, dark: {dark}");
+            assert_eq!(self.ask(json!({"do": "overflow"})).await, 0, "{name} at {width} scrolls sideways");
+            let look = if dark { "dark" } else { "light" };
+            let file = pictures().join(format!("{name}-{width}-{look}.png"));
+            self.ask(json!({"do": "picture", "file": file})).await;
+        }
+        self.ask(json!({"do": "look", "width": 1280, "dark": false})).await;
+        assert_eq!(self.ask(json!({"do": "complaints"})).await, json!([]), "{name}");
+    }
+
+    /// Ends it.
+    pub async fn close(mut self) {
+        drop(self.commands);
+        let _ = self.driver.wait().await;
+    }
+}
+
+fn on_the_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// What the driver needs, by the ordinary client of its registry, beside what else is built.
+async fn modules(npm: &Path) -> Result<PathBuf, String> {
+    let wanted = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/package.json");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page-modules");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let lock = std::fs::File::create(folder.join("lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    let text = std::fs::read_to_string(wanted).map_err(|error| error.to_string())?;
+    let done = folder.join("done.json");
+    if std::fs::read_to_string(&done).is_ok_and(|known| known == text) {
+        return Ok(folder);
+    }
+    std::fs::write(folder.join("package.json"), &text).map_err(|error| error.to_string())?;
+    let mut install = Command::new(npm);
+    install.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]).current_dir(&folder);
+    let output = install.output().await.map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned());
+    }
+    std::fs::write(done, text).map_err(|error| error.to_string())?;
+    Ok(folder)
+}

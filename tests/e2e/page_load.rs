@@ -1,0 +1,184 @@
+//! Large fleets on the page, in a real browser: one of 1,000 nodes that change 60 times a second, and one of 10,000 at rest. The
+//! cluster is simulated, the page is the shipped program's. Prints what was measured; docs/dashboard.md has an optimised program's.
+
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use serde_json::{Value, json};
+use windlass_sim::{Cluster, Options};
+
+use crate::browser::{Browser, pictures};
+use crate::page::Dashboard;
+
+const NAMESPACE: &str = "default";
+
+async fn installed(nodes: usize, updated: usize) -> Cluster {
+    let cluster = Cluster::start(Options::seeded(1));
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            if object["kind"] == "CustomResourceDefinition" {
+                cluster.install(object).unwrap();
+            }
+        }
+    }
+    let rolls = updated < nodes;
+    let template = json!({"image": "registry.example/db:1.2", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+    let at = "2026-01-01T04:00:00Z";
+    let said = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "lastTransitionTime": at});
+    let status = if rolls {
+        json!({"observedGeneration": 1, "phase": "Upgrading", "replicas": nodes, "activeSet": "first",
+            "rollout": {"strategy": "InPlace", "cause": "TemplateChanged", "stage": "Updating", "startedAt": at,
+                "lastProgressAt": at, "summary": format!("Updating {updated}/{nodes}"), "message": "waiting for db-7",
+                "nodes": {"total": nodes, "updated": updated, "ready": nodes - 60, "disrupted": 60, "failed": 0}},
+            "plan": {"id": "p", "recipe": "InPlace", "targetHash": "v1:a", "state": "Active", "startedAt": at, "tasks": [
+                {"id": "p-0", "type": "update-node-specs", "state": "Running", "startedAt": at}]},
+            "conditions": [said("UpToDate", "Unknown", "Applying"), said("Reconciling", "True", "Progressing")]})
+    } else {
+        json!({"observedGeneration": 1, "phase": "Ready", "replicas": nodes, "activeSet": "first",
+            "conditions": [said("Ready", "True", "AllNodesReady"), said("UpToDate", "True", "Applied"),
+                said("Stalled", "False", "Progressing"), said("Reconciling", "False", "Settled")]})
+    };
+    let uid = "00000000-0000-4000-8000-000000000001";
+    let fleet = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
+        "metadata": {"name": "db", "namespace": NAMESPACE, "uid": uid, "generation": 1},
+        "spec": {"replicas": nodes, "template": {"spec": template},
+            "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": 60}}}});
+    cluster.install(fleet).unwrap();
+    say(&api(&cluster, "NodeDeployment"), "db", status).await;
+    let api = api(&cluster, "StatefulNode");
+    let owner = fleet_uid(&cluster);
+    for ordinal in 0..nodes {
+        let name = format!("db-{ordinal}");
+        let mut spec = template.clone();
+        spec["grantedHash"] = json!("v1:a");
+        let node = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"windlass.dev/deployment": "db"},
+                "ownerReferences": [{"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "name": "db",
+                    "uid": owner, "controller": true}]},
+            "spec": spec});
+        cluster.install(node).unwrap();
+        say(&api, &name, status_of(ordinal, rolls && ordinal < 60, 0)).await;
+    }
+    cluster
+}
+
+fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("windlass.dev", "v1alpha1", kind));
+    Api::namespaced_with(cluster.client("test", NAMESPACE), NAMESPACE, &kind)
+}
+
+async fn say(api: &Api<DynamicObject>, name: &str, status: Value) {
+    let patch = Patch::Merge(json!({"status": status}));
+    api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+fn fleet_uid(cluster: &Cluster) -> String {
+    let fleet = cluster.get("windlass.dev/v1alpha1", "NodeDeployment", NAMESPACE, "db").unwrap();
+    fleet["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// What a node says: in its place, or on its way at the step of this number.
+fn status_of(ordinal: usize, moves: bool, step: usize) -> Value {
+    let at = "2026-01-01T04:00:01Z";
+    let ready = json!([{"type": "Ready", "status": if moves { "False" } else { "True" }, "reason": "NodeReady", "lastTransitionTime": at}]);
+    let plan = json!({"id": format!("n{ordinal}"), "recipe": "NodeUpdate", "targetHash": "v1:a",
+        "state": if moves { "Active" } else { "Complete" }, "startedAt": at,
+        "finishedAt": if moves { Value::Null } else { json!("2026-01-01T04:00:31Z") },
+        "tasks": [{"id": format!("n{ordinal}-0"), "type": "replace-pod", "state": if moves { "Running" } else { "Complete" },
+            "startedAt": at, "message": format!("step {step}")}]});
+    json!({"observedGeneration": 1, "phase": if moves { "Updating" } else { "Running" },
+        "currentImage": "registry.example/db:1.2", "podTemplateHash": "v1:a", "conditions": ready, "plan": plan})
+}
+
+/// A kubeconfig of a cluster that is served here.
+async fn served(cluster: &Cluster) -> std::path::PathBuf {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(cluster.serve(listener));
+    let file = pictures().join(format!("kubeconfig-{}", address.port()));
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": NAMESPACE}}]});
+    std::fs::write(&file, text.to_string()).unwrap();
+    file
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
+    let Some(mut browser) = Browser::start().await else { return };
+    let cluster = installed(1_000, 500).await;
+    let kubeconfig = served(&cluster).await;
+    let page = Dashboard::start(&kubeconfig, &[]).await;
+    let nodes = api(&cluster, "StatefulNode");
+    let changing = tokio::spawn(async move {
+        let mut every = tokio::time::interval(Duration::from_micros(16_667));
+        for step in 1.. {
+            every.tick().await;
+            // Sixty are on their way; each step one goes and another comes.
+            let (gone, come) = ((step - 1) % 1_000, (step + 59) % 1_000);
+            for (ordinal, moves) in [(gone, false), (come, true)] {
+                say(&nodes, &format!("db-{ordinal}"), status_of(ordinal, moves, step)).await;
+            }
+        }
+    });
+    browser.go(&page.url).await;
+    browser.go(&page.at("/fleets/default/db")).await;
+    browser.wait("#live", "Live").await;
+    let seen = browser.ask(json!({"do": "smooth", "seconds": 10})).await;
+    println!("1,000 nodes, 120 changes a second: {seen}");
+    browser.ask(json!({"do": "picture", "file": pictures().join("thousand.png")})).await;
+    assert!(!changing.is_finished(), "it went on changing");
+    changing.abort();
+    assert!(seen["changes"].as_u64() > Some(20), "it is live: {seen}");
+    assert!(
+        seen["p99"].as_f64() < Some(250.0) && seen["worst"].as_f64() < Some(1_000.0),
+        "it stalls: {seen}"
+    );
+    assert!(seen["busy"].as_f64() < Some(3_000.0), "scripts and drawing keep it busy: {seen}");
+    // It follows to the end: what was written last is what is shown.
+    let last = std::time::Duration::from_secs(5);
+    let until = Instant::now() + last;
+    let shown = loop {
+        let shown = browser.text("#nodes").await;
+        let on_their_way = cluster
+            .snapshot_of(NAMESPACE, &["StatefulNode"])
+            .iter()
+            .filter(|node| node["status"]["phase"] == "Updating")
+            .count();
+        if shown.contains(&format!("{} nodes serve", 1_000 - on_their_way)) || Instant::now() > until {
+            break (shown, on_their_way);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(shown.0.contains(&format!("{} nodes serve", 1_000 - shown.1)), "{shown:?}");
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_nodes_at_rest_are_smooth() {
+    let Some(mut browser) = Browser::start().await else { return };
+    let cluster = installed(10_000, 10_000).await;
+    let kubeconfig = served(&cluster).await;
+    let page = Dashboard::start(&kubeconfig, &[]).await;
+    browser.go(&page.url).await;
+    let began = Instant::now();
+    browser.go(&page.at("/fleets/default/db")).await;
+    let first = began.elapsed();
+    browser.wait("#nodes", "10000 nodes serve 1.2").await;
+    let fleet = browser.ask(json!({"do": "smooth", "seconds": 3})).await;
+    let began = Instant::now();
+    browser.go(&page.at("/fleets/default/db/nodes?page=50")).await;
+    let all = began.elapsed();
+    assert!(browser.text("table").await.contains("db-9999"));
+    let scrolled = browser.ask(json!({"do": "smooth", "seconds": 3, "scroll": true})).await;
+    println!("10,000 nodes at rest: opened in {first:?}, {fleet}; every node: opened in {all:?}, {scrolled}");
+    for seen in [&fleet, &scrolled] {
+        assert!(seen["p99"].as_f64() < Some(250.0), "{seen}");
+        assert!(seen["elements"].as_u64() < Some(3_000), "{seen}");
+        assert!(seen["busy"].as_f64() < Some(1_000.0), "{seen}");
+    }
+    browser.close().await;
+}
