@@ -1,13 +1,11 @@
 //! Names, labels and annotations that are part of the public interface.
 
-/// Label on all that belongs to a WorkerDeployment: its name. Not the label of a fleet of nodes, whose controller would
+/// Label on all that belongs to a WorkerDeployment: its name. What belongs to it carries no owner reference: a foreground
+/// delete would take the pods from workflows that still run on them. Not the label of a fleet of nodes, whose controller would
 /// take what carries that for its own.
 pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
 /// Label on a version's Deployment and pods: its build ID.
 pub const LABEL_BUILD_ID: &str = "windlass.dev/build-id";
-/// Annotation on a version's Deployment and on a revision: the UID of the WorkerDeployment. They carry no owner reference:
-/// a foreground delete would take the pods from workflows that still run on them.
-pub const ANNOTATION_OWNER_UID: &str = "windlass.dev/owner-uid";
 /// Annotation on a version's Deployment: the hash of the template that it was made from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/template-hash";
 /// Annotation on a version's Deployment: the ControllerRevision with that template.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use windlass_engine::{Plan, PlanSeed, Recipe, Step};
 
 use super::facts::{Facts, Version};
-use crate::api::Strategy;
+use crate::api::{Gate, Strategy};
 
 /// The name of the recipe.
 pub const WORKER_ROLLOUT: &str = "WorkerRollout";
@@ -51,18 +51,27 @@ pub fn recipe(facts: &Facts) -> Recipe {
     tasks.extend(["create-version", "await-available", "await-registered"].map(step));
     let gate = rollout.gate.as_ref().filter(|gate| way == Way::New || gate.on_rollback);
     let strategy = rollout.strategy();
+    let run_gate = |gate: &Gate| {
+        with(
+            "run-gate",
+            &json!({
+                "workflowType": gate.workflow_type, "taskQueues": gate.task_queues, "input": gate.input,
+                "timeoutSeconds": gate.timeout_seconds,
+            }),
+        )
+    };
     if strategy == Strategy::Manual {
         // Until a person promotes, nothing of the routing is taken into one's own hands.
-        tasks.extend(gate.map(|_| step("run-gate")));
+        tasks.extend(gate.map(run_gate));
         tasks.extend(["await-promote", "claim-manager", "set-current"].map(step));
         return Recipe { name: WORKER_ROLLOUT.to_owned(), tasks };
     }
     tasks.push(step("claim-manager"));
-    tasks.extend(gate.map(|_| step("run-gate")));
+    tasks.extend(gate.map(run_gate));
     if strategy == Strategy::Progressive && way == Way::New {
         for (index, ramp) in rollout.steps.iter().enumerate() {
-            if ramp.gate && gate.is_some() && index > 0 {
-                tasks.push(step("run-gate"));
+            if ramp.gate && index > 0 {
+                tasks.extend(gate.map(run_gate));
             }
             let params = json!({"percent": ramp.percent, "pauseSeconds": ramp.pause_seconds});
             tasks.push(with("ramp", &params));

@@ -6,6 +6,7 @@
 
 mod error;
 mod names;
+mod paced;
 mod routing;
 mod version;
 mod workflow;
@@ -18,6 +19,7 @@ use crate::api::Connection;
 
 pub use error::{Missing, TemporalError};
 pub use names::{BuildId, ConflictToken, DeploymentName, Identity};
+pub use paced::{Pace, Paced};
 pub use routing::{DescribedDeployment, Guard, Percent, Ramp, RampTarget, Routing, RoutingWrite};
 pub use version::{
     DescribedVersion, Drainage, DrainageStatus, Pollers, RunningWorkflows, TaskQueue, TaskQueueKind,

@@ -1,0 +1,111 @@
+//! What every look shares.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use windlass_clock::{SharedClock, monotonic};
+use windlass_engine::Registry;
+
+use crate::children::Compared;
+use crate::events::News;
+use crate::metrics::Metrics;
+use crate::port::{BuildId, Connections, Pace};
+
+/// A version's record is not asked to be deleted oftener: Temporal looks at its drainage each time.
+const BETWEEN_DELETES: Duration = Duration::from_secs(10);
+/// The pollers of what is at rest are not asked for oftener.
+const BETWEEN_POLLERS: Duration = Duration::from_secs(120);
+/// How much is remembered at most; then all is forgotten, and asked once more.
+const MOST: usize = 50_000;
+
+/// What every look shares. Nothing in its memory is needed for correctness.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// The ways to Temporal.
+    pub connections: Arc<dyn Connections>,
+    /// The task types.
+    pub registry: Registry,
+    /// The time.
+    pub clock: SharedClock,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Whose turn it is to ask Temporal.
+    pub pace: Arc<Pace>,
+    /// What Deployments were compared.
+    pub compared: Arc<Compared>,
+    /// The name of this replica, for events.
+    pub instance: String,
+    due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
+    told: Mutex<HashSet<(String, &'static str, String)>>,
+    looks: std::sync::atomic::AtomicU64,
+}
+
+impl Context {
+    /// A context of these parts.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        connections: Arc<dyn Connections>,
+        clock: SharedClock,
+        metrics: Metrics,
+        instance: &str,
+    ) -> Self {
+        Self {
+            client,
+            connections,
+            registry: Registry::new(),
+            clock,
+            metrics,
+            pace: Arc::default(),
+            compared: Arc::default(),
+            instance: instance.to_owned(),
+            due: Mutex::default(),
+            told: Mutex::default(),
+            looks: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a record may be asked to be deleted; then not again for a while.
+    pub(crate) fn may_delete(&self, uid: &str, build: &BuildId) -> bool {
+        self.is_due(("delete", uid.to_owned(), build.clone()), BETWEEN_DELETES)
+    }
+
+    /// Whether pollers are asked for; then not again for a while.
+    pub(crate) fn pollers_are_due(&self, uid: &str, build: &BuildId) -> bool {
+        self.is_due(("pollers", uid.to_owned(), build.clone()), BETWEEN_POLLERS)
+    }
+
+    fn is_due(&self, what: (&'static str, String, BuildId), between: Duration) -> bool {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = monotonic();
+        if due.get(&what).is_some_and(|at| now < *at) {
+            return false;
+        }
+        if due.len() > MOST {
+            due.clear();
+        }
+        due.insert(what, now + between);
+        true
+    }
+
+    /// Whether something has not been told yet by this process.
+    pub(crate) fn is_news(&self, uid: &str, news: &News) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() > MOST {
+            told.clear();
+        }
+        told.insert((uid.to_owned(), news.reason, news.cause.clone()))
+    }
+
+    /// A number below a bound that differs from look to look.
+    pub(crate) fn jitter(&self, uid: &str, bound: u64) -> u64 {
+        let turn = self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let digest = Sha256::digest(format!("{uid}/{turn}"));
+        digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte)) % bound.max(1)
+    }
+}

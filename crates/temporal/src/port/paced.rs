@@ -1,0 +1,161 @@
+//! A port that asks no oftener than a namespace of Temporal allows, counts what it asks, and gives up what is not answered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use windlass_clock::monotonic;
+
+use super::{
+    BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
+    Guard, Identity, Pollers, RoutingWrite, RunningWorkflows, TaskQueue, Temporal, TemporalError,
+};
+use crate::api::Connection;
+use crate::metrics::Metrics;
+
+/// A namespace may ask 50 times a second; others ask there, too.
+const BETWEEN: Duration = Duration::from_millis(40);
+/// The visibility store may be asked 10 times a second.
+const BETWEEN_COUNTS: Duration = Duration::from_millis(200);
+/// No call takes longer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Whose turn it is, for each namespace of each Temporal.
+#[derive(Debug, Default)]
+pub struct Pace {
+    next: Mutex<HashMap<(String, String, bool), Instant>>,
+}
+
+impl Pace {
+    async fn turn(&self, connection: &Connection, counts: bool) {
+        let between = if counts { BETWEEN_COUNTS } else { BETWEEN };
+        let at = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let key = (connection.address.clone(), connection.namespace.clone(), counts);
+            let slot = next.entry(key).or_insert_with(monotonic);
+            let at = (*slot).max(monotonic());
+            *slot = at + between;
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+}
+
+/// A port that keeps to the pace.
+pub struct Paced {
+    port: Arc<dyn Temporal>,
+    connection: Connection,
+    pace: Arc<Pace>,
+    metrics: Metrics,
+}
+
+impl Paced {
+    /// This port, at this pace.
+    #[must_use]
+    pub fn new(port: Arc<dyn Temporal>, connection: Connection, pace: Arc<Pace>, metrics: Metrics) -> Self {
+        Self { port, connection, pace, metrics }
+    }
+
+    async fn ask<T>(
+        &self,
+        rpc: &'static str,
+        call: impl Future<Output = Result<T, TemporalError>> + Send,
+    ) -> Result<T, TemporalError> {
+        self.pace.turn(&self.connection, rpc == "CountWorkflowExecutions").await;
+        let answer = tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| {
+            let message =
+                format!("{} gave no answer to {rpc} in {} s", self.connection.address, PATIENCE.as_secs());
+            Err(TemporalError::Unreachable { message })
+        });
+        self.metrics.asked(rpc, answer.as_ref().err());
+        answer
+    }
+}
+
+#[async_trait]
+impl Temporal for Paced {
+    async fn describe_deployment(&self, of: &DeploymentName) -> Result<DescribedDeployment, TemporalError> {
+        self.ask("DescribeWorkerDeployment", self.port.describe_deployment(of)).await
+    }
+
+    async fn describe_version(
+        &self,
+        of: &DeploymentName,
+        build: &BuildId,
+    ) -> Result<DescribedVersion, TemporalError> {
+        self.ask("DescribeWorkerDeploymentVersion", self.port.describe_version(of, build)).await
+    }
+
+    async fn pollers(
+        &self,
+        of: &DeploymentName,
+        build: &BuildId,
+        queue: &TaskQueue,
+    ) -> Result<Pollers, TemporalError> {
+        self.ask("DescribeTaskQueue", self.port.pollers(of, build, queue)).await
+    }
+
+    async fn running_workflows(
+        &self,
+        of: &DeploymentName,
+        build: &BuildId,
+    ) -> Result<RunningWorkflows, TemporalError> {
+        self.ask("CountWorkflowExecutions", self.port.running_workflows(of, build)).await
+    }
+
+    async fn set_routing(
+        &self,
+        of: &DeploymentName,
+        write: &RoutingWrite,
+        guard: &Guard,
+    ) -> Result<ConflictToken, TemporalError> {
+        let rpc = match write {
+            RoutingWrite::Current(_) => "SetWorkerDeploymentCurrentVersion",
+            RoutingWrite::Ramp { .. } | RoutingWrite::ClearRamp => "SetWorkerDeploymentRampingVersion",
+        };
+        self.ask(rpc, self.port.set_routing(of, write, guard)).await
+    }
+
+    async fn set_manager(
+        &self,
+        of: &DeploymentName,
+        managed: bool,
+        guard: &Guard,
+    ) -> Result<ConflictToken, TemporalError> {
+        self.ask("SetWorkerDeploymentManager", self.port.set_manager(of, managed, guard)).await
+    }
+
+    async fn delete_version(
+        &self,
+        of: &DeploymentName,
+        build: &BuildId,
+        skip_drainage: bool,
+        identity: &Identity,
+    ) -> Result<(), TemporalError> {
+        let call = self.port.delete_version(of, build, skip_drainage, identity);
+        self.ask("DeleteWorkerDeploymentVersion", call).await
+    }
+
+    async fn delete_deployment(&self, of: &DeploymentName, identity: &Identity) -> Result<(), TemporalError> {
+        self.ask("DeleteWorkerDeployment", self.port.delete_deployment(of, identity)).await
+    }
+
+    async fn start_gate(&self, start: &GateStart) -> Result<(), TemporalError> {
+        self.ask("StartWorkflowExecution", self.port.start_gate(start)).await
+    }
+
+    async fn describe_gate(&self, workflow_id: &str) -> Result<GateState, TemporalError> {
+        self.ask("DescribeWorkflowExecution", self.port.describe_gate(workflow_id)).await
+    }
+
+    async fn end_gate(
+        &self,
+        workflow_id: &str,
+        reason: &str,
+        identity: &Identity,
+    ) -> Result<(), TemporalError> {
+        self.ask("TerminateWorkflowExecution", self.port.end_gate(workflow_id, reason, identity)).await
+    }
+}

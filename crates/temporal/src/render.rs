@@ -1,0 +1,233 @@
+//! The Deployment of a version. Pure.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use windlass_core::api::names::{ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, MANAGER};
+use windlass_core::revision::canonical::{Root, canonical};
+use windlass_core::revision::hash::hex;
+
+use crate::api::WorkerDeploymentSpec;
+use crate::api::names::{
+    ANNOTATION_RENDERED, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH, LABEL_BUILD_ID,
+    LABEL_WORKERS,
+};
+use crate::port::{BuildId, DeploymentName};
+
+/// What the Deployment of a version is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// The WorkerDeployment's name.
+    pub owner: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its spec: all but the template is that of today.
+    pub spec: &'a WorkerDeploymentSpec,
+    /// The name in Temporal.
+    pub deployment: &'a DeploymentName,
+    /// The version.
+    pub build: &'a BuildId,
+    /// The version's own template.
+    pub template: &'a Value,
+    /// The template's hash.
+    pub template_hash: &'a str,
+    /// The ControllerRevision that keeps the template.
+    pub revision: &'a str,
+    /// The restart that was obeyed last.
+    pub restarted_at: Option<&'a str>,
+}
+
+/// The parts of a Deployment that are written.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The pod template.
+    pub template: Value,
+    /// How it is updated.
+    pub strategy: Value,
+    /// The annotations, with the hash of the two.
+    pub annotations: Map<String, Value>,
+    labels: Value,
+}
+
+impl Version<'_> {
+    /// What its Deployment should say.
+    #[must_use]
+    pub fn rendered(&self) -> Rendered {
+        let labels = json!({
+            LABEL_WORKERS: self.owner, LABEL_BUILD_ID: self.build.as_str(), LABEL_MANAGED_BY: MANAGER,
+        });
+        let template = self.pod_template();
+        let surge = self.spec.max_surge.as_ref().map_or_else(|| json!("25%"), |surge| json!(surge));
+        let fewer = self.spec.max_unavailable.as_ref().map_or_else(|| json!("25%"), |fewer| json!(fewer));
+        let strategy =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": fewer}});
+        let digest = Sha256::digest(json!([template, strategy]).to_string());
+        let annotations = [
+            (ANNOTATION_TEMPLATE_HASH, self.template_hash.to_owned()),
+            (ANNOTATION_REVISION, self.revision.to_owned()),
+            (ANNOTATION_RENDERED, hex(&digest[..8])),
+        ];
+        let annotations = annotations.into_iter().map(|(key, text)| (key.to_owned(), json!(text))).collect();
+        Rendered { template, strategy, annotations, labels }
+    }
+
+    fn pod_template(&self) -> Value {
+        let mut template = self.template.clone();
+        let metadata = object(&mut template, "metadata");
+        let labels = object_in(metadata, "labels");
+        for (key, value) in
+            [(LABEL_WORKERS, self.owner), (LABEL_BUILD_ID, self.build.as_str()), (LABEL_MANAGED_BY, MANAGER)]
+        {
+            labels.insert(key.to_owned(), json!(value));
+        }
+        if let Some(at) = self.restarted_at {
+            object_in(metadata, "annotations").insert(ANNOTATION_RESTARTED_AT.to_owned(), json!(at));
+        }
+        let connection = &self.spec.connection;
+        let added = [
+            ("TEMPORAL_ADDRESS", connection.address.as_str()),
+            ("TEMPORAL_NAMESPACE", connection.namespace.as_str()),
+            ("TEMPORAL_DEPLOYMENT_NAME", self.deployment.as_str()),
+            ("TEMPORAL_WORKER_BUILD_ID", self.build.as_str()),
+        ];
+        for list in ["initContainers", "containers"] {
+            let containers = template.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                add_env(container, &added);
+                if let Some(secret) = &connection.worker_secret {
+                    let from = array(container, "envFrom");
+                    from.push(json!({"secretRef": {"name": secret}}));
+                }
+            }
+        }
+        template
+    }
+}
+
+/// Puts variables in front of a container's own, so that these may refer to them. One that it names itself is replaced: a
+/// worker that polls as another version takes tasks that are not its.
+fn add_env(container: &mut Value, added: &[(&str, &str)]) {
+    let env = array(container, "env");
+    env.retain(|variable| !added.iter().any(|(name, _)| variable["name"] == *name));
+    let added = added.iter().map(|(name, value)| json!({"name": name, "value": value}));
+    env.splice(0..0, added);
+}
+
+fn array<'a>(of: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
+    let fields = as_object(of);
+    let value = fields.entry(field.to_owned()).or_insert_with(|| json!([]));
+    if !value.is_array() {
+        *value = json!([]);
+    }
+    match value {
+        Value::Array(items) => items,
+        // It was made one just now.
+        _ => unreachable!("an array"),
+    }
+}
+
+fn object<'a>(of: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    object_in(as_object(of), field)
+}
+
+fn object_in<'a>(fields: &'a mut Map<String, Value>, field: &str) -> &'a mut Map<String, Value> {
+    as_object(fields.entry(field.to_owned()).or_insert_with(|| json!({})))
+}
+
+fn as_object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    match value {
+        Value::Object(fields) => fields,
+        // It was made one just now.
+        _ => unreachable!("an object"),
+    }
+}
+
+impl Rendered {
+    /// The whole Deployment, for its creation.
+    #[must_use]
+    pub fn manifest(&self, version: &Version<'_>, name: &str) -> Value {
+        let mut spec = json!({
+            "selector": {"matchLabels": {LABEL_WORKERS: version.owner, LABEL_BUILD_ID: version.build.as_str()}},
+            "revisionHistoryLimit": 2,
+            "strategy": self.strategy,
+            "template": self.template,
+        });
+        if let Some(replicas) = version.spec.replicas {
+            spec["replicas"] = json!(replicas);
+        }
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": name, "namespace": version.namespace, "labels": self.labels, "annotations": self.annotations,
+            },
+            "spec": spec,
+        })
+    }
+
+    /// What of a live Deployment has to be written, as operations of a JSON patch.
+    #[must_use]
+    pub fn differences(&self, live: &Value, compared: bool) -> Vec<Value> {
+        let mut ops = Vec::new();
+        let annotations = &live["metadata"]["annotations"];
+        let says = |key: &str| annotations[key] == self.annotations[key];
+        let edited = !compared && !covers(&form(&live["spec"]["template"]), &form(&self.template));
+        if !says(ANNOTATION_RENDERED) || edited {
+            ops.push(json!({"op": "add", "path": "/spec/template", "value": self.template}));
+            ops.push(json!({"op": "add", "path": "/spec/strategy", "value": self.strategy}));
+        }
+        if !self.annotations.keys().all(|key| says(key)) {
+            ops.push(annotate(live, &self.annotations, &[]));
+        }
+        ops
+    }
+
+    /// Whether a live Deployment's template is this one, whatever its annotations say.
+    #[must_use]
+    pub fn is_what_runs(&self, live: &Value) -> bool {
+        covers(&form(&live["spec"]["template"]), &form(&self.template))
+    }
+}
+
+/// The operation that sets and removes annotations.
+#[must_use]
+pub fn annotate(live: &Value, set: &Map<String, Value>, remove: &[&str]) -> Value {
+    let mut annotations = live["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    annotations.extend(set.clone());
+    annotations.retain(|key, _| !remove.contains(&key.as_str()));
+    json!({"op": "add", "path": "/metadata/annotations", "value": annotations})
+}
+
+/// What gives a version that was retired its pods back.
+#[must_use]
+pub fn revive(live: &Value, replicas: Option<i32>) -> Vec<Value> {
+    vec![
+        annotate(live, &Map::new(), &[ANNOTATION_SUNSET]),
+        json!({"op": "add", "path": "/spec/replicas", "value": replicas.unwrap_or(1)}),
+    ]
+}
+
+/// What takes the pods of a version on which nothing runs.
+#[must_use]
+pub fn scale_down(live: &Value) -> Vec<Value> {
+    let said = Map::from_iter([(ANNOTATION_SUNSET.to_owned(), json!("true"))]);
+    vec![annotate(live, &said, &[]), json!({"op": "add", "path": "/spec/replicas", "value": 0})]
+}
+
+fn form(template: &Value) -> Value {
+    canonical(template, Root::PodTemplate)
+}
+
+/// Whether all that is wanted is there; the API server adds defaults.
+fn covers(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| live.get(key).is_some_and(|live| covers(live, value)))
+        }
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| covers(live, wanted))
+        }
+        (live, wanted) => live == wanted,
+    }
+}

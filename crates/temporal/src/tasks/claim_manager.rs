@@ -1,0 +1,49 @@
+//! Makes Windlass the manager of the deployment in Temporal, so that nobody else changes its routing unseen.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use windlass_engine::{Outcome, Task, TaskContext, TaskError};
+
+use crate::api::Reason;
+use crate::events::News;
+use crate::planner::routing::{Next, PAUSED, owned};
+use crate::scope::{LATER, SOON, WorkerScope, troubled, wait, waits};
+
+/// Makes Windlass the manager of the deployment, unless somebody else is. Temporal would let it take that over.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimManager {}
+
+#[typetag::serde(name = "claim-manager")]
+#[async_trait]
+impl Task for ClaimManager {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let scope = cx.env.get::<WorkerScope>()?;
+        let temporal = match scope.temporal(cx) {
+            Ok(temporal) => temporal,
+            Err(outcome) => return Ok(outcome),
+        };
+        if scope.facts.is_manager() {
+            return Ok(Outcome::Done);
+        }
+        if scope.facts.other_manager().is_some() {
+            let next = owned(&scope.facts);
+            if let Next::Wait { message, .. } = &next {
+                scope.tell(News::warning("OwnedByOther", cx.plan.id.clone(), message.clone()));
+            }
+            return Ok(waits(next, cx));
+        }
+        if scope.facts.spec.paused {
+            return Ok(wait(cx, Reason::Paused, PAUSED, LATER));
+        }
+        let Some(guard) = scope.guard() else {
+            return Ok(wait(cx, Reason::TemporalUnreachable, "waiting for Temporal", LATER));
+        };
+        match temporal.set_manager(&scope.facts.deployment, true, &guard).await {
+            Ok(_) => {
+                Ok(wait(cx, Reason::Applying, "waiting for Temporal to name Windlass as the manager", SOON))
+            }
+            Err(error) => Ok(troubled(cx, &error)),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! How one step of a rollout happens: a file a task. A name and its params are wire format.
+
+mod claim_manager;
+mod create_version;
+mod ramp;
+mod routing;
+mod run_gate;
+mod waits;
+
+pub use claim_manager::ClaimManager;
+pub use create_version::CreateVersion;
+pub use ramp::Ramp;
+pub use routing::{ClearRamp, SetCurrent};
+pub use run_gate::{RunGate, workflow_id};
+pub use waits::{AwaitAvailable, AwaitPromote, AwaitRegistered};

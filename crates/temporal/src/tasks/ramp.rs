@@ -1,0 +1,64 @@
+//! One step of a ramp: a part of the tasks goes to the wanted version, for a while.
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
+
+use crate::api::Reason;
+use crate::events::News;
+use crate::planner::routing::{LAG, Next, ramp};
+use crate::scope::{SOON, WorkerScope, remembered, remembering, troubled, wait, waits};
+
+/// What a task remembers: since when the step holds.
+const SET_AT: &str = "setAt";
+
+/// One step of a ramp. Its time begins when Temporal describes it, and is persisted: however seldom it is looked at, no step
+/// is passed over, and none is shorter.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Ramp {
+    percent: u8,
+    #[serde(default)]
+    pause_seconds: u32,
+}
+
+#[typetag::serde(name = "ramp")]
+#[async_trait]
+impl Task for Ramp {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        let patience = cx.env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
+        Due::After(i64::from(self.pause_seconds) + i64::from(patience))
+    }
+
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let scope = cx.env.get::<WorkerScope>()?;
+        let set_at = remembered(&cx.record.progress, SET_AT);
+        let pause = TimeDelta::seconds(i64::from(self.pause_seconds));
+        match ramp(&scope.facts, self.percent, pause, set_at, cx.now) {
+            Next::Write(write) => {
+                // What was written a moment ago may not be described yet.
+                if set_at.is_some_and(|at| at <= cx.now && cx.now - at < LAG) {
+                    return Ok(wait(cx, Reason::Ramping, "waiting for Temporal to describe the ramp", SOON));
+                }
+                if let Err(error) = scope.write(&write).await {
+                    return Ok(troubled(cx, &error));
+                }
+                if let Some(at) = set_at {
+                    let note = format!(
+                        "the ramp was changed by hand, and is put back at the plan's step of {} %",
+                        self.percent
+                    );
+                    scope.tell(News::warning("RampRestored", format!("{}/{at}", cx.record.id), note));
+                }
+                let message = format!("waiting for Temporal to describe the ramp of {} %", self.percent);
+                Ok(remembering(cx, Reason::Ramping, &message, SOON, &[(SET_AT, json!(cx.now))]))
+            }
+            Next::Wait { reason, message, .. } if set_at.is_none() && reason == Reason::Ramping => {
+                Ok(remembering(cx, reason, &message, SOON, &[(SET_AT, json!(cx.now))]))
+            }
+            next => Ok(waits(next, cx)),
+        }
+    }
+}

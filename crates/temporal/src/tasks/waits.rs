@@ -1,0 +1,53 @@
+//! The tasks that only wait: for workers, for Temporal to hear of them, for a person.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
+
+use crate::planner::verdicts;
+use crate::scope::{WorkerScope, waits};
+
+/// Waits until the wanted version's workers are available.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitAvailable {}
+
+#[typetag::serde(name = "await-available")]
+#[async_trait]
+impl Task for AwaitAvailable {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        Ok(waits(verdicts::await_available(&cx.env.get::<WorkerScope>()?.facts), cx))
+    }
+}
+
+/// Waits until Temporal lists the wanted version, and a worker of it asks for tasks.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitRegistered {}
+
+#[typetag::serde(name = "await-registered")]
+#[async_trait]
+impl Task for AwaitRegistered {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let scope = cx.env.get::<WorkerScope>()?;
+        let began = cx.record.started_at.unwrap_or(cx.now);
+        Ok(waits(verdicts::await_registered(&scope.facts, began, cx.now), cx))
+    }
+}
+
+/// Waits until a person promotes the wanted version.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AwaitPromote {}
+
+#[typetag::serde(name = "await-promote")]
+#[async_trait]
+impl Task for AwaitPromote {
+    fn due(&self, _cx: &TaskContext<'_>) -> Due {
+        Due::Never
+    }
+
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        Ok(waits(verdicts::await_promote(&cx.env.get::<WorkerScope>()?.facts), cx))
+    }
+}

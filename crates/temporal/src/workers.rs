@@ -1,0 +1,155 @@
+//! Builds the controller of WorkerDeployments and runs it: the front door for the operator, and for programs that embed it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use kube::api::{Api, DynamicObject};
+use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+use tracing::{debug, warn};
+use windlass_clock::{SharedClock, SystemClock};
+use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
+
+use crate::api::names::LABEL_WORKERS;
+use crate::cluster::{ClusterError, Kind};
+use crate::context::Context;
+use crate::metrics::Metrics;
+use crate::port::Connections;
+use crate::reconcile::look;
+
+/// How many objects are looked at at the same time.
+const CONCURRENCY: u16 = 16;
+/// What changes several times within this is looked at once.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// The controller of WorkerDeployments.
+pub struct Workers {
+    client: Client,
+    connections: Arc<dyn Connections>,
+    namespaces: Vec<String>,
+    clock: SharedClock,
+    metrics: Metrics,
+    instance: String,
+}
+
+impl Workers {
+    /// A controller that works through this client, in all namespaces, and goes to Temporal by these ways.
+    #[must_use]
+    pub fn new(client: Client, connections: Arc<dyn Connections>) -> Self {
+        Self {
+            client,
+            connections,
+            namespaces: Vec::new(),
+            clock: Arc::new(SystemClock),
+            metrics: Metrics::default(),
+            instance: "windlass".to_owned(),
+        }
+    }
+
+    /// Works in these namespaces only; none means all.
+    #[must_use]
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = String>) -> Self {
+        self.namespaces = namespaces.into_iter().collect();
+        self
+    }
+
+    /// Reads the time from this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Counts there.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// The name of this replica, for events.
+    #[must_use]
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = instance.into();
+        self
+    }
+
+    /// Runs until `shutdown` resolves; what is being looked at then is finished first.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
+        let context = Arc::new(Context::new(
+            self.client.clone(),
+            self.connections.clone(),
+            self.clock.clone(),
+            self.metrics.clone(),
+            &self.instance,
+        ));
+        let shutdown = shutdown.shared();
+        let places: Vec<Option<String>> = if self.namespaces.is_empty() {
+            vec![None]
+        } else {
+            self.namespaces.iter().cloned().map(Some).collect()
+        };
+        let running = places
+            .into_iter()
+            .map(|place| control(self.client.clone(), place, context.clone(), shutdown.clone()));
+        futures::future::join_all(running).await;
+    }
+}
+
+async fn control(
+    client: Client,
+    namespace: Option<String>,
+    context: Arc<Context>,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let api = |kind: Kind| -> Api<DynamicObject> {
+        match &namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
+            None => Api::all_with(client.clone(), &kind.resource()),
+        }
+    };
+    let workers = Kind::Workers.resource();
+    let theirs = watcher::Config::default().labels(&format!("{LABEL_WORKERS},{LABEL_MANAGED_BY}={MANAGER}"));
+    let owner = {
+        let workers = workers.clone();
+        move |child: DynamicObject| {
+            let name = child.labels().get(LABEL_WORKERS).cloned()?;
+            let of = ObjectRef::new_with(&name, workers.clone());
+            Some(of.within(&child.namespace().unwrap_or_default()))
+        }
+    };
+    let controller = Controller::new_with(api(Kind::Workers), watcher::Config::default(), workers)
+        .watches_with(api(Kind::Deployment), Kind::Deployment.resource(), theirs, owner)
+        .with_config(ControllerConfig::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
+        .graceful_shutdown_on(shutdown);
+    let results = controller.run(reconcile, after_error, context);
+    results
+        .for_each(|result| async {
+            if let Err(error) = result {
+                debug!(%error, "a look at a WorkerDeployment ended with an error");
+            }
+        })
+        .await;
+}
+
+async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, ClusterError> {
+    let namespace = object.namespace().unwrap_or_default();
+    match look(&context, &namespace, &object.name_any()).await {
+        Ok(Some(after)) => Ok(Action::requeue(after)),
+        Ok(None) => Ok(Action::await_change()),
+        // Decided on what is not so any more: it is decided anew.
+        Err(ClusterError::Conflict(_) | ClusterError::Gone(_)) => {
+            Ok(Action::requeue(Duration::from_millis(250)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn after_error(object: Arc<DynamicObject>, error: &ClusterError, context: Arc<Context>) -> Action {
+    warn!(namespace = object.namespace(), name = object.name_any(), %error, "a look at a WorkerDeployment is tried again");
+    let spread = context.jitter(&object.name_any(), 2_000);
+    Action::requeue(Duration::from_millis(2_000 + spread))
+}
