@@ -174,6 +174,8 @@ const BUILTIN: &[Row] = &[
         "",
         "",
     ),
+    // Only stored: tests play its controller.
+    ("apps", "v1", "Deployment", "deployments", true, true, "", "deploy", ""),
     ("batch", "v1", "Job", "jobs", true, true, "batch.Job", "", "status.successful"),
     ("coordination.k8s.io", "v1", "Lease", "leases", true, false, "coordination.Lease", "", ""),
     (

@@ -18,6 +18,8 @@ mod goodbye;
 pub mod metrics;
 pub mod observe;
 pub mod planner;
+#[cfg(any(test, feature = "test-support"))]
+pub mod played;
 pub mod port;
 pub mod reconcile;
 pub mod render;

@@ -180,13 +180,14 @@ pub async fn ask_for_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn 
         return;
     }
     let Ok(described) = temporal.describe_version(&facts.deployment, build).await else { return };
-    let mut count = 0;
+    let (mut count, mut unversioned) = (0, 0);
     for queue in described.task_queues.iter().take(QUEUES) {
         let Ok(pollers) = temporal.pollers(&facts.deployment, build, queue).await else { return };
         count += pollers.count;
+        unversioned += pollers.unversioned;
     }
     if let Some(version) = facts.versions.get_mut(build) {
-        version.pollers = Some(count);
+        (version.pollers, version.unversioned) = (Some(count), Some(unversioned));
     }
 }
 

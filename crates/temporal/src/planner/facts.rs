@@ -75,6 +75,8 @@ pub struct Version {
     pub running: Option<RunningWorkflows>,
     /// How many pollers of it were seen, if that was asked just now.
     pub pollers: Option<u32>,
+    /// How many pollers without a version were seen on its task queues, if that was asked just now.
+    pub unversioned: Option<u32>,
     /// Whether Temporal, asked for just this version, said that it does not know it.
     pub is_forgotten: bool,
 }
@@ -133,6 +135,7 @@ impl Version {
             has_revision: false,
             running: None,
             pollers: None,
+            unversioned: None,
             is_forgotten: false,
         }
     }

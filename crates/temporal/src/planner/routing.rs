@@ -55,6 +55,13 @@ pub fn ramp(
     if facts.is_promoted() {
         return Next::Skip(format!("{target} is promoted without steps, as spec.forcePromote says"));
     }
+    if described.routing.current.is_none() && described.routing.ramp.is_none() {
+        match facts.target_version().and_then(|version| version.unversioned) {
+            Some(0) => return Next::Skip("there are no other workers that tasks could go to".to_owned()),
+            Some(_) => {}
+            None => return Next::wait(Reason::WaitingForPollers, "waiting to see who else asks for tasks"),
+        }
+    }
     let wanted = Percent(f32::from(percent));
     let holds = described
         .routing

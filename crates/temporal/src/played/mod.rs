@@ -1,0 +1,155 @@
+//! A played Temporal: a small state machine of routing, drainage, pollers and gates, with the traps of the real one, for
+//! tests. What both have to do alike is in the cases that run against both.
+
+mod answers;
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use windlass_clock::SharedClock;
+
+use crate::api::Connection;
+use crate::port::{BuildId, Connections, DeploymentName, Temporal, TemporalError};
+
+use state::State;
+pub use state::{Settings, Write};
+
+/// What is wrong with a Temporal.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Mood {
+    /// Nothing.
+    #[default]
+    Well,
+    /// It does not answer at all.
+    Down,
+    /// It answers after so long.
+    Slow(Duration),
+    /// It knows nothing of any deployment.
+    Forgetful,
+    /// It lists no versions.
+    Empty,
+    /// It limits the rate.
+    Limiting,
+    /// It refuses the credentials.
+    Refusing,
+    /// It carries writes out, and their answers are lost.
+    LosesAnswers,
+}
+
+/// How the gates of a build end.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum GateEnd {
+    /// Well, after so long.
+    Well(TimeDelta),
+    /// Not well, with these words.
+    Badly(String),
+    /// Not at all.
+    Never,
+}
+
+/// A played Temporal. Clones are the same one.
+#[derive(Clone)]
+pub struct Played {
+    state: Arc<Mutex<State>>,
+    clock: SharedClock,
+}
+
+impl Played {
+    /// One without any deployment, which reads the time from this clock.
+    #[must_use]
+    pub fn new(clock: SharedClock, settings: Settings) -> Self {
+        Self { state: Arc::new(Mutex::new(State::new(settings))), clock }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what is wrong from now on.
+    pub fn is(&self, mood: Mood) {
+        self.state().mood = mood;
+    }
+
+    /// So many workers of a version ask for tasks on these queues from now on; none: they are gone.
+    pub fn poll(&self, deployment: &DeploymentName, build: &BuildId, queues: &[&str], workers: u32) {
+        let now = self.clock.now();
+        self.state().poll(deployment, build, queues, workers, now);
+    }
+
+    /// Starts a workflow: pinned to a version, or where the routing leads, as a share from 0 to 100 of the ramp decides.
+    /// Answers with the version that it is pinned to; none: nobody would carry it out.
+    pub fn start(
+        &self,
+        deployment: &DeploymentName,
+        id: &str,
+        pinned: Option<&BuildId>,
+        share: f32,
+    ) -> Option<BuildId> {
+        let now = self.clock.now();
+        self.state().start(deployment, id, pinned, share, now)
+    }
+
+    /// Ends a workflow.
+    pub fn end(&self, id: &str) {
+        self.state().end(id);
+    }
+
+    /// The workflows that run on versions without workers.
+    #[must_use]
+    pub fn orphans(&self) -> Vec<String> {
+        self.state().orphans()
+    }
+
+    /// How the gates of a build end from now on.
+    pub fn gates_end(&self, build: &BuildId, end: GateEnd) {
+        self.state().ends.insert(build.clone(), end);
+    }
+
+    /// Changes the routing as a person would, with an identity of their own and without a token.
+    pub fn by_hand(
+        &self,
+        deployment: &DeploymentName,
+        write: &crate::port::RoutingWrite,
+    ) -> Result<(), TemporalError> {
+        let now = self.clock.now();
+        self.state().route(deployment, write, now)
+    }
+
+    /// Makes somebody the manager, or nobody.
+    pub fn manage(&self, deployment: &DeploymentName, who: Option<&str>) {
+        self.state().manage(deployment, who);
+    }
+
+    /// Every write so far.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        self.state().writes.clone()
+    }
+
+    /// How many calls there were, of any kind.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// How many workflows were started as gates.
+    #[must_use]
+    pub fn gates(&self) -> usize {
+        self.state().gates.len()
+    }
+
+    /// Has it die before its so-manieth write from now on, or right after it: what the operator is for a test that kills it.
+    pub fn at_write(&self, number: u64, before: bool, act: impl FnOnce() + Send + 'static) {
+        self.state().trap = Some((number, before, Box::new(act)));
+    }
+}
+
+#[async_trait]
+impl Connections for Played {
+    async fn connect(&self, _: &str, _: &Connection) -> Result<Arc<dyn Temporal>, TemporalError> {
+        Ok(Arc::new(self.clone()))
+    }
+}

@@ -1,0 +1,88 @@
+//! Gates.
+
+use serde_json::json;
+use windlass_temporal::played::GateEnd;
+
+use crate::stage::{Stage, spec};
+
+fn gated(tag: &str, on_failure: &str) -> serde_json::Value {
+    let mut spec = spec(tag);
+    spec["rollout"]["gate"] = json!({"workflowType": "Check", "timeoutSeconds": 60});
+    spec["rollout"]["onFailure"] = json!(on_failure);
+    spec
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_fails_holds_the_rollout_in_its_own_words_until_a_retry() {
+    let s = Stage::new();
+    s.create(gated("v1", "Hold")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    let v2 = {
+        s.patch(json!({"spec": {"unsafeCustomBuildID": "two"}})).await;
+        s.temporal.gates_end(
+            &windlass_temporal::port::BuildId::new("two"),
+            GateEnd::Badly("no such table: orders".into()),
+        );
+        s.target().await
+    };
+    s.until("it has failed", |s| s.says("UpToDate") == "False/GateFailed").await;
+    assert!(s.message("UpToDate").contains("no such table: orders"), "{}", s.message("UpToDate"));
+    s.seconds(120).await;
+    assert_eq!(s.says("Stalled"), "True/GateFailed");
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+    assert_eq!((s.temporal.gates(), s.events("GateFailed")), (2, 1), "one for each version");
+    s.temporal.gates_end(&v2, GateEnd::Well(chrono::TimeDelta::seconds(1)));
+    let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
+    s.annotate("windlass.dev/retry", &plan).await;
+    s.until_current(&v2).await;
+    assert_eq!(s.temporal.gates(), 3, "a new attempt is a workflow of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_fails_takes_its_version_back_where_that_is_asked_for() {
+    let s = Stage::new();
+    s.create(gated("v1", "Rollback")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    let bad = windlass_temporal::port::BuildId::new("bad");
+    s.temporal.gates_end(&bad, GateEnd::Badly("no such table: orders".into()));
+    s.patch(json!({"spec": {"unsafeCustomBuildID": "bad"}})).await;
+    s.until("it is rolled back", |s| s.says("UpToDate") == "False/RolledBack").await;
+    assert!(s.message("UpToDate").contains("no such table: orders"), "{}", s.message("UpToDate"));
+    let history = s.status()["history"].clone();
+    assert_eq!(history.as_array().unwrap().last().unwrap()["reason"], "GateFailed");
+    s.until("its workers and its record go", |s| s.record(&bad).is_null() && s.deployment_of(&bad).is_none())
+        .await;
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+    assert_eq!(s.says("UpToDate"), "False/RolledBack");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_before_each_step_is_run_so_often() {
+    let s = Stage::new();
+    let mut spec = gated("v1", "Hold");
+    spec["rollout"]["steps"][1]["gate"] = json!(true);
+    s.create(spec).await;
+    s.until_current(&s.target().await).await;
+    let before = s.temporal.gates();
+    s.set_image("v2").await;
+    s.until_current(&s.target().await).await;
+    assert_eq!(s.temporal.gates() - before, 2);
+    assert_eq!(s.ramps(), [100, 5, 50, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_of_a_rollout_that_makes_room_is_ended_and_its_version_goes() {
+    let s = Stage::new();
+    s.create(gated("v1", "Hold")).await;
+    s.until_current(&s.target().await).await;
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.temporal.gates_end(&v2, GateEnd::Never);
+    s.until("the gate runs", |s| s.says("UpToDate") == "Unknown/GateRunning").await;
+    s.set_image("v3").await;
+    let v3 = s.target().await;
+    s.until_current(&v3).await;
+    s.until("v2 goes", |s| s.record(&v2).is_null() && s.deployment_of(&v2).is_none()).await;
+}

@@ -1,0 +1,102 @@
+//! What is refused, and by whom.
+
+use serde_json::{Value, json};
+use windlass_temporal::played::Settings;
+
+use crate::stage::{Stage, spec};
+
+#[tokio::test(start_paused = true)]
+async fn at_the_limit_of_versions_none_is_made_and_none_evicted() {
+    let s = Stage::new();
+    let mut few = spec("v1");
+    few["maxVersions"] = json!(2);
+    few["sunset"] = json!({"scaleDownDelaySeconds": 9000, "deleteDelaySeconds": 9000});
+    s.create(few).await;
+    s.until_current(&s.target().await).await;
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until_current(&v2).await;
+    s.set_image("v3").await;
+    s.until("it says so", |s| s.says("UpToDate") == "False/VersionLimitReached").await;
+    s.seconds(300).await;
+    assert_eq!(s.names().len(), 2);
+    assert_eq!(s.status()["currentBuildID"], v2.as_str());
+    s.patch(json!({"spec": {"maxVersions": 3}})).await;
+    s.until_current(&s.target().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_temporal_never_lists_because_of_its_limit_is_said_to_be_so() {
+    let s = Stage::with(Settings { versions: 1, ..Settings::default() });
+    s.create(spec("v1")).await;
+    s.until_current(&s.target().await).await;
+    s.set_image("v2").await;
+    s.until("it waits", |s| s.says("UpToDate") == "Unknown/WaitingForPollers").await;
+    s.until("it says so", |s| s.says("UpToDate") == "False/VersionLimitReached").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.set_image("other").await;
+    s.until("it says so", |s| s.says("UpToDate") == "False/MissingTaskQueues").await;
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_ask_nobody_and_workers_that_do_not_run_are_waited_for_and_then_stalled() {
+    for (tag, before, after) in [
+        ("mute", "Unknown/WaitingForPollers", "False/VersionLimitReached"),
+        ("broken", "Unknown/Applying", "False/Stalled"),
+    ] {
+        let s = Stage::new();
+        s.create(spec("v1")).await;
+        let v1 = s.target().await;
+        s.until_current(&v1).await;
+        s.set_image(tag).await;
+        s.until("it waits", |s| s.says("UpToDate") == before).await;
+        s.until("it is stalled", |s| s.says("UpToDate") == after).await;
+        assert_eq!(s.status()["currentBuildID"], v1.as_str());
+        s.set_image("v3").await;
+        s.until_current(&s.target().await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_input_is_refused_with_a_sentence() {
+    let s = Stage::new();
+    let cases: &[(&str, Value, &str)] = &[
+        ("/rollout/steps", json!([{"percent": 50}, {"percent": 5}]), "have to ascend"),
+        ("/rollout/steps", json!([{"percent": 5}, {"percent": 5}]), "have to ascend"),
+        ("/rollout/steps", json!([{"percent": 100}]), "percent"),
+        ("/rollout/steps", json!([{"percent": 0}]), "percent"),
+        ("/rollout/steps", json!([{"percent": 5, "gate": true}]), "there is no spec.rollout.gate"),
+        ("/rollout", json!({"strategy": "Progressive"}), "needs spec.rollout.steps"),
+        ("/unsafeCustomBuildID", json!("-x"), "at most 63"),
+        ("/unsafeCustomBuildID", json!("x".repeat(64)), "at most 63"),
+        ("/deploymentName", json!("a.b"), "no dots"),
+        ("/maxSurge", json!("much"), "percentage"),
+        ("/maxUnavailable", json!(-1), "percentage"),
+        ("/template/spec/containers", json!([]), "containers is empty"),
+        ("/replicas", json!(-1), "replicas"),
+    ];
+    for (at, value, sentence) in cases {
+        let mut spec = spec("v1");
+        let (above, field) = at.rsplit_once('/').unwrap();
+        spec.pointer_mut(above).unwrap()[field] = value.clone();
+        let error = s.try_create(spec).await.unwrap_err().to_string();
+        assert!(error.contains(sentence), "{at} {value}: {error}");
+    }
+    let mut both = spec("v1");
+    (both["maxSurge"], both["maxUnavailable"]) = (json!(0), json!("0%"));
+    assert!(s.try_create(both).await.unwrap_err().to_string().contains("both 0"));
+    s.create(spec("v1")).await;
+    let renamed = s.try_patch(json!({"spec": {"deploymentName": "other"}})).await.unwrap_err().to_string();
+    assert!(renamed.contains("does not change"), "{renamed}");
+    let moved =
+        s.try_patch(json!({"spec": {"connection": {"namespace": "other"}}})).await.unwrap_err().to_string();
+    assert!(moved.contains("does not change"), "{moved}");
+}

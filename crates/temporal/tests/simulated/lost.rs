@@ -1,0 +1,75 @@
+//! A Temporal that does not answer, or not with what is so.
+
+use std::time::Duration;
+
+use windlass_temporal::played::Mood;
+
+use crate::stage::{Stage, deployment, spec};
+
+/// A stage with a current version and one that drains, long after the latter's delays if it were drained.
+async fn two_versions() -> Stage {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    s.until_current(&s.target().await).await;
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    s.set_image("v2").await;
+    s.until_current(&s.target().await).await;
+    s
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_scaled_down_or_deleted_over_answers_that_cannot_be_relied_on() {
+    for (mood, says) in [
+        (Mood::Down, "Unknown/TemporalUnreachable"),
+        (Mood::Forgetful, "Unknown/TemporalUnreachable"),
+        (Mood::Empty, "Unknown/TemporalUnreachable"),
+        (Mood::Limiting, "Unknown/RateLimited"),
+        (Mood::Refusing, "False/CredentialsInvalid"),
+    ] {
+        let s = two_versions().await;
+        let before = s.deployments();
+        let writes = s.temporal.writes().len();
+        s.temporal.is(mood.clone());
+        s.until("it says so", |s| s.says("UpToDate") == says).await;
+        s.seconds(600).await;
+        assert_eq!(s.deployments(), before, "{mood:?}");
+        assert!(s.message("UpToDate").starts_with("since 20"), "{}", s.message("UpToDate"));
+        s.set_image("v3").await;
+        s.seconds(120).await;
+        assert_eq!(s.temporal.writes().len(), writes, "{mood:?}");
+        s.temporal.is(Mood::Well);
+        let v3 = s.target().await;
+        s.until_current(&v3).await;
+        s.assert_no_orphans();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_goes_on_over_a_slow_temporal_and_over_one_whose_answers_are_lost() {
+    for mood in [Mood::Slow(Duration::from_secs(4)), Mood::LosesAnswers] {
+        let s = two_versions().await;
+        let before = s.ramps().len();
+        s.temporal.is(mood.clone());
+        s.set_image("v3").await;
+        let v3 = s.target().await;
+        s.until_current(&v3).await;
+        let mut steps = s.ramps()[before..].to_vec();
+        steps.dedup();
+        assert_eq!(steps, [5, 50, 100], "{mood:?}");
+        s.assert_no_orphans();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_lost_temporal_in_mid_ramp_goes_on_where_it_was() {
+    let s = two_versions().await;
+    let before = s.ramps().len();
+    s.set_image("v3").await;
+    let v3 = s.target().await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    s.temporal.is(Mood::Down);
+    s.seconds(60).await;
+    s.temporal.is(Mood::Well);
+    s.until_current(&v3).await;
+    assert_eq!(s.ramps()[before..], [5, 50, 100]);
+}

@@ -1,0 +1,208 @@
+//! Rollouts, and what takes their place.
+
+use serde_json::json;
+use windlass_temporal::played::Write;
+use windlass_temporal::port::{Percent, RoutingWrite};
+
+use crate::stage::{Stage, deployment, spec};
+
+#[tokio::test(start_paused = true)]
+async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    assert_eq!(s.says("Ready"), "True/WorkersReady");
+    assert_eq!(s.says("RolloutInProgress"), "False/RolloutComplete");
+    assert_eq!(s.record(&v1)["state"], "Current");
+    assert!(matches!(s.temporal.writes()[0], Write::Manager(Some(_))), "{:?}", s.temporal.writes());
+    assert_eq!(s.names(), [format!("orders-{v1}")]);
+    let env = s.deployments()[0]["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+    assert_eq!(env[2], json!({"name": "TEMPORAL_DEPLOYMENT_NAME", "value": "shop/orders"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_workflow_runs_on_while_the_next_version_ramps_and_its_own_goes_when_it_has_ended() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    assert_eq!(s.temporal.start(&deployment(), "long", None, 99.0), Some(v1.clone()));
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until("the ramp", |s| s.says("UpToDate") == "Unknown/Ramping").await;
+    s.until_current(&v2).await;
+    assert_eq!(s.ramps(), [5, 50, 100], "no step is left out: {:?}", s.temporal.writes());
+    s.seconds(60).await;
+    assert_eq!(s.record(&v1)["state"], "Draining");
+    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2);
+    s.temporal.end("long");
+    s.until("v1 is gone", |s| s.record(&v1).is_null() && s.deployment_of(&v1).is_none()).await;
+    assert!(s.temporal.writes().contains(&Write::DeleteVersion(v1.clone())));
+    s.assert_no_orphans();
+    let seen = s.cluster.version();
+    s.seconds(300).await;
+    let mut writes = Vec::new();
+    s.cluster.replay(seen, |step| writes.push(format!("{:?}", step.after)));
+    assert_eq!(writes, Vec::<String>::new(), "at rest nothing is written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_target_in_mid_ramp_takes_the_ramp_back_first() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    s.set_image("v3").await;
+    let v3 = s.target().await;
+    s.until_current(&v3).await;
+    assert_eq!(s.ramps(), [100, 5, 0, 5, 50, 100]);
+    assert_eq!(s.events("RolloutSuperseded"), 1);
+    let history = s.status()["history"].clone();
+    let outcomes: Vec<_> =
+        history.as_array().unwrap().iter().map(|h| h["outcome"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(outcomes, ["Complete", "Superseded", "Complete"]);
+    s.until("v2 goes", |s| s.record(&v2).is_null()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn back_to_the_current_version_clears_the_ramp_without_a_rollout() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.set_image("v2").await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    s.set_image("v1").await;
+    s.until("no ramp", |s| s.status()["rampPercent"].is_null() && s.says("UpToDate") == "True/Applied").await;
+    assert_eq!(s.ramps(), [100, 5, 0]);
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_lives_takes_over_at_once_without_a_ramp() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until_current(&v2).await;
+    s.set_image("v1").await;
+    s.until_current(&v1).await;
+    assert_eq!(s.ramps(), [100, 5, 50, 100, 100]);
+    s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
+async fn manual_never_promotes_and_takes_nothing_into_its_hands_before() {
+    let s = Stage::new();
+    let mut manual = spec("v1");
+    manual["rollout"] = json!({"strategy": "Manual"});
+    s.create(manual).await;
+    let v1 = s.target().await;
+    s.until("it is ready", |s| s.says("UpToDate") == "Unknown/ReadyToPromote").await;
+    s.seconds(600).await;
+    assert_eq!(s.says("UpToDate"), "Unknown/ReadyToPromote");
+    assert_eq!(s.temporal.writes(), Vec::new());
+    let hash = s.status()["requestedRolloutHash"].clone();
+    s.patch(json!({"spec": {"forcePromote": hash}})).await;
+    s.until_current(&v1).await;
+    assert_eq!(s.status()["spentForcePromote"], hash);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ramp_that_a_hand_changed_is_put_back_and_its_step_begins_anew() {
+    let s = Stage::new();
+    let mut slow = spec("v1");
+    slow["rollout"] = json!({"steps": [{"percent": 20, "pauseSeconds": 60}]});
+    s.create(slow).await;
+    s.until_current(&s.target().await).await;
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 20).await;
+    s.seconds(30).await;
+    let by_hand = RoutingWrite::Ramp { to: v2.clone(), percent: Percent(90.0) };
+    s.temporal.by_hand(&deployment(), &by_hand).unwrap();
+    s.until("the event", |s| s.events("RampRestored") == 1).await;
+    s.seconds(50).await;
+    assert_eq!(s.status()["rampPercent"], 20, "its time began anew");
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_manages_is_not_touched_until_a_person_sets_it() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.temporal.manage(&deployment(), Some("alice"));
+    let before = s.temporal.writes().len();
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until("it says so", |s| s.says("UpToDate") == "False/OwnedByOther").await;
+    s.seconds(120).await;
+    assert_eq!(s.temporal.writes().len(), before);
+    assert!(s.message("UpToDate").contains("alice"), "{}", s.message("UpToDate"));
+    assert_eq!(s.says("Stalled"), "True/OwnedByOther");
+    s.temporal.manage(&deployment(), None);
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_rollout_goes_no_further_and_goes_on_when_it_is_resumed() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    s.until_current(&s.target().await).await;
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    s.patch(json!({"spec": {"paused": true}})).await;
+    s.seconds(60).await;
+    assert_eq!(s.status()["rampPercent"], 5);
+    assert_eq!(s.says("RolloutInProgress"), "True/Paused");
+    s.patch(json!({"spec": {"paused": false}})).await;
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aborted_rollout_is_taken_back_and_tried_again_when_asked() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.set_image("v2").await;
+    let v2 = s.target().await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
+    s.annotate("windlass.dev/abort", &plan).await;
+    s.until("it is aborted", |s| {
+        s.says("UpToDate") == "False/Aborted" && s.status()["rampPercent"].is_null()
+    })
+    .await;
+    s.seconds(60).await;
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+    s.annotate("windlass.dev/retry", &plan).await;
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_rolls_the_workers_of_every_version_and_is_no_rollout() {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.seconds(5).await;
+    let at = "2099-01-01T00:00:00Z";
+    s.annotate("windlass.dev/restartedAt", at).await;
+    s.until("it is obeyed", |s| {
+        let live = s.deployment_of(&v1).unwrap();
+        live["spec"]["template"]["metadata"]["annotations"]["windlass.dev/restartedAt"] == at
+    })
+    .await;
+    assert_eq!(s.status()["history"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,299 @@
+//! A cluster, a Temporal, the operator, and a played kubelet whose pods ask that Temporal for tasks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use windlass_sim::{Cluster, Latency, Options};
+use windlass_temporal::Workers;
+use windlass_temporal::played::{Played, Settings};
+use windlass_temporal::port::{BuildId, DeploymentName};
+
+pub const NAMESPACE: &str = "shop";
+pub const NAME: &str = "orders";
+
+pub struct Stage {
+    pub cluster: Arc<Cluster>,
+    pub temporal: Played,
+    operator: Arc<Mutex<Option<JoinHandle<()>>>>,
+    kubelet: JoinHandle<()>,
+    /// Workflows that were found to run without workers, at any moment.
+    pub orphaned: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub fn with(settings: Settings) -> Self {
+        let options = Options { latency: Some(Latency(1, 4)), ..Options::seeded(7) };
+        let cluster = Arc::new(Cluster::start(options));
+        cluster.install(json!(windlass_temporal::api::crd())).unwrap();
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        cluster.install(namespace).unwrap();
+        let temporal = Played::new(cluster.clock(), settings);
+        let orphaned = Arc::new(Mutex::new(BTreeSet::new()));
+        let client = cluster.client("kubelet", "default");
+        let kubelet = tokio::spawn(kubelet(client, temporal.clone(), orphaned.clone()));
+        let stage = Self { cluster, temporal, operator: Arc::default(), kubelet, orphaned };
+        stage.start_operator();
+        stage
+    }
+
+    pub fn client(&self) -> Client {
+        self.cluster.client("person", "default")
+    }
+
+    pub fn start_operator(&self) {
+        start(&self.cluster, &self.temporal, &self.operator);
+    }
+
+    pub fn kill_operator(&self) {
+        if let Some(operator) = self.operator.lock().unwrap().take() {
+            operator.abort();
+        }
+    }
+
+    /// What kills the operator and starts another one a second later.
+    pub fn killer(&self) -> impl FnOnce() + Send + 'static {
+        let (cluster, temporal, operator) =
+            (self.cluster.clone(), self.temporal.clone(), self.operator.clone());
+        move || {
+            if let Some(old) = operator.lock().unwrap().take() {
+                old.abort();
+            }
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                start(&cluster, &temporal, &operator);
+            });
+        }
+    }
+
+    pub fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = match kind {
+            "WorkerDeployment" => ("windlass.dev", "v1alpha1"),
+            "Event" => ("events.k8s.io", "v1"),
+            _ => ("apps", "v1"),
+        };
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client(), NAMESPACE, &resource)
+    }
+
+    pub async fn create(&self, spec: Value) {
+        self.try_create(spec).await.unwrap();
+    }
+
+    pub async fn try_create(&self, spec: Value) -> kube::Result<()> {
+        let object = json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment",
+            "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec,
+        });
+        let object = serde_json::from_value(object).unwrap();
+        self.api("WorkerDeployment").create(&PostParams::default(), &object).await.map(drop)
+    }
+
+    pub async fn patch(&self, patch: Value) {
+        self.try_patch(patch).await.unwrap();
+    }
+
+    pub async fn try_patch(&self, patch: Value) -> kube::Result<()> {
+        let params = PatchParams::default();
+        self.api("WorkerDeployment").patch(NAME, &params, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    pub async fn annotate(&self, key: &str, value: &str) {
+        self.patch(json!({"metadata": {"annotations": {key: value}}})).await;
+    }
+
+    pub async fn set_image(&self, tag: &str) {
+        self.patch(json!({"spec": {"template": template(tag)}})).await;
+    }
+
+    pub async fn delete(&self) {
+        self.api("WorkerDeployment").delete(NAME, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub fn object(&self) -> Option<Value> {
+        self.cluster.get("windlass.dev/v1alpha1", "WorkerDeployment", NAMESPACE, NAME)
+    }
+
+    pub fn status(&self) -> Value {
+        self.object().map(|object| object["status"].clone()).unwrap_or_default()
+    }
+
+    /// Status and reason of a condition, as in `True/Applied`.
+    pub fn says(&self, type_: &str) -> String {
+        let status = self.status();
+        let found = status["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == type_);
+        let text = |field: &str| found.and_then(|c| c[field].as_str()).unwrap_or("-").to_owned();
+        format!("{}/{}", text("status"), text("reason"))
+    }
+
+    pub fn message(&self, type_: &str) -> String {
+        let status = self.status();
+        let found = status["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == type_);
+        found.and_then(|c| c["message"].as_str()).unwrap_or_default().to_owned()
+    }
+
+    pub fn deployments(&self) -> Vec<Value> {
+        self.cluster.snapshot_of(NAMESPACE, &["Deployment"])
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let name = |d: &Value| d["metadata"]["name"].as_str().unwrap().to_owned();
+        self.deployments().iter().map(name).collect()
+    }
+
+    pub fn deployment_of(&self, build: &BuildId) -> Option<Value> {
+        self.deployments()
+            .into_iter()
+            .find(|d| d["metadata"]["labels"]["windlass.dev/build-id"] == build.as_str())
+    }
+
+    pub fn events(&self, reason: &str) -> usize {
+        self.cluster.snapshot_of(NAMESPACE, &["Event"]).iter().filter(|e| e["reason"] == reason).count()
+    }
+
+    /// The build ID that is wanted, once the operator has looked at the spec as it is now.
+    pub async fn target(&self) -> BuildId {
+        self.until("the spec is looked at", |s| {
+            let object = s.object().unwrap();
+            object["status"]["observedGeneration"] == object["metadata"]["generation"]
+        })
+        .await;
+        BuildId::new(self.status()["targetBuildID"].as_str().unwrap())
+    }
+
+    pub fn record(&self, build: &BuildId) -> Value {
+        let status = self.status();
+        let found =
+            status["versions"].as_array().into_iter().flatten().find(|v| v["buildID"] == build.as_str());
+        found.cloned().unwrap_or_default()
+    }
+
+    /// Waits for something, at most ten minutes of the cluster's time.
+    pub async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        for _ in 0..6_000 {
+            if is_so(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{what} did not come; status: {:#}", self.status());
+    }
+
+    pub async fn until_current(&self, build: &BuildId) {
+        self.until(&format!("{build} is current"), |s| {
+            s.status()["currentBuildID"] == build.as_str() && s.says("UpToDate") == "True/Applied"
+        })
+        .await;
+    }
+
+    pub async fn seconds(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// The steps of ramps that were written, and `0` for one that was taken back; `100` for a new current version.
+    pub fn ramps(&self) -> Vec<i32> {
+        use windlass_temporal::played::Write;
+        use windlass_temporal::port::RoutingWrite;
+        let of = |write: Write| match write {
+            Write::Routing(RoutingWrite::Ramp { percent, .. }) => Some(percent.0 as i32),
+            Write::Routing(RoutingWrite::ClearRamp) => Some(0),
+            Write::Routing(RoutingWrite::Current(_)) => Some(100),
+            _ => None,
+        };
+        self.temporal.writes().into_iter().filter_map(of).collect()
+    }
+
+    pub fn assert_no_orphans(&self) {
+        assert_eq!(*self.orphaned.lock().unwrap(), BTreeSet::new(), "workflows lost their workers");
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.kill_operator();
+        self.kubelet.abort();
+    }
+}
+
+fn start(cluster: &Cluster, temporal: &Played, slot: &Mutex<Option<JoinHandle<()>>>) {
+    let client = cluster.client("operator", "default");
+    let workers = Workers::new(client, Arc::new(temporal.clone())).clock(cluster.clock());
+    *slot.lock().unwrap() = Some(tokio::spawn(workers.run(std::future::pending())));
+}
+
+/// The name of the deployment in Temporal.
+pub fn deployment() -> DeploymentName {
+    DeploymentName::new(format!("{NAMESPACE}/{NAME}"))
+}
+
+pub fn template(tag: &str) -> Value {
+    json!({"spec": {"containers": [{"name": "worker", "image": format!("orders:{tag}")}]}})
+}
+
+/// A spec that ramps in two quick steps and retires quickly.
+pub fn spec(tag: &str) -> Value {
+    json!({
+        "replicas": 2,
+        "connection": {"address": "temporal:7233"},
+        "template": template(tag),
+        "rollout": {"steps": [{"percent": 5, "pauseSeconds": 5}, {"percent": 50, "pauseSeconds": 5}]},
+        "sunset": {"scaleDownDelaySeconds": 5, "deleteDelaySeconds": 10},
+        "progressDeadlineSeconds": 60,
+    })
+}
+
+/// Plays the Deployment controller and the workers. An image whose tag begins with `broken` never becomes available; one
+/// with `mute` runs, and asks nobody for tasks.
+async fn kubelet(client: Client, temporal: Played, orphaned: Arc<Mutex<BTreeSet<String>>>) {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut polled: BTreeSet<(String, String)> = BTreeSet::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let Ok(list) = api.list(&ListParams::default()).await else { continue };
+        let mut seen = BTreeSet::new();
+        for item in list.items {
+            let live = json!(item);
+            let container = &live["spec"]["template"]["spec"]["containers"][0];
+            let tag = container["image"].as_str().unwrap_or_default().rsplit(':').next().unwrap_or_default();
+            let env = |name: &str| {
+                let of = container["env"].as_array().into_iter().flatten().find(|v| v["name"] == name);
+                of.and_then(|v| v["value"].as_str()).unwrap_or_default().to_owned()
+            };
+            let replicas = live["spec"]["replicas"].as_i64().unwrap_or(1);
+            let up = if tag.starts_with("broken") { 0 } else { replicas };
+            let status = json!({
+                "observedGeneration": live["metadata"]["generation"], "replicas": replicas,
+                "updatedReplicas": replicas, "readyReplicas": up, "availableReplicas": up,
+            });
+            if live["status"] != status {
+                let namespace = live["metadata"]["namespace"].as_str().unwrap();
+                let of: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+                let patch = Patch::Merge(json!({"status": status}));
+                let name = live["metadata"]["name"].as_str().unwrap();
+                let _ = of.patch_status(name, &PatchParams::default(), &patch).await;
+            }
+            let polls = if tag.starts_with("mute") { 0 } else { up as u32 };
+            let (of, build) = (env("TEMPORAL_DEPLOYMENT_NAME"), env("TEMPORAL_WORKER_BUILD_ID"));
+            let queue = if tag.starts_with("other") { "other" } else { "orders" };
+            temporal.poll(&DeploymentName::new(of.clone()), &BuildId::new(build.clone()), &[queue], polls);
+            seen.insert((of, build));
+        }
+        for (of, build) in polled.difference(&seen) {
+            temporal.poll(&DeploymentName::new(of.clone()), &BuildId::new(build.clone()), &[], 0);
+        }
+        polled = seen;
+        orphaned.lock().unwrap().extend(temporal.orphans());
+    }
+}
