@@ -87,7 +87,12 @@ pub struct Operator {
     instance: String,
     election: Option<Election>,
     health: Health,
+    beside: Vec<Beside>,
 }
+
+/// Another controller that runs while this replica leads: it is handed a client that writes only as long, and what resolves
+/// when the operator stops.
+pub type Beside = Arc<dyn Fn(Client, BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Operator {
     /// An operator that works through this client, in all namespaces.
@@ -111,6 +116,7 @@ impl Operator {
             instance: "windlass".to_owned(),
             election: None,
             health: Health::default(),
+            beside: Vec::new(),
         }
     }
 
@@ -197,6 +203,13 @@ impl Operator {
     #[must_use]
     pub fn elect(mut self, election: Election) -> Self {
         self.election = Some(election);
+        self
+    }
+
+    /// Runs another controller beside its own, while this replica leads.
+    #[must_use]
+    pub fn beside(mut self, run: Beside) -> Self {
+        self.beside.push(run);
         self
     }
 
@@ -308,6 +321,9 @@ impl Operator {
             };
             let shutdown = shutdown.clone();
             running.push(self.run_scope(&scope, context, (lanes, hook_lanes), &mut helpers, shutdown));
+        }
+        for run in &self.beside {
+            running.push(run(client.clone(), shutdown.clone().boxed()));
         }
         join_all(running).await;
         helpers.shutdown().await;

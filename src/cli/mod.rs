@@ -12,6 +12,8 @@ mod output;
 mod plan;
 mod status;
 mod target;
+#[cfg(feature = "temporal")]
+mod temporal;
 mod text;
 mod verbs;
 mod version;
@@ -82,10 +84,36 @@ enum Command {
     Completion(completion::CompletionArgs),
     /// Print the man page, or write one for each command
     Man(completion::ManArgs),
+    /// Delete WorkerDeployments: their versions go when no workflow runs on them any more
+    #[cfg(feature = "temporal")]
+    Delete(temporal::DeleteArgs),
     /// Print the CustomResourceDefinitions as YAML
-    Crds,
+    Crds(CrdsArgs),
     /// Serve the sidecar's protocol next to a main container
     Sidecar(SidecarArgs),
+}
+
+/// What `windlass crds` is told.
+#[derive(Debug, clap::Args)]
+struct CrdsArgs {
+    /// That of WorkerDeployment alone, which `windlass operator --temporal` needs
+    #[cfg(feature = "temporal")]
+    #[arg(long)]
+    temporal: bool,
+}
+
+impl CrdsArgs {
+    #[cfg_attr(
+        not(feature = "temporal"),
+        allow(clippy::unused_self, reason = "it has a field where the feature is on")
+    )]
+    fn yaml(&self) -> String {
+        #[cfg(feature = "temporal")]
+        if self.temporal {
+            return windlass_temporal::api::crd_yaml();
+        }
+        crate::api::crd::crds_yaml()
+    }
 }
 
 /// Runs what the command line asks for. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -141,7 +169,9 @@ pub fn main() -> ExitCode {
         Command::Version(arguments) => runtime.block_on(version::version(arguments)),
         Command::Completion(arguments) => completion::script(&arguments, &called()),
         Command::Man(arguments) => completion::man(arguments, command()),
-        Command::Crds => print(&crate::api::crd::crds_yaml()),
+        #[cfg(feature = "temporal")]
+        Command::Delete(arguments) => runtime.block_on(temporal::delete(arguments)),
+        Command::Crds(arguments) => print(&arguments.yaml()),
         Command::Sidecar(arguments) => runtime.block_on(crate::sidecar::run(arguments)),
     })
 }

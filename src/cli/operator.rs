@@ -45,6 +45,10 @@ pub struct OperatorArgs {
     /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
+    /// Roll out versioned Temporal workers, too: WorkerDeployments. Their definition and rights are in deploy/temporal
+    #[cfg(feature = "temporal")]
+    #[arg(long)]
+    temporal: bool,
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
@@ -94,6 +98,12 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     if arguments.leader_elect || !arguments.no_leader_elect {
         operator = operator.elect(Election::of_process(namespace, lease_name(&arguments.namespaces), &host));
     }
+    #[cfg(feature = "temporal")]
+    let more = arguments.temporal.then(super::temporal::Controller::default);
+    #[cfg(feature = "temporal")]
+    if let Some(controller) = &more {
+        operator = operator.beside(controller.beside(&arguments.namespaces, &host));
+    }
     let listener = TcpListener::bind(arguments.bind)
         .await
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
@@ -106,7 +116,11 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     };
     let health = operator.health();
     let definitions = super::definitions::watch(definitions, health.clone());
-    let serve = axum::serve(listener, pages(health)).into_future();
+    #[cfg(feature = "temporal")]
+    let router = pages(health, move || more.as_ref().map(|more| more.metrics.text()).unwrap_or_default());
+    #[cfg(not(feature = "temporal"))]
+    let router = pages(health, String::new);
+    let serve = axum::serve(listener, router).into_future();
     // Before it says that it runs: whoever reads that may stop it.
     let stopped = super::stopped()?;
     info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
@@ -134,13 +148,14 @@ fn lease_name(namespaces: &[String]) -> String {
     format!("windlass-{}", hex(&digest[..5]))
 }
 
-fn pages(health: Health) -> Router {
+/// `more` tells, in the text format of Prometheus, of what another controller counts.
+fn pages(health: Health, more: impl Fn() -> String + Clone + Send + Sync + 'static) -> Router {
     let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
     let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
-    let metrics = |State(health): State<Health>, headers: HeaderMap| async move {
+    let metrics = move |State(health): State<Health>, headers: HeaderMap| async move {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let format = Format::accepted(accept);
-        ([(CONTENT_TYPE, format.content_type())], health.text(format))
+        ([(CONTENT_TYPE, format.content_type())], format.joined(health.text(format), more()))
     };
     Router::new()
         .route("/healthz", get(healthz))
@@ -196,7 +211,8 @@ mod tests {
         ] {
             let request = axum::http::Request::get("/metrics").header(ACCEPT, accept);
             let request = request.body(axum::body::Body::empty()).unwrap();
-            let answer = tower::ServiceExt::oneshot(pages(Health::default()), request).await.unwrap();
+            let answer =
+                tower::ServiceExt::oneshot(pages(Health::default(), String::new), request).await.unwrap();
             assert_eq!(answer.headers()[CONTENT_TYPE], type_);
             let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
             assert_eq!(text.ends_with(b"# EOF\n"), is_open, "OpenMetrics ends so: {text:?}");

@@ -22,6 +22,9 @@ pub enum Kind {
     Fleet,
     /// A StatefulNode.
     Node,
+    /// A WorkerDeployment.
+    #[cfg(feature = "temporal")]
+    Workers,
 }
 
 impl Kind {
@@ -30,6 +33,18 @@ impl Kind {
         match self {
             Self::Fleet => "NodeDeployment",
             Self::Node => "StatefulNode",
+            #[cfg(feature = "temporal")]
+            Self::Workers => "WorkerDeployment",
+        }
+    }
+
+    /// The kind's short name.
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Fleet => "nd",
+            Self::Node => "sn",
+            #[cfg(feature = "temporal")]
+            Self::Workers => "wwd",
         }
     }
 
@@ -40,6 +55,8 @@ impl Kind {
         match word.strip_suffix(".v1alpha1").unwrap_or(word) {
             "nd" | "nodedeployment" | "nodedeployments" => Some(Self::Fleet),
             "sn" | "statefulnode" | "statefulnodes" => Some(Self::Node),
+            #[cfg(feature = "temporal")]
+            "wwd" | "workerdeployment" | "workerdeployments" => Some(Self::Workers),
             _ => None,
         }
     }
@@ -232,7 +249,7 @@ impl Named {
         match (&meant, all) {
             (Meant::These(_), true) => Err("--all takes a type and no name: nd --all".to_owned()),
             (Meant::All(kind), false) => {
-                let short = if *kind == Kind::Fleet { "nd" } else { "sn" };
+                let short = kind.short();
                 Err(format!(
                     "{short} alone names no object; write {short}/NAME, or {short} --all for each of them"
                 ))
@@ -241,6 +258,16 @@ impl Named {
                 Err("an object is in one namespace: --all-namespaces goes with TYPE --all".to_owned())
             }
             _ => Ok(Self { meant, scope }),
+        }
+    }
+
+    /// Whether all that was named is of this kind.
+    #[cfg(feature = "temporal")]
+    pub fn is_of(&self, wanted: Kind) -> bool {
+        match &self.meant {
+            Meant::Nothing => false,
+            Meant::All(kind) => *kind == wanted,
+            Meant::These(targets) => targets.iter().all(|target| target.kind == wanted),
         }
     }
 

@@ -31,6 +31,18 @@ impl Format {
         }
     }
 
+    /// A text in this format, and what another registry tells, in OpenMetrics.
+    #[must_use]
+    pub fn joined(self, text: String, more: String) -> String {
+        if more.is_empty() {
+            return text;
+        }
+        match self {
+            Self::Prometheus => text + &self.of(more),
+            Self::OpenMetrics => text.trim_end_matches("# EOF\n").to_owned() + &more,
+        }
+    }
+
     /// OpenMetrics in this format.
     pub(super) fn of(self, text: String) -> String {
         if self == Self::OpenMetrics {

@@ -41,6 +41,10 @@ pub async fn explain(arguments: ExplainArgs) -> Result<(), String> {
         let (chain, unread) = match target.kind {
             Kind::Fleet => fleet(&cluster.client, &cluster.namespace, target).await?,
             Kind::Node => node(&cluster.client, &cluster.namespace, target).await?,
+            #[cfg(feature = "temporal")]
+            Kind::Workers => {
+                crate::cli::temporal::explain(&cluster.client, &cluster.namespace, target).await?
+            }
         };
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),

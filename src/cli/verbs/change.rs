@@ -94,6 +94,10 @@ const MIN_DIGITS: usize = 4;
 
 /// What a verb changes in an object.
 pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
+    #[cfg(feature = "temporal")]
+    if kind == Kind::Workers {
+        return super::workers::change(verb, object, now);
+    }
     if kind == Kind::Node && !matches!(verb, Verb::Restart | Verb::Skip { .. }) {
         return Err(node_has_no(verb));
     }
@@ -118,7 +122,7 @@ fn node_has_no(verb: &Verb) -> String {
     format!("a StatefulNode cannot be asked for this: {instead}")
 }
 
-fn paused(object: &Value, wanted: bool) -> Change {
+pub(super) fn paused(object: &Value, wanted: bool) -> Change {
     let (verb, said) = if wanted { ("pause", "paused") } else { ("resume", "resumed") };
     if object["spec"]["paused"].as_bool().unwrap_or_default() == wanted {
         return Change::already(verb, if wanted { "it is paused" } else { "it is not paused" });
@@ -126,7 +130,7 @@ fn paused(object: &Value, wanted: bool) -> Change {
     Change::done(verb, Write::Field("/spec/paused", json!(wanted)), said)
 }
 
-fn restart(object: &Value, now: DateTime<Utc>) -> Change {
+pub(super) fn restart(object: &Value, now: DateTime<Utc>) -> Change {
     let asked = annotation(object, ANNOTATION_RESTARTED_AT).and_then(time);
     let obeyed = object["status"]["restartedAt"].as_str().and_then(time);
     if let Some(asked) = asked.filter(|asked| obeyed.is_none_or(|obeyed| *asked > obeyed)) {

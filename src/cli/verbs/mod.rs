@@ -9,6 +9,8 @@ mod record;
 pub mod revisions;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "temporal")]
+mod workers;
 
 use clap::Args;
 use serde_json::Value;
@@ -115,6 +117,10 @@ pub async fn promote(arguments: PromoteArgs) -> Result<(), String> {
 /// Carries `windlass rollback` out.
 pub async fn rollback(arguments: RollbackArgs) -> Result<(), String> {
     let to = arguments.to.as_deref();
+    #[cfg(feature = "temporal")]
+    if arguments.verb.named.is_of(super::target::Kind::Workers) {
+        return workers::rollback(&arguments.verb, to).await;
+    }
     carry_out(&arguments.verb, Needs::Revisions, |_, kept, object| revisions::rollback(object, kept, to))
         .await
 }

@@ -136,7 +136,10 @@ impl World {
 /// Whether the server counts this kind's changes of spec.
 pub(crate) fn has_generation(kind: &Kind) -> bool {
     kind.is_custom()
-        || matches!(kind.kind.as_str(), "StatefulSet" | "Deployment" | "Job" | "Pod" | "CustomResourceDefinition")
+        || matches!(
+            kind.kind.as_str(),
+            "StatefulSet" | "Deployment" | "Job" | "Pod" | "CustomResourceDefinition"
+        )
 }
 
 /// A body must be of the kind that the path names.

@@ -17,3 +17,29 @@ pub fn crd() -> CustomResourceDefinition {
 pub fn crd_yaml() -> String {
     yaml(&crd())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/temporal/workerdeployments.windlass.dev.yaml");
+
+    #[test]
+    fn the_file_is_what_the_types_say() {
+        if std::env::var_os("UPDATE_CRDS").is_some() {
+            std::fs::write(FILE, crd_yaml()).unwrap();
+        }
+        let stored = std::fs::read_to_string(FILE).unwrap();
+        assert!(
+            stored == crd_yaml(),
+            "run UPDATE_CRDS=1 cargo test -p windlass-temporal --lib, and commit what changed"
+        );
+    }
+
+    #[test]
+    fn every_rule_is_attached() {
+        let text = serde_json::to_string(&crd()).unwrap();
+        assert_eq!(text.matches("\"rule\":").count(), rules::WORKER_DEPLOYMENT.len());
+    }
+}

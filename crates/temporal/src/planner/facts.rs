@@ -282,7 +282,10 @@ pub fn believe(
     status: &WorkerDeploymentStatus,
     deployment: &DeploymentName,
 ) -> Temporal {
-    let known = |version: &&VersionRecord| version.state != VersionState::NotRegistered;
+    // Of one whose workers are gone nothing is left that could be lost: it is asked for by name.
+    let known = |version: &&VersionRecord| {
+        version.state != VersionState::NotRegistered && version.deployment.is_some()
+    };
     let known = status.versions.iter().filter(known).count();
     match answer {
         Ok(described) if described.versions.is_empty() && known > 0 => Temporal::Lost {

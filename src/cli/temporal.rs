@@ -1,0 +1,116 @@
+//! What the command line has for versioned Temporal workers: the controller, its Secrets, and how one is deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use clap::Args;
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use windlass_temporal::api::names::ANNOTATION_DELETE;
+use windlass_temporal::{Metrics, Workers};
+use windlass_temporal_grpc::{GrpcConnections, Secret, Secrets};
+
+use super::target::{Kind, Named, Target};
+use crate::api::names::CLI_MANAGER;
+use crate::operator::Beside;
+use crate::report::chain::Chain;
+
+/// The controller of WorkerDeployments, as the operator runs it.
+#[derive(Clone, Default)]
+pub struct Controller {
+    /// What it counts.
+    pub metrics: Metrics,
+}
+
+impl Controller {
+    /// How it is run beside the operator's own controllers.
+    pub fn beside(&self, namespaces: &[String], instance: &str) -> Beside {
+        let (namespaces, instance, metrics) =
+            (namespaces.to_vec(), instance.to_owned(), self.metrics.clone());
+        Arc::new(move |client, shutdown| {
+            let secrets = Arc::new(KubeSecrets { client: client.clone() });
+            let workers = Workers::new(client, Arc::new(GrpcConnections::new(secrets)))
+                .namespaces(namespaces.clone())
+                .instance(instance.clone())
+                .metrics(metrics.clone());
+            workers.run(shutdown.shared()).boxed()
+        })
+    }
+}
+
+/// Secrets of the cluster.
+struct KubeSecrets {
+    client: Client,
+}
+
+#[async_trait]
+impl Secrets for KubeSecrets {
+    async fn read(&self, namespace: &str, name: &str) -> Result<Option<Secret>, String> {
+        let api: Api<KubeSecret> = Api::namespaced(self.client.clone(), namespace);
+        let found = api.get_opt(name).await.map_err(|error| crate::reader::sentence(&error))?;
+        Ok(found.map(|secret| Secret {
+            version: format!(
+                "{}/{}",
+                secret.uid().unwrap_or_default(),
+                secret.resource_version().unwrap_or_default()
+            ),
+            data: secret
+                .data
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(key, value)| (key, value.0))
+                .collect::<BTreeMap<_, _>>(),
+        }))
+    }
+}
+
+/// What `windlass delete` is told.
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    named: Named,
+    /// Wait for no workflow: the workers of all versions go at once, and workflows that are pinned to them get no further
+    #[arg(long)]
+    now: bool,
+}
+
+/// Deletes WorkerDeployments.
+pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
+    let cluster = arguments.named.scope.cluster().await?;
+    for located in arguments.named.located(&cluster).await? {
+        let target = &located.target;
+        target.require(Kind::Workers, "delete")?;
+        let api = target.api(&cluster.client, &located.namespace);
+        let sentence = |error: kube::Error| format!("{target}: {}", crate::reader::sentence(&error));
+        if arguments.now {
+            let patch = json!({"metadata": {"annotations": {ANNOTATION_DELETE: "now"}}});
+            let params =
+                PatchParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PatchParams::default() };
+            api.patch(&target.name, &params, &Patch::Merge(patch)).await.map_err(sentence)?;
+        }
+        api.delete(&target.name, &DeleteParams::default()).await.map_err(sentence)?;
+        let how = if arguments.now {
+            "its workers go now"
+        } else {
+            "its versions go when no workflow runs on them"
+        };
+        super::print(&format!("{target} is deleted: {how}\n"))?;
+    }
+    Ok(())
+}
+
+/// What `windlass explain` says of one.
+pub async fn explain(
+    client: &Client,
+    namespace: &str,
+    target: &Target,
+) -> Result<(Chain, Vec<String>), String> {
+    target.get(client, namespace).await?;
+    Err(format!(
+        "{target}: explain is for fleets and nodes; kubectl describe {target} has its conditions and events"
+    ))
+}
