@@ -112,7 +112,8 @@ impl Cluster {
         within(name, create).await.map(drop)
     }
 
-    /// Patches an object as it was read: with the resourceVersion that the patch was decided on.
+    /// Patches an object as it was read: with the resourceVersion that the patch was decided on. Replacing that, rather than
+    /// testing it, makes the server compare it: a stale one is a 409.
     pub async fn patch(
         &self,
         kind: Kind,
@@ -122,7 +123,7 @@ impl Cluster {
     ) -> Result<Value, ClusterError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let version = &object["metadata"]["resourceVersion"];
-        let mut all = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
+        let mut all = vec![json!({"op": "replace", "path": "/metadata/resourceVersion", "value": version})];
         all.extend(ops);
         let patch =
             serde_json::from_value(Value::Array(all)).map_err(|e| ClusterError::Refused(e.to_string()))?;
@@ -135,8 +136,8 @@ impl Cluster {
             within(name, api.patch(name, &params, &patch)).await
         };
         written.map(|object| json!(object)).map_err(|error| match error {
-            // The test of a JSON patch that fails is answered with 422.
-            ClusterError::Refused(said) if said.contains("test") || said.contains("resourceVersion") => {
+            // Some servers test the version, and answer 422.
+            ClusterError::Refused(said) if said.contains("test failed") || said.contains("testing value") => {
                 ClusterError::Conflict(name.to_owned())
             }
             error => error,
