@@ -36,7 +36,7 @@ use crate::sidecar::{HttpSidecar, SidecarClient};
 
 use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
-use queue::{Counted, take_turns};
+use queue::{Counted, run_workqueue};
 
 pub use health::Health;
 
@@ -376,9 +376,11 @@ impl Operator {
             let counted = |kind: Kind| Some(Counted { metrics: health.metrics.clone(), kind: kind.name() });
             let (fleets_counted, nodes_counted) =
                 (counted(Kind::NodeDeployment), counted(Kind::StatefulNode));
-            let fleets = take_turns(fleets, concurrency, of_fleets, rest, fleets_counted, shutdown.clone());
+            let fleets =
+                run_workqueue(fleets, concurrency, of_fleets, rest, fleets_counted, shutdown.clone());
             let of_nodes = look(Kind::StatefulNode);
-            let nodes = take_turns(nodes, concurrency, of_nodes, |_| Duration::ZERO, nodes_counted, shutdown);
+            let nodes =
+                run_workqueue(nodes, concurrency, of_nodes, |_| Duration::ZERO, nodes_counted, shutdown);
             // What is being asked when the rest has ended nobody waits for.
             tokio::select! {
                 biased;

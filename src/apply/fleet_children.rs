@@ -9,7 +9,7 @@ use super::ReconcileError;
 use super::many::{OnFailure, each};
 use super::patches::{metadata_change, metadata_ops};
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
-use crate::api::{ClaimRetention, Sidecar, StatefulNodeSpec, TemplateMeta};
+use crate::api::{ClaimRetention, Ending, Sidecar, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
@@ -57,7 +57,7 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
             continue;
         }
         // The nodes of a plan that failed stay until somebody has asked for something.
-        let failed = facts.rejected.as_ref().is_some_and(|r| r.outcome == "Failed");
+        let failed = facts.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
         if failed && !active && retiring.unpromoted {
             continue;
         }

@@ -38,7 +38,7 @@ impl FleetScope {
             let child = ChildFacts {
                 name: node_name(&self.fleet.meta.name, &facts.set, ordinal),
                 ordinal,
-                held: revision,
+                spec_hash: revision,
                 granted: rendering.hash,
                 restart,
                 behind: true,
@@ -67,7 +67,7 @@ impl FleetScope {
     /// The manifest of a node that is to be as these facts say; `None` where its revision is gone.
     fn manifest(&self, child: &ChildFacts) -> Option<Value> {
         let name = child.name.as_str();
-        let mut spec = (*self.node_spec(&child.held)?).clone();
+        let mut spec = (*self.node_spec(&child.spec_hash)?).clone();
         child.granted.clone_into(&mut spec.granted_hash);
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
         let mut own = self.own_metadata(name);

@@ -231,7 +231,7 @@ pub async fn prune_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
         referenced.insert(rollout.target_revision.clone());
     }
     let others = facts.sets.values().flat_map(|set| &set.children);
-    let hashes = facts.children.iter().chain(others).map(|c| c.held.as_str());
+    let hashes = facts.children.iter().chain(others).map(|c| c.spec_hash.as_str());
     let hashes = hashes.chain([facts.requested.as_str(), facts.last_completed.as_str()]);
     referenced.extend(hashes.map(|hash| revision_name(&meta.name, &meta.uid, hash)));
     for name in revision::to_prune(&stored, &referenced, fleet.spec.revision_history_limit) {

@@ -225,7 +225,7 @@ impl Looked<'_> {
                 let superseded = matches!(decision, FleetDecision::Supersede(_) | FleetDecision::RollBack(_));
                 foreseen.begins(start, active.filter(|_| superseded));
                 let obeyed = obeying(facts, start);
-                if start.way.makes_set() {
+                if start.strategy.makes_set() {
                     let set = self.name(facts, start).await?;
                     match set {
                         Ok(set) => {

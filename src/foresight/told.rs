@@ -13,7 +13,7 @@ use crate::planner::fleet::Start;
 use crate::planner::fleet::forecast::{self, Action};
 use crate::planner::fleet::sets::how_to_promote;
 use crate::planner::fleet::status::short;
-use crate::planner::fleet::{FleetDecision, FleetFacts, Way};
+use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
 use crate::report::node_seconds;
 
 /// What applying a change comes to.
@@ -203,13 +203,13 @@ impl Foreseen {
         if self.outcome != Outcome::Refused {
             self.outcome = Outcome::Changes;
         }
-        start.way.recipe().clone_into(&mut self.recipe);
+        start.strategy.recipe().clone_into(&mut self.recipe);
         start.cause.as_str().clone_into(&mut self.cause);
         let over = superseded
             .map(|plan| format!("; plan {} to {} is superseded", plan.id, short(&plan.target_hash)));
         self.happens = format!(
             "a rollout {} to {} begins ({}){}",
-            start.way.recipe(),
+            start.strategy.recipe(),
             short(&start.target),
             start.cause.as_str(),
             over.unwrap_or_default()
@@ -247,17 +247,17 @@ impl Foreseen {
         set.clone_into(&mut self.set);
         let made = forecast::entrants(fleet, set, facts, &start.target);
         // The set that serves follows spec.replicas meanwhile, unless it goes first.
-        let beside = match start.way {
-            Way::BlueGreenImmediate => Vec::new(),
+        let beside = match start.strategy {
+            Strategy::BlueGreenImmediate => Vec::new(),
             _ => forecast::in_place(fleet, facts, None),
         };
         let gone = forecast::incumbents(facts, &beside);
         let delay = facts.retire_delay_seconds;
-        let waves = match start.way {
-            Way::BlueGreenImmediate => {
+        let waves = match start.strategy {
+            Strategy::BlueGreenImmediate => {
                 [("first".to_owned(), gone), ("then, before traffic moves".to_owned(), made)]
             }
-            Way::HardFork => [
+            Strategy::HardFork => [
                 ("first".to_owned(), made),
                 (
                     format!(
@@ -267,7 +267,7 @@ impl Foreseen {
                     gone,
                 ),
             ],
-            Way::InPlace | Way::BlueGreen => {
+            Strategy::InPlace | Strategy::BlueGreen => {
                 let moves = if facts.promotion == Promotion::Manual {
                     "a person moves traffic"
                 } else {
@@ -319,7 +319,7 @@ impl Foreseen {
             ));
         }
         let begins = !self.recipe.is_empty();
-        if begins && self.recipe == Way::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
+        if begins && self.recipe == Strategy::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
             waits.push(format!("a person: {}", how_to_promote(&self.target_hash, false)));
         }
         let out: Vec<&str> = facts
@@ -335,7 +335,7 @@ impl Foreseen {
                 facts.max_unavailable
             ));
         }
-        if facts.held_below() > 0 && begins && self.recipe == Way::InPlace.recipe() {
+        if facts.held_below() > 0 && begins && self.recipe == Strategy::InPlace.recipe() {
             waits.push(format!("the partition: ordinals below {} keep what they run", facts.held_below()));
         }
         self.waits = waits;

@@ -47,7 +47,7 @@ impl FleetScope {
         least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
     }
 
-    pub(super) fn child(&self, node: &ObservedNode, held: String) -> Option<ChildFacts> {
+    pub(super) fn child(&self, node: &ObservedNode, spec_hash: String) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
         let status = &node.status;
@@ -68,7 +68,7 @@ impl FleetScope {
             terminating: meta.terminating,
             behind: status.observed_generation != meta.generation
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
-            held,
+            spec_hash,
             granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_id: status.spent_grant_id.clone(),

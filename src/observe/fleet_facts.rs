@@ -19,7 +19,7 @@ use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
-use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Way};
+use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 
 /// A StatefulSet or a pod of a set of nodes.
@@ -158,12 +158,12 @@ impl FleetScope {
         if is_spent { String::new() } else { retried_plan(asked).to_owned() }
     }
 
-    fn strategy(&self) -> Way {
+    fn strategy(&self) -> Strategy {
         match (self.spec.update_strategy.strategy(), self.spec.promotion()) {
-            (Some(StrategyType::BlueGreen), Promotion::Immediately) => Way::BlueGreenImmediate,
-            (Some(StrategyType::BlueGreen), _) => Way::BlueGreen,
-            (Some(StrategyType::HardFork), _) => Way::HardFork,
-            (Some(StrategyType::InPlace) | None, _) => Way::InPlace,
+            (Some(StrategyType::BlueGreen), Promotion::Immediately) => Strategy::BlueGreenImmediate,
+            (Some(StrategyType::BlueGreen), _) => Strategy::BlueGreen,
+            (Some(StrategyType::HardFork), _) => Strategy::HardFork,
+            (Some(StrategyType::InPlace) | None, _) => Strategy::InPlace,
         }
     }
 

@@ -207,14 +207,14 @@ impl FleetScope {
 
     /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is
     /// still at what last completed holds that, under the ID of then, unless just that is wanted without it.
-    pub(super) fn as_completed(&self, node: &ObservedNode, held: String) -> String {
+    pub(super) fn as_completed(&self, node: &ObservedNode, spec_hash: String) -> String {
         let status = &self.fleet.status;
         let completed = &status.last_completed_rollout_hash;
-        let is_other = held != *completed && !completed.is_empty() && held != self.requested();
+        let is_other = spec_hash != *completed && !completed.is_empty() && spec_hash != self.requested();
         if is_other && self.held(node, &status.active_build_id) == *completed {
             completed.clone()
         } else {
-            held
+            spec_hash
         }
     }
 }

@@ -5,11 +5,11 @@ use chrono::{DateTime, Utc};
 
 use super::FleetScope;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
-use crate::api::{NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
 use crate::engine::{Plan, PlanState};
 use crate::planner::fleet::sets::lost::{may_be_past_return, promotion};
 use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
-use crate::planner::fleet::{Cause, Way};
+use crate::planner::fleet::{Cause, Strategy};
 use crate::revision::revision_name;
 
 impl FleetScope {
@@ -38,7 +38,7 @@ impl FleetScope {
         if let Some(plan) = &plan {
             filled = self.filled(&filled, plan);
         }
-        let makes_set = |recipe: &str| Way::of_recipe(recipe).is_some_and(Way::makes_set);
+        let makes_set = |recipe: &str| Strategy::of_recipe(recipe).is_some_and(Strategy::makes_set);
         let is_nameless = filled.entrant_set.is_empty()
             && !matches!(filled.stage, Stage::Promoting | Stage::Retiring)
             && (makes_set(&filled.recipe) || makes_set(&filled.strategy) || filled.stage != Stage::Updating);
@@ -51,11 +51,11 @@ impl FleetScope {
     pub(super) fn lost_rollout(&self) -> Option<Rollout> {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let plan = self.plan_that_is_left().filter(|plan| plan.is_active() && status.rollout.is_none())?;
-        let way = Way::of_recipe(&plan.recipe).filter(|_| !plan.target_hash.is_empty())?;
+        let strategy = Strategy::of_recipe(&plan.recipe).filter(|_| !plan.target_hash.is_empty())?;
         let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS);
         let cause = said.and_then(|said| Cause::of(&said.reason));
         let rollout = Rollout {
-            strategy: way.strategy().to_owned(),
+            strategy: strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
             target_revision: revision_name(&meta.name, &meta.uid, &plan.target_hash),
             target_hash: plan.target_hash.clone(),
@@ -63,7 +63,7 @@ impl FleetScope {
             started_at: plan.started_at,
             ..Rollout::begun(self.now)
         };
-        if !way.makes_set() {
+        if !strategy.makes_set() {
             return Some(Rollout { own_revisions: self.is_repair(&plan, cause), ..rollout });
         }
         if has_switched(&plan) && plan.target_hash == status.last_completed_rollout_hash {
@@ -73,7 +73,7 @@ impl FleetScope {
         let traces = self.traces(&plan, incumbent.clone());
         let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
         (!may_be_past_return(&plan, &traces)).then(|| Rollout {
-            stage: stage_before_return(&plan, way.first_stage()),
+            stage: stage_before_return(&plan, strategy.first_stage()),
             incumbent_set: incumbent,
             entrant_set: entrant.clone(),
             build_id: build_id.clone(),
@@ -98,7 +98,8 @@ impl FleetScope {
         match &status.rejected {
             Some(rejected) => {
                 let ended = status.history.iter().rev().find(|h| h.plan_id == rejected.plan_id);
-                rejected.outcome != "RolledBack" || ended.is_none_or(|h| h.outcome != "RolledBack")
+                let back = Some(Ending::RolledBack);
+                rejected.ending() != back || ended.is_none_or(|h| h.ending() != back)
             }
             None => matches!(cause, Some(Cause::ChildDrift | Cause::OperatorDrift)),
         }
@@ -122,18 +123,18 @@ impl FleetScope {
     /// What a rollout says, and where it says nothing what its plan says of it.
     fn filled(&self, rollout: &Rollout, plan: &Plan) -> Rollout {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
-        let Some(way) = Way::of_recipe(&plan.recipe) else { return rollout.clone() };
+        let Some(strategy) = Strategy::of_recipe(&plan.recipe) else { return rollout.clone() };
         let or = |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
         let target = or(&rollout.target_hash, &plan.target_hash);
         let mut filled = Rollout {
-            strategy: or(&rollout.strategy, way.strategy()),
+            strategy: or(&rollout.strategy, strategy.api_name()),
             recipe: or(&rollout.recipe, &plan.recipe),
             target_revision: or(&rollout.target_revision, &revision_name(&meta.name, &meta.uid, &target)),
             cause: or(&rollout.cause, Cause::TemplateChanged.as_str()),
             target_hash: target,
             ..rollout.clone()
         };
-        if !way.makes_set() {
+        if !strategy.makes_set() {
             return filled;
         }
         let moved = has_switched(plan) || status.last_completed_rollout_hash == filled.target_hash;
@@ -154,7 +155,7 @@ impl FleetScope {
             filled.stage = match promotion(plan, &traces) {
                 _ if moved => Stage::Retiring,
                 Some(promotion) => promotion.stage,
-                None => stage_before_return(plan, way.first_stage()),
+                None => stage_before_return(plan, strategy.first_stage()),
             };
         }
         filled

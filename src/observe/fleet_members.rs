@@ -9,7 +9,7 @@ use crate::api::names::{
 use crate::api::{Stage, TemplateMeta};
 use crate::cluster::Key;
 use crate::cluster::observed::Meta;
-use crate::planner::fleet::{ChildFacts, Way};
+use crate::planner::fleet::{ChildFacts, Strategy};
 
 impl FleetScope {
     /// Windlass's own labels and annotations of a node.
@@ -38,7 +38,7 @@ impl FleetScope {
     #[must_use]
     pub fn unchangeable_claims(&self) -> Option<String> {
         let facts = self.facts();
-        if facts.way(&facts.requested).makes_set() || facts.undecided.is_some() {
+        if facts.strategy_for(&facts.requested).makes_set() || facts.undecided.is_some() {
             return None;
         }
         let claims = &self.spec.template.spec.volume_claim_templates;
@@ -46,7 +46,8 @@ impl FleetScope {
         let differs = |child: &&ChildFacts| {
             let node = self.view.nodes.get(&Key::new(&meta.namespace, &child.name));
             let spec = node.as_ref().and_then(|node| node.spec.as_ref().ok());
-            child.held != facts.requested && spec.is_some_and(|spec| spec.volume_claim_templates != *claims)
+            child.spec_hash != facts.requested
+                && spec.is_some_and(|spec| spec.volume_claim_templates != *claims)
         };
         let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
         let yet =
@@ -70,7 +71,8 @@ impl FleetScope {
     #[must_use]
     pub fn is_halting(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
-        self.set_rollout().is_some_and(|r| r.way == Way::HardFork && set == Some(r.incumbent.as_str()))
+        self.set_rollout()
+            .is_some_and(|r| r.strategy == Strategy::HardFork && set == Some(r.incumbent.as_str()))
     }
 
     /// Whether a node is of a set whose claims stay although its nodes go.
@@ -79,7 +81,7 @@ impl FleetScope {
         let status = &self.fleet.status;
         let Some((set, _)) = place_of(&self.fleet.meta.name, node) else { return true };
         let goes_first = self.set_rollout().is_some_and(|r| {
-            r.way == Way::BlueGreenImmediate && r.stage == Stage::Promoting && r.incumbent == set
+            r.strategy == Strategy::BlueGreenImmediate && r.stage == Stage::Promoting && r.incumbent == set
         });
         goes_first || status.retiring.iter().any(|r| r.set == set && r.keeps_claims())
     }

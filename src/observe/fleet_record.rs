@@ -17,13 +17,13 @@ use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::sets::serving::Pair;
 use crate::planner::fleet::sets::stage::{has_promoted, stage_before_return};
 use crate::planner::fleet::status::scope_of;
-use crate::planner::fleet::{Cause, Way};
+use crate::planner::fleet::{Cause, Strategy};
 use crate::revision::revision_name;
 
 impl FleetScope {
     /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
     #[must_use]
-    pub fn put_right(mut self) -> Self {
+    pub fn repair_status(mut self) -> Self {
         if let Some(status) = self.with_whole_plan() {
             self.set_status(status);
         }
@@ -82,19 +82,19 @@ impl FleetScope {
     fn lost_promotion(&self) -> Option<Rollout> {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let plan = status.plan.as_ref().filter(|_| status.rollout.is_none())?.parse().ok()?;
-        let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+        let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
         let rejected = status.rejected.as_ref().is_some_and(|r| r.plan_id == plan.id);
         if rejected || plan.target_hash == status.last_completed_rollout_hash {
             return None;
         }
         // Under `Immediately` the set that the status names may be gone by now.
-        let is_named = way == Way::BlueGreenImmediate && !status.active_set.is_empty();
+        let is_named = strategy == Strategy::BlueGreenImmediate && !status.active_set.is_empty();
         let incumbent = if is_named { status.active_set.clone() } else { self.serving().ok()? };
         let promotion = promotion(&plan, &self.traces(&plan, incumbent))?;
         let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS).map(|c| c.reason.as_str());
         let cause = said.and_then(Cause::of).unwrap_or(Cause::TemplateChanged);
         Some(Rollout {
-            strategy: promotion.way.strategy().to_owned(),
+            strategy: promotion.strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
             target_revision: revision_name(&meta.name, &meta.uid, &promotion.target),
             target_hash: promotion.target,
@@ -115,7 +115,7 @@ impl FleetScope {
         let status = &self.fleet.status;
         let rollout = status.rollout.as_ref().filter(|r| r.stage == Stage::Retiring)?;
         let plan = status.plan.as_ref()?.parse().ok()?;
-        let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+        let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
         let is_true = has_promoted(&plan) || status.last_completed_rollout_hash == rollout.target_hash;
         if is_true || plan.target_hash != rollout.target_hash {
             return None;
@@ -130,7 +130,7 @@ impl FleetScope {
             Some(promotion) => promotion.stage,
             // Only a promotion keeps its rollout when its plan has failed.
             None if !plan.is_active() => Stage::Promoting,
-            None => stage_before_return(&plan, way.first_stage()),
+            None => stage_before_return(&plan, strategy.first_stage()),
         };
         Some(Rollout { stage, ..rollout.clone() })
     }

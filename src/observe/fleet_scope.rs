@@ -101,7 +101,7 @@ impl FleetScope {
             known: Arc::default(),
             recorder: Recorder::default(),
         };
-        Some(scope.put_right().obeying_from_the_start())
+        Some(scope.repair_status().obeying_from_the_start())
     }
 
     /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made with it, and

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::queue::take_turns;
+use super::queue::run_workqueue;
 use crate::asking::hooks::{
     HOOKS_AT_ONCE, HookAskers, HookClient, HookLanes, HookOwner, HookReply, HookRequest,
 };
@@ -31,9 +31,10 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
         }
     };
     let never = std::future::pending::<()>;
-    let prompt = take_turns(lanes.prompt, AT_ONCE, ask(Lane::Prompt), |_| Duration::ZERO, None, never());
-    let patient = take_turns(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, None, never());
-    let slow = take_turns(lanes.slow, AT_ONCE, ask(Lane::Slow), |_| Duration::ZERO, None, never());
+    let prompt = run_workqueue(lanes.prompt, AT_ONCE, ask(Lane::Prompt), |_| Duration::ZERO, None, never());
+    let patient =
+        run_workqueue(lanes.patient, AT_ONCE, ask(Lane::Patient), |_| Duration::ZERO, None, never());
+    let slow = run_workqueue(lanes.slow, AT_ONCE, ask(Lane::Slow), |_| Duration::ZERO, None, never());
     tokio::join!(prompt, slow, patient);
 }
 
@@ -59,8 +60,8 @@ pub(super) async fn ask_for_hooks(
     let never = std::future::pending::<()>;
     let of_fleets = ask(HookOwner::Fleet, fleets);
     let of_nodes = ask(HookOwner::Node, nodes);
-    let for_fleets = take_turns(lanes.fleets, HOOKS_AT_ONCE, of_fleets, |_| Duration::ZERO, None, never());
-    let for_nodes = take_turns(lanes.nodes, HOOKS_AT_ONCE, of_nodes, |_| Duration::ZERO, None, never());
+    let for_fleets = run_workqueue(lanes.fleets, HOOKS_AT_ONCE, of_fleets, |_| Duration::ZERO, None, never());
+    let for_nodes = run_workqueue(lanes.nodes, HOOKS_AT_ONCE, of_nodes, |_| Duration::ZERO, None, never());
     tokio::join!(for_fleets, for_nodes);
 }
 

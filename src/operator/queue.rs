@@ -117,7 +117,7 @@ impl Counting {
 /// resolves; what is being looked at then is finished first. `look` answers how long after it the object is to
 /// be looked at again; none: not before it is told of. `rest` answers how long after it the object is left alone,
 /// whatever is told of it: what comes meanwhile is looked at together.
-pub async fn take_turns<F>(
+pub async fn run_workqueue<F>(
     mut told: UnboundedReceiver<Key>,
     concurrency: u16,
     look: impl Fn(Key) -> F,
@@ -265,7 +265,7 @@ mod tests {
             }
             sleep(Duration::from_hours(1)).await;
         };
-        take_turns(told, 4, look, |_| Duration::from_millis(100), None, telling).await;
+        run_workqueue(told, 4, look, |_| Duration::from_millis(100), None, telling).await;
         assert_eq!(*times.lock().unwrap(), [0, 100, 230, 330]);
     }
 
@@ -290,7 +290,7 @@ mod tests {
                 None
             }
         };
-        take_turns(told, 2, look, |_| Duration::ZERO, None, sleep(Duration::from_secs(15))).await;
+        run_workqueue(told, 2, look, |_| Duration::ZERO, None, sleep(Duration::from_secs(15))).await;
         assert_eq!(*log.lock().unwrap(), (0, 2, 4));
     }
 
@@ -308,7 +308,7 @@ mod tests {
                 (times.len() < 3).then_some(Duration::from_mins(1))
             }
         };
-        take_turns(told, 1, look, |_| Duration::ZERO, None, sleep(Duration::from_hours(1))).await;
+        run_workqueue(told, 1, look, |_| Duration::ZERO, None, sleep(Duration::from_hours(1))).await;
         assert_eq!(*times.lock().unwrap(), [0, 60, 120]);
     }
 }

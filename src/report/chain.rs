@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{FleetReport, Health, Seen};
 use crate::api::Condition;
+use crate::api::TaskType;
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
 
@@ -118,7 +119,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             let says =
                 if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
             chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
-            if task.type_ == "await-approval" {
+            if task.type_ == TaskType::AwaitApproval.as_str() {
                 chain.offer("let it go on", format!("windlass approve {target}"));
             }
             if task.state == TaskState::Failed {
@@ -191,7 +192,7 @@ fn chain_of_node(
             says,
             task.started_at,
         );
-        if task.type_ == "mark-ready" {
+        if task.type_ == TaskType::MarkReady.as_str() {
             chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }

@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 use super::{Seen, age, tag};
+use crate::api::TaskType;
 use crate::api::conditions::{self, READY};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::names::place_of;
@@ -154,7 +155,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     let at_goal = spec.is_some_and(|spec| goal.is_met_by(node, spec));
     let health = if status.phase == "Failed" || node.spec.is_err() {
         Health::Failed
-    } else if serves && task.is_none_or(|task| task.type_ == "await-removal") {
+    } else if serves && task.is_none_or(|task| TaskType::AwaitRemoval.is(task)) {
         match free_at {
             Some(at) if at_goal && at > now => Health::Settling,
             _ if at_goal => Health::Serving,
@@ -204,7 +205,7 @@ fn moving(seen: &Seen, node: &ObservedNode, task: Option<&TaskRecord>, now: Date
     if goes || task.is_some_and(|task| task.message == POD_GOES) {
         let spec = node.spec.as_deref().ok();
         let grace = spec.and_then(|s| s.pod_template["spec"]["terminationGracePeriodSeconds"].as_i64());
-        let began = task.filter(|task| task.type_ == "replace-pod").and_then(|task| task.started_at);
+        let began = task.filter(|task| TaskType::ReplacePod.is(task)).and_then(|task| task.started_at);
         let passed =
             began.map(|began| format!(", {} of {}s", age(now - began), grace.unwrap_or(GRACE_SECONDS)));
         return format!("the old pod terminates{}", passed.unwrap_or_default());

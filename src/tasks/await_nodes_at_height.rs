@@ -19,7 +19,7 @@ impl Task for AwaitNodesAtHeight {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
-        if let Err(waiting) = entrants::keep_up(fleet, &cx.plan.id).await? {
+        if let Err(waiting) = entrants::ensure_entrants(fleet, &cx.plan.id).await? {
             return Ok(waiting);
         }
         // One that was lost and made again has to be asked again.

@@ -20,7 +20,7 @@ pub struct CreateEntrants {
 impl Task for CreateEntrants {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
-        let entrants = match entrants::keep_up(fleet, &cx.plan.id).await? {
+        let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
         };

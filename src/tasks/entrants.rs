@@ -5,11 +5,14 @@ use serde_json::json;
 
 use super::FleetScope;
 use crate::api::Stage;
+use crate::api::TaskType;
 use crate::apply::many::{OnFailure, each};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
-use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Way};
+use crate::planner::fleet::{
+    ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Strategy,
+};
 
 /// The set that is to take over.
 pub(super) struct Entrants {
@@ -57,9 +60,10 @@ impl Entrants {
                 waiting => waiting,
             };
         }
-        let skipped = |t: &TaskRecord| t.type_ == "await-caught-up" && t.state == TaskState::Skipped;
-        let is_free =
-            self.rollout.way != Way::BlueGreen || self.is_forced(fleet) || plan.tasks.iter().any(skipped);
+        let skipped = |t: &TaskRecord| TaskType::AwaitCaughtUp.is(t) && t.state == TaskState::Skipped;
+        let is_free = self.rollout.strategy != Strategy::BlueGreen
+            || self.is_forced(fleet)
+            || plan.tasks.iter().any(skipped);
         if is_free { Outcome::Done } else { self.caught_up() }
     }
 
@@ -83,7 +87,7 @@ pub(super) fn mute(child: &ChildFacts) -> Option<String> {
 /// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
 /// is no wave. Answers with what is waited for where the set is not whole, and that all is done where traffic has moved:
 /// they serve then, and nothing that goes before that is left to do, whatever has become of the plan.
-pub(super) async fn keep_up(
+pub(super) async fn ensure_entrants(
     fleet: &FleetScope,
     plan_id: &str,
 ) -> Result<Result<Entrants, Outcome>, TaskError> {
@@ -160,7 +164,7 @@ pub(super) async fn ask_to_halt(
     rollout: &SetRollout,
     cx: &TaskContext<'_>,
 ) -> Result<(), ClusterError> {
-    let task = cx.plan.tasks.iter().find(|t| t.type_ == "submit-halt").map_or(&cx.record.id, |t| &t.id);
+    let task = cx.plan.tasks.iter().find(|t| TaskType::SubmitHalt.is(t)).map_or(&cx.record.id, |t| &t.id);
     if fleet.facts().paused {
         return Ok(());
     }

@@ -48,7 +48,7 @@ impl Task for SubmitHalt {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
-        let running = match entrants::keep_up(fleet, &cx.plan.id).await? {
+        let running = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
             Ok(entrants) => entrants.running(),
             Err(outcome) => return Ok(outcome),
         };

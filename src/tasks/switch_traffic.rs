@@ -31,7 +31,7 @@ impl Task for SwitchTraffic {
             // They carry the traffic already: what they need from now on they get in waves.
             return Ok(Outcome::Done);
         }
-        let entrants = match entrants::keep_up(fleet, &cx.plan.id).await? {
+        let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
             Ok(entrants) => entrants,
             Err(waiting) => return Ok(waiting),
         };

@@ -76,7 +76,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         ordinal: ordinal as i32,
         surplus: ordinal >= fleet.replicas as usize,
         behind: child.behind,
-        held: text(REVISIONS[child.version as usize]),
+        spec_hash: text(REVISIONS[child.version as usize]),
         granted: text(HASHES[child.granted as usize]),
         grant_id: grant_id.clone(),
         spent_id: if child.spent { grant_id } else { text("before") },
@@ -172,7 +172,7 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
             scope,
             target,
             cause,
-            way: windlass::planner::fleet::Way::InPlace,
+            strategy: windlass::planner::fleet::Strategy::InPlace,
         };
         begin(&mut status, facts, &start, &plan_to(&start.target), "", now());
     }

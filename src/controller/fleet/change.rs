@@ -12,7 +12,7 @@ use crate::planner::fleet::hooks::{self, Course};
 use crate::planner::fleet::sets::{stage, status as set_status};
 use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, scope_of, short};
 use crate::planner::fleet::verdicts::why_stalled;
-use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Way};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Strategy};
 
 /// How the stored plan ends, and why, in the word of its history.
 type End = (Ending, &'static str);
@@ -96,8 +96,8 @@ impl Fleet<'_> {
             };
             let plan = self.plan_for(start, &before, course)?;
             begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
-            if let Some(entrant) = entrant.filter(|_| start.way.makes_set()) {
-                set_status::begin(&mut status, facts, start.way, &entrant);
+            if let Some(entrant) = entrant.filter(|_| start.strategy.makes_set()) {
+                set_status::begin(&mut status, facts, start.strategy, &entrant);
             }
             if !matches!(ending, Some((Ending::Superseded | Ending::RolledBack, _))) {
                 events.push(started(&plan, start));
@@ -186,7 +186,7 @@ impl Fleet<'_> {
 
     /// The plan that a rollout is carried out by.
     fn plan_for(&self, start: &Start, before: &str, course: Course) -> Result<Plan, ReconcileError> {
-        let recipe = self.cx.registry.recipe(start.way.recipe());
+        let recipe = self.cx.registry.recipe(start.strategy.recipe());
         let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
         Ok(self.wanted_hooks(course).in_recipe(recipe).plan(PlanSeed {
             uid: &self.scope.fleet.meta.uid,
@@ -212,7 +212,7 @@ impl Fleet<'_> {
             scope,
             target: old.target_hash.clone(),
             cause: Cause::ChildDrift,
-            way: set.as_ref().map_or(Way::InPlace, |set| set.way),
+            strategy: set.as_ref().map_or(Strategy::InPlace, |set| set.strategy),
         };
         // Before the rollout is begun anew below.
         let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
@@ -232,7 +232,7 @@ impl Fleet<'_> {
         // Its set of nodes stays, and so does that it cannot be taken back where that is so.
         status.plan = Some(RawPlan::of(&next));
         if let Some(rollout) = status.rollout.as_mut().filter(|_| set.is_revocable()) {
-            rollout.stage = set.way.first_stage();
+            rollout.stage = set.strategy.first_stage();
         }
         Ok(next)
     }
@@ -253,7 +253,7 @@ impl Fleet<'_> {
             // Hooks are still to come. It is told once, now or when they are done.
             return Some(moved(&rollout, plan));
         }
-        let next = stage::stage_of(plan, rollout.stage, rollout.way);
+        let next = stage::stage_of(plan, rollout.stage, rollout.strategy);
         if next == Stage::Promoting && rollout.is_revocable() {
             // The tasks beyond wait until this is recorded.
             if facts.may_pass_no_return(&rollout) {

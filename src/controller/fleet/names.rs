@@ -33,7 +33,7 @@ impl Fleet<'_> {
         else {
             return Ok(None);
         };
-        if !start.way.makes_set() {
+        if !start.strategy.makes_set() {
             return Ok(None);
         }
         if let Some(rollout) = facts.same_set(start) {

@@ -7,6 +7,7 @@ use super::context::{Failed, Node};
 use super::decide::{Action, CarryOut, Decided};
 use super::plans::of_outcome;
 use crate::api::ClaimRetention;
+use crate::api::TaskType;
 use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
 use crate::controller::{Next, ReconcileError};
@@ -150,14 +151,15 @@ impl Node<'_> {
     /// A running pod is marked ready even while its plan waits for something else: no grant is needed for
     /// that, and a node that could serve should. Answers when to look again.
     fn mark_while_waiting(&self, plan: &Plan) -> Option<Duration> {
-        let is_next = plan.current_task().is_some_and(|t| t.type_ == "mark-ready");
+        let is_next = plan.current_task().is_some_and(|t| TaskType::MarkReady.is(t));
         if is_next || !self.facts().needs_mark() {
             return None;
         }
-        let task = plan.tasks.iter().find(|t| t.type_ == "mark-ready" && !t.state.is_over());
+        let task = plan.tasks.iter().find(|t| TaskType::MarkReady.is(t) && !t.state.is_over());
         // A node that was asked to leave serves until it goes, and may be asked to stay.
         // As does one that was marked before, and whose plan goes on with what comes after.
-        let is_marked = plan.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Complete);
+        let is_marked =
+            plan.tasks.iter().any(|t| TaskType::MarkReady.is(t) && t.state == TaskState::Complete);
         let leaves =
             || (plan.recipe == recipes::REMOVE_NODE || is_marked).then(|| format!("{}-mark", plan.id));
         let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;

@@ -1,8 +1,8 @@
 //! Hooks in a node's plans: which a plan has, what they are handed, and what becomes of those that fail.
 
 use super::context::Node;
-use crate::api::HookPoint;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
+use crate::api::{HookPoint, TaskType};
 use crate::cluster::Kind;
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
@@ -51,7 +51,7 @@ impl Node<'_> {
             return true;
         }
         let is_replaced =
-            |plan: &Plan| plan.tasks.iter().any(|task| task.type_ == "replace-pod" && task.state.is_over());
+            |plan: &Plan| plan.tasks.iter().any(|task| TaskType::ReplacePod.is(task) && task.state.is_over());
         let facts = self.scope.facts(&self.node);
         let stays = facts.staying_pod().is_some_and(|pod| facts.is_at_grant(pod));
         !stays && !plan.is_some_and(is_replaced)

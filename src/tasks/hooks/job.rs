@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
 use super::turn::{Turn, hook_task};
+use crate::api::TaskType;
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
 use crate::cluster::observed::Meta;
@@ -154,7 +155,7 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
 /// To be called before the plan's end is persisted: should the process die in between, it is called again.
 pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
     let is_begun = |state: TaskState| matches!(state, TaskState::Running | TaskState::Failed);
-    for record in plan.tasks.iter().filter(|task| task.type_ == "run-job" && is_begun(task.state)) {
+    for record in plan.tasks.iter().filter(|task| TaskType::RunJob.is(task) && is_begun(task.state)) {
         let Some(hook) = record.params["hook"].as_str() else { continue };
         for attempt in 1..=record.attempt.max(1) {
             let name = job_name(&owner.name, hook, &record.id, attempt);

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::now;
+use crate::api::TaskType;
 use crate::engine::{
-    Advance, Env, Outcome, PlanSeed, PlanState, Recipe, RecipeError, Registry, Step, Task, TaskContext,
-    TaskError, advance,
+    Advance, Env, Outcome, PlanSeed, PlanState, Recipe, RecipeError, Registry, ResolveError, Step, Task,
+    TaskContext, TaskError, advance,
 };
 
 /// A task of somebody's own, without params.
@@ -35,6 +36,18 @@ fn recipe(tasks: Vec<Step>) -> Recipe {
 
 fn builtin() -> Registry {
     Registry::builtin_recipes().unwrap()
+}
+
+#[test]
+fn the_types_of_tasks_that_decisions_look_at_are_those_of_the_registry() {
+    for type_ in TaskType::ALL {
+        let step = Step { type_: type_.as_str().to_owned(), params: Map::new() };
+        let read = recipe(vec![step]).check(&builtin());
+        let is_unknown = |error: &RecipeError| {
+            matches!(error, RecipeError::Step { source: ResolveError::UnknownType { .. }, .. })
+        };
+        assert!(!read.as_ref().is_err_and(is_unknown), "{read:?}");
+    }
 }
 
 fn check(recipe: Recipe) -> Result<(), RecipeError> {

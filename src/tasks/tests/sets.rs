@@ -171,7 +171,7 @@ async fn a_lost_build_id_is_found_again_only_where_what_completed_bears_it_out()
         fleet.status.rollout = None;
         fleet.status.last_completed_rollout_hash = revision::rollout_hash(&spec, completed_under);
         scope.fleet = Arc::new(fleet);
-        assert_eq!(scope.put_right().fleet.status.active_build_id, found, "{completed_under:?}");
+        assert_eq!(scope.repair_status().fleet.status.active_build_id, found, "{completed_under:?}");
     }
 }
 
@@ -190,7 +190,7 @@ async fn what_last_completed_is_found_again_by_the_current_revisions_name() {
         fleet.status.last_completed_rollout_hash.clear();
         fleet.status.current_revision = current.to_owned();
         scope.fleet = Arc::new(fleet);
-        let right = scope.clone().put_right();
+        let right = scope.clone().repair_status();
         assert_eq!(right.fleet.status.last_completed_rollout_hash, found, "{current:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The hook that a plan is at, read from its tasks.
 
 use super::HookPoint;
+use super::TaskType;
 use crate::engine::{Plan, TaskRecord, TaskState};
 
 /// The hook that a plan is at.
@@ -32,7 +33,7 @@ impl AtHook {
             task_id: task.id.clone(),
             attempt: attempt_of(task),
             at: point_of(task),
-            asks: task.type_ == "await-approval",
+            asks: TaskType::AwaitApproval.is(task),
             failed: task.state == TaskState::Failed,
             message: task.message.clone(),
         })

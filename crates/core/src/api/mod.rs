@@ -5,6 +5,7 @@ pub mod at_hook;
 pub mod condition_types;
 pub mod conditions;
 pub mod crd;
+mod ending;
 mod fields;
 mod history;
 pub mod hooks;
@@ -22,10 +23,12 @@ pub mod rules;
 pub mod schema;
 pub mod stateful_node;
 pub mod status;
+mod task_type;
 
 pub use at_hook::AtHook;
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
+pub use ending::Ending;
 pub use history::HistoryEntry;
 pub use hooks::{Hook, HookAction, HookPoint, OnHookFailure};
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -46,3 +49,4 @@ pub use stateful_node::{
 pub use status::{
     Asked, Filling, HookRetry, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet, WayBack,
 };
+pub use task_type::TaskType;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::JsonText;
+use super::ending::Ending;
 use super::history::HistoryEntry;
 
 use chrono::{DateTime, Utc};
@@ -86,12 +87,11 @@ impl RawPlan {
     pub fn as_it_ended(&self, history: &[HistoryEntry]) -> Option<Plan> {
         let id = self.id();
         let entry = history.iter().rev().find(|entry| id.as_ref().is_none_or(|id| *id == entry.plan_id))?;
-        let state = match entry.outcome.as_str() {
-            "Complete" => PlanState::Complete,
-            "Failed" => PlanState::Failed,
-            "Aborted" => PlanState::Aborted,
-            "Superseded" | "RolledBack" => PlanState::Superseded,
-            _ => return None,
+        let state = match entry.ending()? {
+            Ending::Complete => PlanState::Complete,
+            Ending::Failed => PlanState::Failed,
+            Ending::Aborted => PlanState::Aborted,
+            Ending::Superseded | Ending::RolledBack => PlanState::Superseded,
         };
         let value = self.0.value();
         let tasks = value.get("tasks").and_then(Value::as_array).into_iter().flatten();

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ending::Ending;
 use super::fields::is_zero;
 use super::policies::{ClaimRetention, DeletionPolicy};
 use super::{Condition, RawPlan};
@@ -213,6 +214,14 @@ pub struct Rejected {
     /// What stood in the way when it was rolled back: its nodes may be gone by now.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl Rejected {
+    /// How the plan ended that it was rejected for, where this version knows the word.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        Ending::of(&self.outcome)
+    }
 }
 
 /// A set of nodes that neither serves nor enters.

@@ -26,7 +26,7 @@ pub struct ChildFacts {
     /// Whether its status is behind its generation, or may be: a write to it is out whose answer never came.
     pub behind: bool,
     /// The rollout hash of the revision that its spec holds; empty where the spec cannot be read.
-    pub held: String,
+    pub spec_hash: String,
     /// `spec.grantedHash`.
     pub granted: String,
     /// `spec.grantID`.

@@ -26,7 +26,7 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
         return current;
     }
     // One that fills again from nothing has no node that an untried target could take down.
-    if facts.scaled_to_zero && facts.children.iter().all(|c| c.held != *current || !c.ever_ready) {
+    if facts.scaled_to_zero && facts.children.iter().all(|c| c.spec_hash != *current || !c.ever_ready) {
         return target;
     }
     if facts.paused || is_step_full(facts, target) {

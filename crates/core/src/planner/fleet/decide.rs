@@ -1,6 +1,6 @@
 //! Whether a rollout starts, is superseded, is aborted or taken back.
 
-use super::decision::{Cause, FleetDecision, Scope, Start, Way};
+use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
 use super::facts::FleetFacts;
 use super::hooks::rolls_back;
 use super::idle::{idle, is_retried, others, own, to};
@@ -31,10 +31,10 @@ fn without_plan(facts: &FleetFacts, scope: &Scope, cause: Cause) -> FleetDecisio
     if facts.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
-    let way = facts.set_rollout.as_ref().map_or(Way::InPlace, |rollout| rollout.way);
+    let strategy = facts.set_rollout.as_ref().map_or(Strategy::InPlace, |rollout| rollout.strategy);
     match scope {
         Scope::Target(target) if facts.is_known(target) => {
-            FleetDecision::Start(Start { scope: scope.clone(), target: target.clone(), cause, way })
+            FleetDecision::Start(Start { scope: scope.clone(), target: target.clone(), cause, strategy })
         }
         // Nobody knows any more where it went, or could carry that out.
         Scope::Target(_) => FleetDecision::Start(to(facts, facts.steady_revision(), cause)),
@@ -71,7 +71,7 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
             scope: scope.clone(),
             target: plan.target_hash.clone(),
             cause: Cause::RestartRequested,
-            way: Way::InPlace,
+            strategy: Strategy::InPlace,
         };
         return FleetDecision::Supersede(start);
     }

@@ -13,7 +13,7 @@ pub enum Scope {
 
 /// How a rollout goes: its recipe.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Way {
+pub enum Strategy {
     /// The nodes of the active set are updated where they are.
     #[default]
     InPlace,
@@ -25,7 +25,7 @@ pub enum Way {
     HardFork,
 }
 
-impl Way {
+impl Strategy {
     /// The recipe's name.
     #[must_use]
     pub fn recipe(self) -> &'static str {
@@ -41,12 +41,12 @@ impl Way {
     #[must_use]
     pub fn of_recipe(name: &str) -> Option<Self> {
         let ways = [Self::InPlace, Self::BlueGreen, Self::BlueGreenImmediate, Self::HardFork];
-        ways.into_iter().find(|way| way.recipe() == name)
+        ways.into_iter().find(|strategy| strategy.recipe() == name)
     }
 
     /// The strategy's name.
     #[must_use]
-    pub fn strategy(self) -> &'static str {
+    pub fn api_name(self) -> &'static str {
         match self {
             Self::BlueGreenImmediate => "BlueGreen",
             other => other.recipe(),
@@ -126,7 +126,7 @@ pub struct Start {
     /// Why.
     pub cause: Cause,
     /// How.
-    pub way: Way,
+    pub strategy: Strategy,
 }
 
 /// What is to be done about a fleet's plan.

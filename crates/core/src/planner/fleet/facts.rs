@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::IntOrString;
 
 use super::child::{ChildFacts, Conflict};
-use super::decision::{Cause, Scope, Way};
+use super::decision::{Cause, Scope, Strategy};
 use super::sets::{SetFacts, SetRollout};
-use crate::api::{AtHook, OnStall, Promotion, Rejected};
+use crate::api::{AtHook, Ending, OnStall, Promotion, Rejected};
 
 /// What a revision renders to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -68,7 +68,7 @@ pub struct FleetFacts {
     /// The set that the fleet's own Service selects, where it has one.
     pub selected: Option<String>,
     /// How new nodes take over, where a change makes any.
-    pub strategy: Way,
+    pub strategy: Strategy,
     /// When they do.
     pub promotion: Promotion,
     /// Whether a person asks for the promotion of what is wanted.
@@ -157,7 +157,7 @@ impl FleetFacts {
     /// The target of a template rollout: what is wanted, or, once that was rolled back, what was before.
     #[must_use]
     pub fn goal(&self) -> &str {
-        let rolled_back = self.rejected.as_ref().is_some_and(|r| r.outcome == "RolledBack");
+        let rolled_back = self.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::RolledBack));
         if rolled_back && !self.last_completed.is_empty() { &self.last_completed } else { &self.requested }
     }
 
@@ -167,7 +167,7 @@ impl FleetFacts {
         match scope {
             Scope::Target(_) if child.ordinal < self.held_below() => &self.last_completed,
             Scope::Target(target) => target,
-            Scope::Own if self.is_known(&child.held) => &child.held,
+            Scope::Own if self.is_known(&child.spec_hash) => &child.spec_hash,
             Scope::Own => self.steady_revision(),
         }
     }
@@ -187,7 +187,7 @@ impl FleetFacts {
     /// Whether a node's spec and grant are what they are to be.
     #[must_use]
     pub fn is_granted(&self, child: &ChildFacts, scope: &Scope) -> bool {
-        child.held == self.revision_for(child, scope)
+        child.spec_hash == self.revision_for(child, scope)
             && self.target_for(child, scope).is_some_and(|t| t.hash == child.granted)
             && !child.is_drifted()
     }

@@ -69,7 +69,7 @@ pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &str) -> Wav
         let name = node_name(fleet, set, ordinal);
         let action = match there.iter().find(|child| child.ordinal == ordinal) {
             None => Action::Create,
-            Some(child) if child.held != target => Action::Update,
+            Some(child) if child.spec_hash != target => Action::Update,
             Some(_) => return None,
         };
         Some(Turn { name, action, revision: target.to_owned() })
@@ -124,7 +124,7 @@ fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
         facts.children.push(ChildFacts {
             name,
             ordinal,
-            held: revision,
+            spec_hash: revision,
             granted: rendering.hash,
             restart,
             behind: true,
@@ -141,7 +141,7 @@ fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
         let restarted_at = facts.restarted_at.clone();
         let Some(child) = facts.children.iter_mut().find(|child| child.name == grant.name) else { continue };
         let stays = child.running == grant.hash;
-        child.held.clone_from(&grant.revision);
+        child.spec_hash.clone_from(&grant.revision);
         child.granted.clone_from(&grant.hash);
         "granted".clone_into(&mut child.grant_id);
         child.spent_id.clear();
@@ -195,7 +195,7 @@ mod tests {
         ChildFacts {
             name: format!("db-{ordinal}"),
             ordinal,
-            held: revision.into(),
+            spec_hash: revision.into(),
             granted: revision.into(),
             running: revision.into(),
             available: true,

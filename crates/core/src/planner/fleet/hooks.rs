@@ -56,7 +56,7 @@ fn places(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
     let own = facts.at_hook.iter().map(|at| Place { at, node: None });
     // A node of the active set that is still at a target which nobody wants any more comes out of its hook with the next grant.
     let is_left_behind = |c: &'_ ChildFacts| {
-        !c.surplus && !c.terminating && c.held != facts.requested && c.held != facts.last_completed
+        !c.surplus && !c.terminating && c.spec_hash != facts.requested && c.spec_hash != facts.last_completed
     };
     let others = facts.sets.values().flat_map(|set| &set.children);
     let own_nodes = facts.children.iter().filter(move |c| !is_left_behind(c));
@@ -259,6 +259,6 @@ pub fn is_step_done(facts: &FleetFacts, scope: &Scope, step: usize) -> bool {
 #[must_use]
 pub fn is_step_full(facts: &FleetFacts, target: &str) -> bool {
     let Some(step) = facts.step else { return false };
-    let at_target = facts.wanted().filter(|c| c.held == target).count() as i32;
+    let at_target = facts.wanted().filter(|c| c.spec_hash == target).count() as i32;
     at_target >= size_of_step(facts, step)
 }

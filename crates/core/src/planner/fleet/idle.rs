@@ -1,7 +1,7 @@
 //! Whether a rollout starts where none is under way.
 
 use super::child::ChildFacts;
-use super::decision::{Cause, FleetDecision, Scope, Start, Way};
+use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
 use super::facts::FleetFacts;
 
 /// Whether a person asks for the rejected target to be tried again, and it can be.
@@ -31,15 +31,17 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     let goal = facts.goal();
     // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
     // complete when that is observed.
-    let filling = facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.way(goal).makes_set());
+    let filling =
+        facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.strategy_for(goal).makes_set());
     if goal != facts.last_completed && !filling {
         let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(to(facts, goal, cause));
     }
     if others(facts, goal).next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
-        let edited =
-            |c: &ChildFacts| facts.rendering(&c.held, &c.restart).is_some_and(|held| held.hash != c.granted);
+        let edited = |c: &ChildFacts| {
+            facts.rendering(&c.spec_hash, &c.restart).is_some_and(|held| held.hash != c.granted)
+        };
         let cause = if facts.unrecorded || others(facts, goal).all(edited) {
             Cause::ChildDrift
         } else {
@@ -55,7 +57,7 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
 
 /// The nodes that hold another revision than this one, and one that is known.
 pub(super) fn others<'a>(facts: &'a FleetFacts, goal: &'a str) -> impl Iterator<Item = &'a ChildFacts> {
-    facts.wanted().filter(move |c| facts.is_known(&c.held) && c.held != goal)
+    facts.wanted().filter(move |c| facts.is_known(&c.spec_hash) && c.spec_hash != goal)
 }
 
 pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
@@ -77,10 +79,10 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     }
     // What it is to run cannot be told, so neither can whether it drifted.
     facts.target_for(child, &scope)?;
-    if !facts.is_known(&child.held) || child.is_drifted() {
+    if !facts.is_known(&child.spec_hash) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
-    let before_restart = facts.rendering(&child.held, &facts.restarted_at);
+    let before_restart = facts.rendering(&child.spec_hash, &facts.restarted_at);
     if child.restart != facts.restarted_at && before_restart.is_some_and(|r| r.hash == child.granted) {
         return Some(Cause::RestartRequested);
     }
@@ -91,11 +93,11 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
 
 /// A rollout of every node to a target.
 pub(super) fn to(facts: &FleetFacts, target: &str, cause: Cause) -> Start {
-    let (scope, way) = (Scope::Target(target.to_owned()), facts.way(target));
-    Start { scope, target: target.to_owned(), cause, way }
+    let (scope, strategy) = (Scope::Target(target.to_owned()), facts.strategy_for(target));
+    Start { scope, target: target.to_owned(), cause, strategy }
 }
 
 pub(super) fn own(facts: &FleetFacts, cause: Cause) -> FleetDecision {
     let target = facts.steady_revision().to_owned();
-    FleetDecision::Start(Start { scope: Scope::Own, target, cause, way: Way::InPlace })
+    FleetDecision::Start(Start { scope: Scope::Own, target, cause, strategy: Strategy::InPlace })
 }

@@ -26,7 +26,7 @@ mod tests;
 
 pub use child::{ChildFacts, Conflict, SidecarFacts};
 pub use decide::decide;
-pub use decision::{Cause, FleetDecision, Scope, Start, Way};
+pub use decision::{Cause, FleetDecision, Scope, Start, Strategy};
 pub use facts::{FleetFacts, Rendering};
 pub use refresh::refresh;
 pub use sets::{SetFacts, SetRollout};

@@ -235,7 +235,7 @@ mod tests {
         use super::super::facts::Rendering;
         let child = |ordinal: i32, revision: &str| ChildFacts {
             ordinal,
-            held: revision.into(),
+            spec_hash: revision.into(),
             granted: revision.into(),
             running: revision.into(),
             available: true,

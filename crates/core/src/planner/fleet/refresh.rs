@@ -1,12 +1,13 @@
 //! Everything in a fleet's status that is observed, not decided, brought up to date. Pure.
 
-use super::decision::{Scope, Way};
+use super::decision::{Scope, Strategy};
 use super::facts::FleetFacts;
 use super::failed::held;
 use super::sets::{self, SetRollout, stage};
 use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, scope_of};
 use super::verdicts::refresh_conditions;
 use super::{filling, hooks, leave, progress};
+use crate::api::TaskType;
 use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{NodeDeploymentStatus, Rollout, Stage};
 use crate::engine::Plan;
@@ -43,7 +44,8 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     status.updated_replicas = facts
         .wanted()
         .filter(|c| {
-            c.held == facts.requested && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running)
+            c.spec_hash == facts.requested
+                && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running)
         })
         .count() as i32;
     refresh_rollout(status, facts, &scope, input);
@@ -114,7 +116,9 @@ fn refresh_rollout(
     // It is about those of the old set as well while they are to halt, or to say a height before they may be asked to.
     let halts = |set: &SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
     let asks_heights = |set: &SetRollout| {
-        set.is_revocable() && set.way == Way::HardFork && task.is_some_and(|task| task.type_ == "submit-halt")
+        set.is_revocable()
+            && set.strategy == Strategy::HardFork
+            && task.is_some_and(|task| TaskType::SubmitHalt.is(task))
     };
     let old = set.as_ref().filter(|set| halts(set) || asks_heights(set));
     let old = old.filter(|_| entrants.is_some()).map(|set| (fleet, set));
@@ -126,7 +130,7 @@ fn refresh_rollout(
     unconverged.extend(progress::unconverged(facts, scope, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     // New nodes that are only made once the old ones are gone are late for nothing of their own.
-    if rollout.stage == Stage::Promoting && task.is_some_and(|t| t.type_ == "retire-incumbents") {
+    if rollout.stage == Stage::Promoting && task.is_some_and(|t| TaskType::RetireIncumbents.is(t)) {
         unconverged.clear();
     }
     rollout.unconverged = unconverged;

@@ -5,38 +5,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::decision::{Cause, Scope, Start};
 use super::facts::FleetFacts;
 use super::{filling, hooks, progress};
+pub use crate::api::Ending;
 use crate::api::status::{MAX_ASKED_BYTES, remember};
 use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
 use crate::engine::{Plan, sentence::cut};
-
-/// How a rollout's plan ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ending {
-    /// Every node was observed at the target.
-    Complete,
-    /// Another plan took its place.
-    Superseded,
-    /// A person stopped it.
-    Aborted,
-    /// It stalled, and the way back begins.
-    RolledBack,
-    /// It cannot be carried out.
-    Failed,
-}
-
-impl Ending {
-    /// The word in `status.history`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "Complete",
-            Self::Superseded => "Superseded",
-            Self::Aborted => "Aborted",
-            Self::RolledBack => "RolledBack",
-            Self::Failed => "Failed",
-        }
-    }
-}
 
 /// Where the persisted rollout goes.
 #[must_use]
@@ -83,7 +55,7 @@ pub fn begin(
     }
     let own = start.scope == Scope::Own;
     let same = |r: &Rollout| {
-        r.target_hash == start.target && r.own_revisions == own && r.strategy == start.way.strategy()
+        r.target_hash == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
     };
     let before = status.rollout.take().filter(same);
     // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
@@ -98,8 +70,8 @@ pub fn begin(
         }
     });
     status.rollout = Some(Rollout {
-        strategy: start.way.strategy().to_owned(),
-        recipe: start.way.recipe().to_owned(),
+        strategy: start.strategy.api_name().to_owned(),
+        recipe: start.strategy.recipe().to_owned(),
         target_hash: start.target.clone(),
         target_revision: revision.to_owned(),
         cause: start.cause.as_str().to_owned(),

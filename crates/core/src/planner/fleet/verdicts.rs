@@ -9,7 +9,7 @@ use super::failed::held;
 use super::status::{RefreshInput, short};
 use super::{filling, hooks, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
-use crate::api::{NodeDeploymentStatus, Rejected, Rollout, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, Rejected, Rollout, Stage};
 use crate::engine::Plan;
 use crate::engine::sentence::some_of;
 
@@ -220,9 +220,9 @@ fn up_to_date(
 
 /// Why a target is rejected, and how it is tried again. `plan`: the one that may have failed for it.
 fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
-    let (reason, what) = match rejected.outcome.as_str() {
-        "Aborted" => ("Aborted", "was aborted"),
-        "RolledBack" => ("RolledBack", "was rolled back"),
+    let (reason, what) = match rejected.ending() {
+        Some(Ending::Aborted) => ("Aborted", "was aborted"),
+        Some(Ending::RolledBack) => ("RolledBack", "was rolled back"),
         _ => ("PlanFailed", "failed"),
     };
     let why = because(rejected);
@@ -250,9 +250,9 @@ fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool,
         };
         return verdict(Truth::True, reason, rollout.summary.clone());
     }
-    let reason = match status.rejected.as_ref().map(|r| r.outcome.as_str()) {
-        Some("Aborted") => "RolloutAborted",
-        Some("RolledBack") => "RolledBack",
+    let reason = match status.rejected.as_ref().map(Rejected::ending) {
+        Some(Some(Ending::Aborted)) => "RolloutAborted",
+        Some(Some(Ending::RolledBack)) => "RolledBack",
         Some(_) => "RolloutFailed",
         None if status.last_completed_rollout_hash.is_empty() => "NotStarted",
         // What ended because no node was wanted is not complete: it begins with the nodes that are wanted next.
@@ -286,9 +286,9 @@ fn standing_still(
     if status.rollout.is_none()
         && let Some(rejected) = &status.rejected
     {
-        let reason = match rejected.outcome.as_str() {
-            "Aborted" => "Aborted",
-            "RolledBack" => "RolledBack",
+        let reason = match rejected.ending() {
+            Some(Ending::Aborted) => "Aborted",
+            Some(Ending::RolledBack) => "RolledBack",
             _ => "PlanFailed",
         };
         return verdict(

@@ -4,6 +4,7 @@
 use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::{FleetFacts, Rendering};
+use crate::api::Ending;
 
 /// What stands in the place of the plan's ID in the ID of a grant that an abort gave back.
 pub const ABORT: &str = "abort";
@@ -125,7 +126,7 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
 /// anew: the pod may have moved on before that was written, and would be chased back and forth.
 #[must_use]
 pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
-    if facts.rejected.as_ref().is_none_or(|r| r.outcome != "Aborted") {
+    if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {
         return Vec::new();
     }
     let by_abort = format!("{ABORT}-");

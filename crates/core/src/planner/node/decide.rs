@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{NodeFacts, SetFact};
+use crate::api::TaskType;
 use crate::engine::{Plan, PlanState, TaskState};
 
 /// The recipes of nodes.
@@ -199,7 +200,7 @@ fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Opti
 /// A person said of this very pod that it need not be marked ready.
 fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
     let skipped = plan
-        .is_some_and(|p| p.tasks.iter().any(|t| t.type_ == "mark-ready" && t.state == TaskState::Skipped));
+        .is_some_and(|p| p.tasks.iter().any(|t| TaskType::MarkReady.is(t) && t.state == TaskState::Skipped));
     skipped && facts.pod.as_ref().is_some_and(|p| p.uid == facts.previous.pod_uid)
 }
 

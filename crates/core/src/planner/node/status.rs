@@ -6,12 +6,13 @@ use super::{
     decide::is_rolling,
     facts::{LiveSet, NodeFacts, PodFacts, SetFact, Template},
 };
+use crate::api::TaskType;
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
 };
 use crate::api::stateful_node::KNOWN_REVISIONS;
 use crate::api::status::MAX_PROBLEM_BYTES;
-use crate::api::{Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
+use crate::api::{Ending, HistoryEntry, Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
 use crate::engine::{self, Plan, PlanState, sentence::cut};
 
 /// What the sidecar answered in this reconcile.
@@ -237,7 +238,7 @@ fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
 /// Whether a plan waits for the sidecar to take in that the node is to serve.
 fn marks(input: &StatusInput<'_>) -> bool {
     let current = input.plan.filter(|p| p.is_active()).and_then(Plan::current_task);
-    current.is_some_and(|task| task.type_ == "mark-ready")
+    current.is_some_and(|task| TaskType::MarkReady.is(task))
 }
 
 fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, failed: bool) -> &'static str {
@@ -286,15 +287,15 @@ fn set_conditions(
         (_, None) => set(READY, Truth::False, "NodesInitializing", &problem),
     }
 
-    let last_roll = next.history.iter().rev().find(|h| is_rolling(&h.recipe)).map(|h| h.outcome.as_str());
+    let last_roll = next.history.iter().rev().find(|h| is_rolling(&h.recipe)).map(HistoryEntry::ending);
     if let Some(plan) = active.filter(|p| is_rolling(&p.recipe)) {
         let waiting = plan.current_task().map(|t| t.message.clone()).unwrap_or_default();
         set(NODE_UPDATE_IN_PROGRESS, Truth::True, "UpdateStarted", &waiting);
     } else {
         let reason = match last_roll {
             None => "NotStarted",
-            Some("Failed") => "UpdateFailed",
-            Some("Superseded" | "Aborted") => "UpdateSuperseded",
+            Some(Some(Ending::Failed)) => "UpdateFailed",
+            Some(Some(Ending::Superseded | Ending::Aborted)) => "UpdateSuperseded",
             Some(_) => "UpdateComplete",
         };
         set(NODE_UPDATE_IN_PROGRESS, Truth::False, reason, "");

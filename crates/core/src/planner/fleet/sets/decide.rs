@@ -1,7 +1,7 @@
 //! What becomes of a rollout that makes a set of nodes when something else is wanted. The table is in
 //! `docs/strategy-blue-green.md`.
 
-use super::super::decision::{Cause, FleetDecision, Scope, Start, Way};
+use super::super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::hooks::rolls_back;
 use super::super::idle::{idle, to};
@@ -30,7 +30,7 @@ pub fn held(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> Fl
         return FleetDecision::Keep;
     }
     let (scope, target) = (Scope::Target(rollout.target.clone()), rollout.target.clone());
-    FleetDecision::Resume(Start { scope, target, cause: Cause::RetryRequested, way: rollout.way })
+    FleetDecision::Resume(Start { scope, target, cause: Cause::RetryRequested, strategy: rollout.strategy })
 }
 
 /// With the switch the promotion is done: what is wanted next need not wait for the old nodes to go.
@@ -48,7 +48,9 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
 /// halted, and serve no more.
 #[must_use]
 pub fn may_go_back(plan: &Plan, rollout: &SetRollout) -> bool {
-    has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion) && rollout.way == Way::BlueGreen
+    has_switched(plan)
+        && is_left_at(plan, HookPoint::AfterPromotion)
+        && rollout.strategy == Strategy::BlueGreen
 }
 
 /// Whether a promotion stands at a hook that failed after traffic had moved. It would never be finished by itself, so another
@@ -80,11 +82,11 @@ fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> 
         return None;
     }
     let goal = facts.goal();
-    let way = facts.way(goal);
-    if way == Way::InPlace && goal == facts.last_completed {
+    let strategy = facts.strategy_for(goal);
+    if strategy == Strategy::InPlace && goal == facts.last_completed {
         return Some(FleetDecision::Withdraw);
     }
-    let is_other = goal != rollout.target || way != rollout.way;
+    let is_other = goal != rollout.target || strategy != rollout.strategy;
     is_other.then(|| FleetDecision::Supersede(to(facts, goal, Cause::Superseded)))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::child::ChildFacts;
-use super::super::decision::{Scope, Start, Way};
+use super::super::decision::{Scope, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::rollout::{SetFacts, SetRollout};
 use crate::api::{Promotion, RetiringSet, Stage};
@@ -13,11 +13,11 @@ use crate::api::{Promotion, RetiringSet, Stage};
 impl FleetFacts {
     /// How a rollout to this target goes.
     #[must_use]
-    pub fn way(&self, target: &str) -> Way {
+    pub fn strategy_for(&self, target: &str) -> Strategy {
         let same_set = !self.build_id.is_empty() && self.build_id == self.active_build_id;
         // Until something has completed there is nothing to stand beside.
         if self.last_completed.is_empty() || target == self.last_completed || same_set {
-            return Way::InPlace;
+            return Strategy::InPlace;
         }
         self.strategy
     }
@@ -26,7 +26,7 @@ impl FleetFacts {
     #[must_use]
     pub fn is_for_another_set(&self) -> bool {
         let under_way = self.set_rollout.as_ref().is_some_and(|r| r.stage != Stage::Retiring);
-        under_way || self.way(&self.requested).makes_set()
+        under_way || self.strategy_for(&self.requested).makes_set()
     }
 
     /// The nodes that are to take over, until they have.
@@ -45,7 +45,7 @@ impl FleetFacts {
     /// Whether the active set is not to be repaired: it is the one that goes.
     #[must_use]
     pub fn active_set_goes(&self) -> bool {
-        let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.way == Way::BlueGreenImmediate;
+        let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.strategy == Strategy::BlueGreenImmediate;
         self.set_rollout.as_ref().is_some_and(goes)
     }
 
@@ -112,8 +112,8 @@ impl FleetFacts {
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let known = || self.halt_height > 0 && self.mute().next().is_none() && self.absent().is_empty();
-        let height = rollout.way != Way::HardFork || known();
-        let run = || rollout.way == Way::BlueGreenImmediate || self.entrants_run(rollout);
+        let height = rollout.strategy != Strategy::HardFork || known();
+        let run = || rollout.strategy == Strategy::BlueGreenImmediate || self.entrants_run(rollout);
         self.invalid.is_none() && !self.paused && height && run()
     }
 
@@ -135,7 +135,7 @@ impl FleetFacts {
     pub fn same_set(&self, start: &Start) -> Option<&SetRollout> {
         let rollout = self.set_rollout.as_ref().filter(|r| r.is_revocable())?;
         let same = rollout.target == start.target && rollout.build_id == self.build_id;
-        (same && start.way.makes_set()).then_some(rollout)
+        (same && start.strategy.makes_set()).then_some(rollout)
     }
 
     /// The set that takes in what is wanted although it had left service: it still lives there, whole.

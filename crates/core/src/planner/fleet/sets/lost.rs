@@ -1,9 +1,10 @@
 //! A promotion whose rollout is lost from the status, found again by the traces that it left: what is past the point of
 //! no return is never taken for what is before it.
 
-use super::super::decision::Way;
+use super::super::decision::Strategy;
 use super::rollout::SetRollout;
 use crate::api::Stage;
+use crate::api::TaskType;
 use crate::engine::{Plan, PlanState};
 
 /// The tasks that only act once it is recorded that the rollout promotes.
@@ -31,14 +32,14 @@ pub struct Traces {
 /// past the point of no return, or which set is to serve.
 #[must_use]
 pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
-    let way = Way::of_recipe(&plan.recipe).filter(|way| way.makes_set())?;
+    let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
     let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
     let task = plan.current_task().map_or("", |task| task.type_.as_str());
-    let is_halted = plan.tasks.iter().any(|t| t.type_ == "submit-halt" && t.state.is_over());
-    let is_asked = way == Way::HardFork && (is_halted || !traces.asked.is_empty());
+    let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
+    let is_asked = strategy == Strategy::HardFork && (is_halted || !traces.asked.is_empty());
     let is_moved = traces.switched_to.as_ref() == Some(entrant);
     // The immediate way promotes from its first write.
-    let is_past = way == Way::BlueGreenImmediate
+    let is_past = strategy == Strategy::BlueGreenImmediate
         || is_asked
         || is_moved
         || (traces.is_said && PAST_RETURN.contains(&task));
@@ -49,13 +50,13 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     // What a node is asked for is what was recorded. Where a hand made them differ, a higher one takes nothing back.
     let asked = traces.asked.iter().copied().max().unwrap_or(traces.wanted_height);
     Some(SetRollout {
-        way,
+        strategy,
         stage: Stage::Promoting,
         target: plan.target_hash.clone(),
         build_id: build_id.clone(),
         incumbent: traces.incumbent.clone(),
         entrant: entrant.clone(),
-        halt_height: if way == Way::HardFork { asked } else { 0 },
+        halt_height: if strategy == Strategy::HardFork { asked } else { 0 },
         left_service_at: None,
     })
 }
@@ -65,14 +66,14 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
 #[must_use]
 pub fn may_be_past_return(plan: &Plan, traces: &Traces) -> bool {
     let task = plan.current_task().map_or("", |task| task.type_.as_str());
-    let is_halted = plan.tasks.iter().any(|t| t.type_ == "submit-halt" && t.state.is_over());
+    let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
     let is_moved = traces.switched_to.as_ref().is_some_and(|set| *set != traces.incumbent);
     let is_said = traces.is_said && PAST_RETURN.contains(&task);
-    match Way::of_recipe(&plan.recipe) {
-        Some(Way::InPlace) => false,
-        Some(Way::BlueGreen) => is_moved || is_said,
-        Some(Way::HardFork) => is_moved || is_said || is_halted || !traces.asked.is_empty(),
-        Some(Way::BlueGreenImmediate) | None => true,
+    match Strategy::of_recipe(&plan.recipe) {
+        Some(Strategy::InPlace) => false,
+        Some(Strategy::BlueGreen) => is_moved || is_said,
+        Some(Strategy::HardFork) => is_moved || is_said || is_halted || !traces.asked.is_empty(),
+        Some(Strategy::BlueGreenImmediate) | None => true,
     }
 }
 

@@ -10,5 +10,5 @@ pub mod serving;
 pub mod stage;
 pub mod status;
 
-pub use super::decision::Way;
+pub use super::decision::Strategy;
 pub use rollout::{SetFacts, SetRollout, has_halted, how_to_promote};

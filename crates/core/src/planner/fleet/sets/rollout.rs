@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::super::child::{ChildFacts, Conflict};
-use super::super::decision::Way;
+use super::super::decision::Strategy;
 use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
 
 /// A set of nodes other than the active one.
@@ -33,7 +33,7 @@ impl SetFacts {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SetRollout {
     /// How it goes.
-    pub way: Way,
+    pub strategy: Strategy,
     /// Where it is.
     pub stage: Stage,
     /// The rollout hash that it goes to.
@@ -58,13 +58,13 @@ impl SetRollout {
         // A plan that is lost or cannot be read does not say how it went.
         let of_plan = || status.plan.as_ref().and_then(crate::api::RawPlan::recipe);
         let recipe = Some(rollout.recipe.clone()).filter(|recipe| !recipe.is_empty()).or_else(of_plan);
-        let way = match (rollout.strategy.as_str(), recipe.as_deref()) {
-            ("HardFork", _) => Way::HardFork,
-            (_, Some("BlueGreenImmediate")) => Way::BlueGreenImmediate,
-            _ => Way::BlueGreen,
+        let strategy = match (rollout.strategy.as_str(), recipe.as_deref()) {
+            ("HardFork", _) => Strategy::HardFork,
+            (_, Some("BlueGreenImmediate")) => Strategy::BlueGreenImmediate,
+            _ => Strategy::BlueGreen,
         };
         Some(Self {
-            way,
+            strategy,
             stage: rollout.stage,
             target: rollout.target_hash.clone(),
             build_id: rollout.build_id.clone(),

@@ -1,16 +1,17 @@
 //! Where a rollout that makes a set is: its stage, its few words for a table, and how far it is.
 
-use super::super::decision::{Scope, Way};
+use super::super::decision::{Scope, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
+use crate::api::TaskType;
 use crate::api::{HookPoint, Rollout, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::{is_left_at, is_of_list};
 
 /// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
 #[must_use]
-pub fn stage_of(plan: &Plan, before: Stage, way: Way) -> Stage {
+pub fn stage_of(plan: &Plan, before: Stage, strategy: Strategy) -> Stage {
     // What is past undoing stays so, whatever the next step is called.
     let next = match plan.current_task().map(|task| task.type_.as_str()) {
         Some("create-entrants") => Stage::CreatingEntrants,
@@ -19,7 +20,7 @@ pub fn stage_of(plan: &Plan, before: Stage, way: Way) -> Stage {
         Some("submit-halt" | "await-nodes-at-height" | "switch-traffic") => Stage::Promoting,
         // Where the old nodes go first there is nothing before that but hooks.
         Some(_) if plan.current_task().is_some_and(is_of_list) => before,
-        Some(_) if way == Way::BlueGreenImmediate => Stage::Promoting,
+        Some(_) if strategy == Strategy::BlueGreenImmediate => Stage::Promoting,
         _ => before,
     };
     match before {
@@ -32,8 +33,8 @@ pub fn stage_of(plan: &Plan, before: Stage, way: Way) -> Stage {
 /// before it acts.
 #[must_use]
 pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
-    match stage_of(plan, first, Way::BlueGreen) {
-        Stage::Promoting if plan.tasks.iter().any(|t| t.type_ == "await-promotion") => {
+    match stage_of(plan, first, Strategy::BlueGreen) {
+        Stage::Promoting if plan.tasks.iter().any(|t| TaskType::AwaitPromotion.is(t)) => {
             Stage::AwaitingPromotion
         }
         Stage::Promoting => Stage::AwaitingEntrants,
@@ -44,7 +45,7 @@ pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
 /// Whether traffic has been moved by a plan.
 #[must_use]
 pub fn has_switched(plan: &Plan) -> bool {
-    plan.tasks.iter().any(|t| t.type_ == "switch-traffic" && t.state == crate::engine::TaskState::Complete)
+    plan.tasks.iter().any(|t| TaskType::SwitchTraffic.is(t) && t.state == crate::engine::TaskState::Complete)
 }
 
 /// Whether a promotion is done: traffic has been moved, and what was to be done after that is.
@@ -89,7 +90,7 @@ pub fn summary(facts: &FleetFacts, set: &SetRollout, rollout: &Rollout) -> Strin
         Stage::CreatingEntrants => format!("Creating {made}/{}", nodes.total),
         Stage::AwaitingEntrants => format!("Awaiting {}/{}", nodes.ready, nodes.total),
         Stage::AwaitingPromotion => "Ready to promote".to_owned(),
-        Stage::Promoting if set.way == Way::HardFork => {
+        Stage::Promoting if set.strategy == Strategy::HardFork => {
             let halted = facts.children.iter().filter(|c| has_halted(c, set)).count();
             format!("Halting {halted}/{}", facts.children.len())
         }

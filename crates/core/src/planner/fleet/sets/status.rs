@@ -2,16 +2,16 @@
 
 use chrono::{DateTime, Utc};
 
-use super::super::decision::Way;
+use super::super::decision::Strategy;
 use super::super::facts::FleetFacts;
 use super::rollout::SetRollout;
 use super::stage;
 use crate::api::status::RETIRING_LIMIT;
-use crate::api::{HookPoint, NodeDeploymentStatus, RetiringSet, Stage};
+use crate::api::{Ending, HookPoint, NodeDeploymentStatus, RetiringSet, Stage};
 use crate::planner::hooks::is_left_at;
 
 /// Makes the rollout that was just begun one that makes a set of this name.
-pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, entrant: &str) {
+pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: Strategy, entrant: &str) {
     let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
     let from = status.last_completed_rollout_hash.clone();
     let active = facts.set.clone();
@@ -23,7 +23,7 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, way: Way, en
     // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts. Nor
     // before the hooks that come first are done.
     let waits = facts.paused || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
-    rollout.stage = if waits { Stage::CreatingEntrants } else { way.first_stage() };
+    rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
     rollout.incumbent_set = active;
     let known = rollout.entrant_left_service_at.filter(|_| rollout.entrant_set == entrant);
     rollout.entrant_left_service_at = left_service.or(known);
@@ -40,7 +40,7 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     if let Some(rollout) = status.rollout.as_mut() {
         rollout.stage = Stage::Promoting;
         rollout.forced = false;
-        if rollout.strategy == Way::HardFork.strategy() {
+        if rollout.strategy == Strategy::HardFork.api_name() {
             rollout.halt_height = facts.halt_height;
         }
     }
@@ -123,7 +123,8 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     }
     // After a plan that failed nobody knows which set is whose: nothing joins until a person has asked for something.
     // Nor where nobody knows which set serves.
-    let failed = status.rollout.is_none() && status.rejected.as_ref().is_some_and(|r| r.outcome == "Failed");
+    let failed = status.rollout.is_none()
+        && status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
     let failed = failed || facts.undecided.is_some();
     let strays: Vec<&String> = facts
         .sets

@@ -98,7 +98,7 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
 #[test]
 fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is() {
     let own = |cause| starts(Scope::Own, "v1", cause);
-    let unknown = |c: ChildFacts| ChildFacts { held: "edited".to_owned(), ..c };
+    let unknown = |c: ChildFacts| ChildFacts { spec_hash: "edited".to_owned(), ..c };
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("another operator renders another template", other_operator(fleet(2)), own(Cause::OperatorDrift)),
         ("while paused it waits", other_operator(fleet(2)).paused(), FleetDecision::Keep),

@@ -86,7 +86,7 @@ fn a_node_is_updated_only_when_its_pod_was_observed_at_the_target() {
         ),
         (
             "granted the target, its spec holds another",
-            ChildFacts { held: "v1".to_owned(), ..held("v2").converged() },
+            ChildFacts { spec_hash: "v1".to_owned(), ..held("v2").converged() },
             false,
         ),
         (

@@ -21,7 +21,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
-use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Way};
+use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Strategy};
 use crate::api::{NodeDeploymentStatus, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
@@ -76,7 +76,7 @@ fn node(ordinal: i32) -> ChildFacts {
     ChildFacts {
         name: format!("db-{ordinal}"),
         ordinal,
-        held: "v1".to_owned(),
+        spec_hash: "v1".to_owned(),
         granted: hash("v1"),
         grant_id: "grant-1".to_owned(),
         spent_id: "grant-1".to_owned(),
@@ -147,8 +147,8 @@ impl ChildFacts {
     /// It was just granted a revision; its executor has not seen it.
     fn granted(self, revision: &str) -> Self {
         let grant_id = format!("{}+", self.spent_id);
-        let (held, granted) = (revision.to_owned(), hash(revision));
-        Self { held, granted, grant_id, behind: true, ..self }
+        let (spec_hash, granted) = (revision.to_owned(), hash(revision));
+        Self { spec_hash, granted, grant_id, behind: true, ..self }
     }
 
     /// Its executor has seen its grant.
@@ -168,7 +168,7 @@ impl ChildFacts {
 
     /// It converged to what it was granted.
     fn converged(self) -> Self {
-        let revision = self.held.clone();
+        let revision = self.spec_hash.clone();
         let spent_id = self.grant_id.clone();
         let at = Self { spent_id, behind: false, rolling: false, ..self }.running(&revision);
         Self { ready: true, available: true, ever_ready: true, ready_since: Some(now()), ..at }
@@ -213,7 +213,7 @@ impl ChildFacts {
 }
 
 fn start(scope: Scope, target: &str, cause: Cause) -> Start {
-    Start { scope, target: target.to_owned(), cause, way: Way::InPlace }
+    Start { scope, target: target.to_owned(), cause, strategy: Strategy::InPlace }
 }
 
 /// A plan to a revision, as it is when it was just made.

@@ -191,7 +191,11 @@ fn a_node_counts_as_updated_when_it_holds_and_runs_what_is_wanted() {
     };
     assert_eq!(updated(&|c| c), 2);
     assert_eq!(updated(&|c| c.running("v2")), 1, "it holds it, and runs another");
-    assert_eq!(updated(&|c| ChildFacts { held: "v2".to_owned(), ..c }), 1, "it runs it, and holds another");
+    assert_eq!(
+        updated(&|c| ChildFacts { spec_hash: "v2".to_owned(), ..c }),
+        1,
+        "it runs it, and holds another"
+    );
 }
 
 #[test]
@@ -213,7 +217,8 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
 fn an_abort_that_names_no_plan_or_another_stops_nothing() {
     for stage in [crate::api::Stage::CreatingEntrants, crate::api::Stage::AwaitingPromotion] {
         for (abort, stops) in [("", false), ("another", false), (plan_to("v2").id.as_str(), true)] {
-            let facts = FleetFacts { abort: abort.to_owned(), ..super::sets::amid(Way::BlueGreen, stage) };
+            let facts =
+                FleetFacts { abort: abort.to_owned(), ..super::sets::amid(Strategy::BlueGreen, stage) };
             let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), false);
             assert_eq!(decided == super::super::FleetDecision::Abort, stops, "{abort:?}");
         }
@@ -305,7 +310,7 @@ fn why_a_rollout_starts_is_told_from_what_is_seen() {
         Some(("v2".to_owned(), Cause::TemplateChanged)),
         "although its nodes are there"
     );
-    let edited = fleet(2).but(1, |c| ChildFacts { held: "v2".to_owned(), ..c });
+    let edited = fleet(2).but(1, |c| ChildFacts { spec_hash: "v2".to_owned(), ..c });
     assert_eq!(cause(&edited), Some(("v1".to_owned(), Cause::ChildDrift)), "a hand edited the node");
     let left = fleet(2).but(1, at_v2);
     assert_eq!(cause(&left), Some(("v1".to_owned(), Cause::TemplateChanged)), "we granted it once");

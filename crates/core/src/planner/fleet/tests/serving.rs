@@ -157,7 +157,7 @@ fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
 #[test]
 fn a_rollout_tells_of_two_sets_only_where_it_names_both() {
     let of = |stage, incumbent: &str, entrant: &str| {
-        let facts = super::sets::amid(Way::BlueGreen, stage);
+        let facts = super::sets::amid(Strategy::BlueGreen, stage);
         let (incumbent, entrant) = (incumbent.to_owned(), entrant.to_owned());
         Pair::of(&super::super::SetRollout { incumbent, entrant, ..facts.set_rollout.unwrap() })
     };

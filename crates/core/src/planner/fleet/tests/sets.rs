@@ -6,8 +6,9 @@ use super::super::{FleetDecision, SidecarFacts, decide};
 use super::*;
 use crate::api::{OnStall, Promotion, RetiringSet, Stage};
 
-const WAYS: [Way; 4] = [Way::InPlace, Way::BlueGreen, Way::BlueGreenImmediate, Way::HardFork];
-const MAKERS: [Way; 3] = [Way::BlueGreen, Way::BlueGreenImmediate, Way::HardFork];
+const WAYS: [Strategy; 4] =
+    [Strategy::InPlace, Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork];
+const MAKERS: [Strategy; 3] = [Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork];
 const BEFORE: [Stage; 3] = [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion];
 
 /// What the spec becomes in a rollout from v1 to v2.
@@ -44,9 +45,9 @@ const ASKED: [Asked; 9] = [
     Asked::StallUnderRollback,
 ];
 
-fn rollout_to_v2(way: Way, stage: Stage) -> SetRollout {
+fn rollout_to_v2(strategy: Strategy, stage: Stage) -> SetRollout {
     SetRollout {
-        way,
+        strategy,
         stage,
         target: "v2".to_owned(),
         build_id: String::new(),
@@ -58,19 +59,19 @@ fn rollout_to_v2(way: Way, stage: Stage) -> SetRollout {
 }
 
 /// A fleet in the middle of a rollout from v1 to v2 that makes a set.
-pub(super) fn amid(way: Way, stage: Stage) -> FleetFacts {
+pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
     let switched = stage == Stage::Retiring;
     let entrants: Vec<ChildFacts> = (0..2).map(|n| node(n).granted("v2").converged()).collect();
     let old = SetFacts { children: fleet(2).children, ..SetFacts::default() };
     let new = SetFacts { children: entrants.clone(), ..SetFacts::default() };
     let base = fleet(2).wanting("v2");
     FleetFacts {
-        strategy: way,
+        strategy: strategy,
         set: if switched { "v2" } else { "first" }.to_owned(),
         last_completed: if switched { "v2" } else { "v1" }.to_owned(),
         children: if switched { entrants } else { base.children.clone() },
         sets: [if switched { ("first".to_owned(), old) } else { ("v2".to_owned(), new) }].into(),
-        set_rollout: Some(rollout_to_v2(way, stage)),
+        set_rollout: Some(rollout_to_v2(strategy, stage)),
         ..base
     }
 }
@@ -96,15 +97,15 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
     }
 }
 
-fn goes(target: &str, cause: Cause, way: Way) -> Start {
-    Start { scope: to(target), target: target.to_owned(), cause, way }
+fn goes(target: &str, cause: Cause, strategy: Strategy) -> Start {
+    Start { scope: to(target), target: target.to_owned(), cause, strategy }
 }
 
 /// The table of `docs/strategy-blue-green.md` (the spec changes to …), in the words of the planner.
 #[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
-fn expected(way: Way, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
-    let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, way);
-    let restart = goes("v2", Cause::RestartRequested, Way::InPlace);
+fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
+    let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, strategy);
+    let restart = goes("v2", Cause::RestartRequested, Strategy::InPlace);
     match (stage, becomes, asked) {
         (Stage::Promoting, _, _) => FleetDecision::Keep,
         (Stage::Retiring, _, Asked::NoNodes | Asked::Refused) => FleetDecision::Keep,
@@ -126,14 +127,14 @@ fn every_change_of_the_spec_in_every_stage_of_every_strategy_under_every_verb() 
     let stages = BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]);
     let mut cells = 0;
     for stage in stages {
-        for way in MAKERS {
+        for strategy in MAKERS {
             for becomes in [Becomes::Same, Becomes::New, Becomes::Back] {
                 for asked in ASKED {
-                    let facts = that(amid(way, stage), becomes, asked);
+                    let facts = that(amid(strategy, stage), becomes, asked);
                     let stalled = matches!(asked, Asked::StallUnderHold | Asked::StallUnderRollback);
                     let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), stalled);
-                    let cell = format!("{way:?} {stage:?} {becomes:?} {asked:?}");
-                    assert_eq!(decided, expected(way, stage, becomes, asked), "{cell}");
+                    let cell = format!("{strategy:?} {stage:?} {becomes:?} {asked:?}");
+                    assert_eq!(decided, expected(strategy, stage, becomes, asked), "{cell}");
                     cells += 1;
                 }
             }
@@ -152,23 +153,23 @@ fn failed_plan() -> Plan {
 
 #[test]
 fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
-    for way in MAKERS {
+    for strategy in MAKERS {
         for asked in ASKED {
-            let facts = that(amid(way, Stage::Promoting), Becomes::Same, asked);
+            let facts = that(amid(strategy, Stage::Promoting), Becomes::Same, asked);
             let stalled = matches!(asked, Asked::StallUnderHold | Asked::StallUnderRollback);
             let expected = match asked {
-                Asked::Retry => FleetDecision::Resume(goes("v2", Cause::RetryRequested, way)),
+                Asked::Retry => FleetDecision::Resume(goes("v2", Cause::RetryRequested, strategy)),
                 _ => FleetDecision::Keep,
             };
             // Whatever the spec became: the target is what was persisted.
             for wanted in ["v1", "v2", "v3"] {
                 let facts = FleetFacts { requested: wanted.to_owned(), ..facts.clone() };
                 let decided = decide(&facts, Some(&failed_plan()), &to("v2"), stalled);
-                assert_eq!(decided, expected, "{way:?} {asked:?} {wanted}");
+                assert_eq!(decided, expected, "{strategy:?} {asked:?} {wanted}");
             }
             let other = FleetFacts { retry: "another".to_owned(), ..facts.clone() };
             let decided = decide(&other, Some(&failed_plan()), &to("v2"), stalled);
-            assert_eq!(decided, FleetDecision::Keep, "{way:?} {asked:?}");
+            assert_eq!(decided, FleetDecision::Keep, "{strategy:?} {asked:?}");
             assert_eq!(decide(&facts, None, &to("v2"), stalled), FleetDecision::Keep, "no plan to name");
         }
     }
@@ -184,9 +185,9 @@ fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
         (Stage::Retiring, "v2", false, false, false),
         (Stage::Retiring, "v3", false, false, false),
     ] {
-        let facts = amid(Way::BlueGreen, stage).wanting(wanted);
-        let mut status = rolling_out(&facts, &self::goes("v2", Cause::TemplateChanged, Way::BlueGreen));
-        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let facts = amid(Strategy::BlueGreen, stage).wanting(wanted);
+        let mut status = rolling_out(&facts, &self::goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
         status.rollout.as_mut().unwrap().stage = stage;
         fail(&mut status, &facts, &failed_plan(), "refused", now());
         let case = format!("{stage:?} {wanted}");
@@ -200,9 +201,9 @@ fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
 #[test]
 fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
     for paused in [false, true] {
-        let facts = FleetFacts { paused, ..amid(Way::HardFork, Stage::Promoting) };
-        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::HardFork));
-        set_status::begin(&mut status, &facts, Way::HardFork, "v2");
+        let facts = FleetFacts { paused, ..amid(Strategy::HardFork, Stage::Promoting) };
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::HardFork));
+        set_status::begin(&mut status, &facts, Strategy::HardFork, "v2");
         set_status::pass_no_return(&mut status, &facts);
         fail(&mut status, &facts, &failed_plan(), "refused", now());
         let status = look(status, &facts, 5);
@@ -224,24 +225,24 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
 
 #[test]
 fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
-    for way in WAYS {
-        let rest = || FleetFacts { strategy: way, ..fleet(2) };
+    for strategy in WAYS {
+        let rest = || FleetFacts { strategy: strategy, ..fleet(2) };
         let decided = |facts: &FleetFacts| decide(facts, None, &Scope::Own, false);
-        assert_eq!(decided(&rest()), FleetDecision::Keep, "{way:?}");
-        let start = FleetDecision::Start(goes("v2", Cause::TemplateChanged, way));
-        assert_eq!(decided(&rest().wanting("v2")), start, "{way:?}");
-        assert_eq!(decided(&rest().wanting("v2").paused()), start, "recorded meanwhile: {way:?}");
+        assert_eq!(decided(&rest()), FleetDecision::Keep, "{strategy:?}");
+        let start = FleetDecision::Start(goes("v2", Cause::TemplateChanged, strategy));
+        assert_eq!(decided(&rest().wanting("v2")), start, "{strategy:?}");
+        assert_eq!(decided(&rest().wanting("v2").paused()), start, "recorded meanwhile: {strategy:?}");
         // Rejected targets are not tried again.
         for outcome in ["Aborted", "RolledBack", "Failed"] {
             assert_eq!(
                 decided(&rest().wanting("v2").rejecting(outcome)),
                 FleetDecision::Keep,
-                "{way:?} {outcome}"
+                "{strategy:?} {outcome}"
             );
         }
         // Until something has completed there is nothing to stand beside.
-        let first = FleetDecision::Start(goes("v2", Cause::TemplateChanged, Way::InPlace));
-        assert_eq!(decided(&rest().wanting("v2").never_completed()), first, "{way:?}");
+        let first = FleetDecision::Start(goes("v2", Cause::TemplateChanged, Strategy::InPlace));
+        assert_eq!(decided(&rest().wanting("v2").never_completed()), first, "{strategy:?}");
     }
 }
 
@@ -262,7 +263,7 @@ fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
         }
     }
     // One in place is finished as it began.
-    let facts = FleetFacts { strategy: Way::BlueGreen, ..fleet(2).wanting("v2") };
+    let facts = FleetFacts { strategy: Strategy::BlueGreen, ..fleet(2).wanting("v2") };
     assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
 }
 
@@ -270,31 +271,31 @@ fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
 fn the_way_of_each_build_id_and_template() {
     let with = |active: &str, wanted: &str, target: &str| {
         let facts = FleetFacts {
-            strategy: Way::BlueGreen,
+            strategy: Strategy::BlueGreen,
             active_build_id: active.to_owned(),
             build_id: wanted.to_owned(),
             ..fleet(2).wanting(target)
         };
-        facts.way(target)
+        facts.strategy_for(target)
     };
-    assert_eq!(with("", "", "v2"), Way::BlueGreen, "unset, another template");
-    assert_eq!(with("", "one", "v2"), Way::BlueGreen, "set for the first time");
-    assert_eq!(with("one", "one", "v2"), Way::InPlace, "the same ID, another template");
-    assert_eq!(with("one", "one", "v1"), Way::InPlace, "the same ID and template");
-    assert_eq!(with("one", "two", "v2"), Way::BlueGreen, "another ID");
-    assert_eq!(with("one", "", "v2"), Way::BlueGreen, "removed");
+    assert_eq!(with("", "", "v2"), Strategy::BlueGreen, "unset, another template");
+    assert_eq!(with("", "one", "v2"), Strategy::BlueGreen, "set for the first time");
+    assert_eq!(with("one", "one", "v2"), Strategy::InPlace, "the same ID, another template");
+    assert_eq!(with("one", "one", "v1"), Strategy::InPlace, "the same ID and template");
+    assert_eq!(with("one", "two", "v2"), Strategy::BlueGreen, "another ID");
+    assert_eq!(with("one", "", "v2"), Strategy::BlueGreen, "removed");
 }
 
 #[test]
 fn before_the_switch_the_active_set_is_made_again_at_what_it_runs() {
-    for way in MAKERS {
+    for strategy in MAKERS {
         for stage in BEFORE.into_iter().chain([Stage::Promoting]) {
-            let facts = amid(way, stage);
-            assert_eq!(facts.steady_revision(), "v1", "{way:?} {stage:?}");
-            let as_in_place = FleetFacts { strategy: Way::InPlace, ..facts };
+            let facts = amid(strategy, stage);
+            assert_eq!(facts.steady_revision(), "v1", "{strategy:?} {stage:?}");
+            let as_in_place = FleetFacts { strategy: Strategy::InPlace, ..facts };
             assert_eq!(as_in_place.steady_revision(), "v1", "whatever the strategy is by now");
         }
-        assert_eq!(amid(way, Stage::Retiring).steady_revision(), "v2");
+        assert_eq!(amid(strategy, Stage::Retiring).steady_revision(), "v2");
     }
 }
 
@@ -310,7 +311,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
         halt_height: 0,
     };
     let with = |retiring: RetiringSet, wanted: &str| {
-        let mut facts = amid(Way::BlueGreen, Stage::Retiring).wanting(wanted);
+        let mut facts = amid(Strategy::BlueGreen, Stage::Retiring).wanting(wanted);
         facts.retire_delay_seconds = 30;
         facts.sets.get_mut("first").unwrap().retiring = Some(retiring);
         facts
@@ -345,7 +346,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
 
 #[test]
 fn what_serves_is_not_promoted_over_nothing() {
-    let facts = amid(Way::BlueGreen, Stage::Promoting);
+    let facts = amid(Strategy::BlueGreen, Stage::Promoting);
     let rollout = facts.set_rollout.clone().unwrap();
     assert!(facts.entrants_run(&rollout));
     let with = |change: &dyn Fn(&mut FleetFacts)| {
@@ -362,7 +363,7 @@ fn what_serves_is_not_promoted_over_nothing() {
     assert!(!with(&|f| of(f, &|c| c.terminating = true)), "one leaves");
     assert!(!with(&|f| of(f, &|c| c.running = String::new())), "one does not run");
     assert!(!with(&|f| of(f, &|c| c.running_image = "db:v1".to_owned())), "one runs another image");
-    assert!(!with(&|f| of(f, &|c| c.held = "v1".to_owned())), "one was edited");
+    assert!(!with(&|f| of(f, &|c| c.spec_hash = "v1".to_owned())), "one was edited");
     let unready = |c: &mut ChildFacts| *c = c.clone().down();
     assert!(!with(&|f| of(f, &unready)), "the container of one is being created anew");
     let runs = |c: &mut ChildFacts| *c = c.clone().down().with_running_pod();
@@ -372,10 +373,10 @@ fn what_serves_is_not_promoted_over_nothing() {
 
 #[test]
 fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
-    let facts = FleetFacts { retire_delay_seconds: 30, ..amid(Way::BlueGreen, Stage::Promoting) };
-    let start = goes("v2", Cause::TemplateChanged, Way::BlueGreen);
+    let facts = FleetFacts { retire_delay_seconds: 30, ..amid(Strategy::BlueGreen, Stage::Promoting) };
+    let start = goes("v2", Cause::TemplateChanged, Strategy::BlueGreen);
     let mut status = rolling_out(&facts, &start);
-    set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+    set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
     assert_eq!(status.rollout.as_ref().unwrap().stage, Stage::CreatingEntrants);
     set_status::pass_no_return(&mut status, &facts);
     set_status::switched(&mut status, &facts, now());
@@ -393,9 +394,9 @@ fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
 #[test]
 fn entrants_are_given_up_only_before_there_is_no_way_back() {
     for stage in BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]) {
-        let facts = amid(Way::BlueGreen, stage);
-        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
-        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let facts = amid(Strategy::BlueGreen, stage);
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
         status.rollout.as_mut().unwrap().stage = stage;
         set_status::give_up(&mut status, &facts, now());
         assert_eq!(status.retiring.len(), usize::from(BEFORE.contains(&stage)), "{stage:?}");
@@ -406,9 +407,9 @@ fn entrants_are_given_up_only_before_there_is_no_way_back() {
 #[test]
 fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
     for force_promote in [false, true] {
-        let facts = FleetFacts { force_promote, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
-        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
-        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let facts = FleetFacts { force_promote, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
         set_status::pass_no_return(&mut status, &facts);
         assert_eq!(status.spent_force_promote, if force_promote { "v2" } else { "" });
     }
@@ -419,7 +420,7 @@ fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
 
 #[test]
 fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
-    let facts = FleetFacts { set_rollout: None, ..amid(Way::BlueGreen, Stage::Retiring) };
+    let facts = FleetFacts { set_rollout: None, ..amid(Strategy::BlueGreen, Stage::Retiring) };
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
     set_status::refresh_retiring(&mut status, &facts, now());
@@ -443,7 +444,7 @@ fn retired() -> RetiringSet {
 
 #[test]
 fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
-    let facts = FleetFacts { set_rollout: None, ..amid(Way::BlueGreen, Stage::Retiring) };
+    let facts = FleetFacts { set_rollout: None, ..amid(Strategy::BlueGreen, Stage::Retiring) };
     let old = facts.sets.values().next().unwrap().clone();
     let names: Vec<String> = (0..25).map(|index| format!("s{index:02}")).collect();
     let sets = names.iter().map(|name| (name.clone(), old.clone())).collect();
@@ -468,7 +469,7 @@ fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
 
 #[test]
 fn a_clock_that_is_set_back_keeps_no_set_alive() {
-    let facts = amid(Way::BlueGreen, Stage::Retiring);
+    let facts = amid(Strategy::BlueGreen, Stage::Retiring);
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
     set_status::refresh_retiring(&mut status, &facts, later(3600));
@@ -484,7 +485,7 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     let recipe = "{name: X, tasks: [{type: create-entrants}, {type: own-check}, {type: switch-traffic}]}";
     let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
     let mut plan = Recipe::parse(recipe).unwrap().plan(seed);
-    let next = |plan: &Plan, before| stage::stage_of(plan, before, Way::BlueGreen);
+    let next = |plan: &Plan, before| stage::stage_of(plan, before, Strategy::BlueGreen);
     assert_eq!(next(&plan, Stage::AwaitingEntrants), Stage::CreatingEntrants);
     assert_eq!(next(&plan, Stage::Promoting), Stage::Promoting);
     plan.tasks[0].state = crate::engine::TaskState::Complete;
@@ -495,7 +496,8 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     plan.tasks[2].state = crate::engine::TaskState::Complete;
     assert!(stage::has_switched(&plan));
     assert_eq!(next(&plan, Stage::Retiring), Stage::Retiring);
-    let old_first = |plan: &Plan| stage::stage_of(plan, Stage::CreatingEntrants, Way::BlueGreenImmediate);
+    let old_first =
+        |plan: &Plan| stage::stage_of(plan, Stage::CreatingEntrants, Strategy::BlueGreenImmediate);
     plan.tasks[0].state = crate::engine::TaskState::Pending;
     plan.tasks[0].type_ = "retire-incumbents".to_owned();
     assert_eq!(old_first(&plan), Stage::Promoting, "nothing goes before it");
@@ -505,7 +507,7 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
 fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
     let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.set_rollout.as_ref().unwrap());
     let fork = || {
-        let mut facts = FleetFacts { halt_height: 1000, ..amid(Way::HardFork, Stage::CreatingEntrants) };
+        let mut facts = FleetFacts { halt_height: 1000, ..amid(Strategy::HardFork, Stage::CreatingEntrants) };
         for child in &mut facts.children {
             child.sidecar = Some(SidecarFacts { height: Some(0), ..SidecarFacts::default() });
         }
@@ -516,8 +518,8 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
         facts.children.iter_mut().for_each(change);
         facts
     };
-    let old_first = || amid(Way::BlueGreenImmediate, Stage::CreatingEntrants);
-    let ready = || amid(Way::BlueGreen, Stage::AwaitingPromotion);
+    let old_first = || amid(Strategy::BlueGreenImmediate, Stage::CreatingEntrants);
+    let ready = || amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
     let refused = |facts| FleetFacts { invalid: Some("no".to_owned()), ..facts };
     let ill = |mut facts: FleetFacts| {
         let entrant = facts.set_rollout.as_ref().unwrap().entrant.clone();
@@ -565,7 +567,7 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
 
 /// The old nodes are asked to halt at height 1000.
 fn halting() -> FleetFacts {
-    let mut facts = amid(Way::HardFork, Stage::Promoting);
+    let mut facts = amid(Strategy::HardFork, Stage::Promoting);
     facts.set_rollout.as_mut().unwrap().halt_height = 1000;
     for child in &mut facts.children {
         child.sidecar = Some(crate::planner::fleet::SidecarFacts {
@@ -584,8 +586,8 @@ fn halted(mut child: ChildFacts) -> ChildFacts {
 }
 
 fn looked_at(facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
-    let mut status = rolling_out(facts, &goes("v2", Cause::TemplateChanged, Way::HardFork));
-    set_status::begin(&mut status, facts, Way::HardFork, "v2");
+    let mut status = rolling_out(facts, &goes("v2", Cause::TemplateChanged, Strategy::HardFork));
+    set_status::begin(&mut status, facts, Strategy::HardFork, "v2");
     set_status::pass_no_return(&mut status, facts);
     let rollout = status.rollout.as_mut().unwrap();
     (rollout.stage, rollout.halt_height, rollout.height) = (Stage::Promoting, 1000, 900);
@@ -629,10 +631,10 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
 
 #[test]
 fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
-    let facts = FleetFacts { force_promote: true, ..amid(Way::BlueGreen, Stage::Promoting) };
-    let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
+    let facts = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::Promoting) };
+    let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
     let unforced = FleetFacts { force_promote: false, ..facts.clone() };
-    set_status::begin(&mut status, &unforced, Way::BlueGreen, "v2");
+    set_status::begin(&mut status, &unforced, Strategy::BlueGreen, "v2");
     set_status::pass_no_return(&mut status, &unforced);
     assert_eq!((status.spent_force_promote.as_str(), status.rollout.as_ref().unwrap().forced), ("", false));
     // It may come in the very look in which traffic moves, or in one before.
@@ -643,9 +645,9 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     let forced = looked_at.rollout.as_ref().unwrap().forced;
     assert_eq!((looked_at.spent_force_promote.as_str(), forced), ("v2", true));
     // Before there is no way back a person may still change their mind.
-    let early = FleetFacts { force_promote: true, ..amid(Way::BlueGreen, Stage::AwaitingEntrants) };
-    let mut status = rolling_out(&early, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
-    set_status::begin(&mut status, &early, Way::BlueGreen, "v2");
+    let early = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
+    let mut status = rolling_out(&early, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
+    set_status::begin(&mut status, &early, Strategy::BlueGreen, "v2");
     assert_eq!(look(status, &early, 1).spent_force_promote, "");
 }
 
@@ -660,10 +662,11 @@ fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
 
 #[test]
 fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
-    let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
+    let facts =
+        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
     for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "empty spec.forcePromote")] {
-        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
-        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
         status.rollout.as_mut().unwrap().stage = Stage::AwaitingPromotion;
         status.spent_force_promote = spent.to_owned();
         let status = look(status, &facts, 1);
@@ -676,10 +679,10 @@ fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
 #[test]
 fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that_serves() {
     for sick in [ChildFacts::down, ChildFacts::failed] {
-        let mut facts = amid(Way::BlueGreen, Stage::Retiring).but(0, sick);
+        let mut facts = amid(Strategy::BlueGreen, Stage::Retiring).but(0, sick);
         facts.on_stall = OnStall::Hold;
-        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Way::BlueGreen));
-        set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
         let rollout = status.rollout.as_mut().unwrap();
         (rollout.stage, rollout.best) = (Stage::Retiring, 1000);
         rollout.incumbent_set = "first".to_owned();

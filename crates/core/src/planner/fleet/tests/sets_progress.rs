@@ -1,6 +1,6 @@
 //! Rollouts that make a set of nodes: where they are, how far they are, and what is said of that.
 
-use super::super::sets::{SetFacts, SetRollout, Way, has_halted, stage, status as set_status};
+use super::super::sets::{SetFacts, SetRollout, Strategy, has_halted, stage, status as set_status};
 use super::super::status::{is_stalled, stall_deadline};
 use super::super::{Conflict, SidecarFacts};
 use super::sets::amid;
@@ -36,20 +36,20 @@ fn halted(child: ChildFacts) -> ChildFacts {
 
 /// Amid a hard fork whose old nodes are to halt at 1000: one has, the other is at 900.
 fn hard_fork() -> FleetFacts {
-    let mut facts = amid(Way::HardFork, Stage::Promoting).but(0, halted).but(1, |c| halting(c, 900));
+    let mut facts = amid(Strategy::HardFork, Stage::Promoting).but(0, halted).but(1, |c| halting(c, 900));
     facts.set_rollout.as_mut().unwrap().halt_height = 1000;
     facts
 }
 
 /// The status of a fleet amid a rollout to v2 that makes the set v2, at this stage.
-fn status_of(facts: &FleetFacts, way: Way, stage: Stage) -> NodeDeploymentStatus {
-    let start = Start { scope: to("v2"), target: "v2".to_owned(), cause: Cause::TemplateChanged, way };
+fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploymentStatus {
+    let start = Start { scope: to("v2"), target: "v2".to_owned(), cause: Cause::TemplateChanged, strategy };
     let mut status = rolling_out(facts, &start);
-    set_status::begin(&mut status, facts, way, "v2");
+    set_status::begin(&mut status, facts, strategy, "v2");
     let rollout = status.rollout.as_mut().unwrap();
     rollout.stage = stage;
     rollout.incumbent_set = "first".to_owned();
-    if way == Way::HardFork && stage == Stage::Promoting {
+    if strategy == Strategy::HardFork && stage == Stage::Promoting {
         rollout.halt_height = 1000;
     }
     status
@@ -81,7 +81,11 @@ fn every_step_of_a_recipe_belongs_to_a_stage() {
     let mut plan = Recipe::parse(&recipe).unwrap().plan(seed);
     for (index, (type_, stage)) in steps.into_iter().enumerate() {
         for before in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion] {
-            assert_eq!(stage::stage_of(&plan, before, Way::BlueGreen), stage, "{type_} after {before:?}");
+            assert_eq!(
+                stage::stage_of(&plan, before, Strategy::BlueGreen),
+                stage,
+                "{type_} after {before:?}"
+            );
         }
         plan.tasks[index].state = TaskState::Complete;
     }
@@ -89,20 +93,20 @@ fn every_step_of_a_recipe_belongs_to_a_stage() {
 
 #[test]
 fn a_stage_is_told_in_a_few_words() {
-    let words = |facts: &FleetFacts, way, stage| {
-        look(status_of(facts, way, stage), facts, 1).rollout.unwrap().summary
+    let words = |facts: &FleetFacts, strategy, stage| {
+        look(status_of(facts, strategy, stage), facts, 1).rollout.unwrap().summary
     };
     let told = STAGES.map(|stage| {
-        let mut facts = amid(Way::BlueGreen, stage);
+        let mut facts = amid(Strategy::BlueGreen, stage);
         facts.replicas = 3;
-        words(&facts, Way::BlueGreen, stage)
+        words(&facts, Strategy::BlueGreen, stage)
     });
     let expected = ["Creating 2/3", "Awaiting 2/3", "Ready to promote", "Promoting 2/3", "Retiring, 2 left"];
     assert_eq!(told, expected);
-    assert_eq!(words(&hard_fork(), Way::HardFork, Stage::Promoting), "Halting 1/2");
-    let mut surplus = amid(Way::BlueGreen, Stage::CreatingEntrants);
+    assert_eq!(words(&hard_fork(), Strategy::HardFork, Stage::Promoting), "Halting 1/2");
+    let mut surplus = amid(Strategy::BlueGreen, Stage::CreatingEntrants);
     surplus.sets.get_mut("v2").unwrap().children[1].surplus = true;
-    assert_eq!(words(&surplus, Way::BlueGreen, Stage::CreatingEntrants), "Creating 1/2");
+    assert_eq!(words(&surplus, Strategy::BlueGreen, Stage::CreatingEntrants), "Creating 1/2");
 }
 
 #[test]
@@ -123,7 +127,7 @@ fn new_nodes_that_run_and_caught_up_and_old_ones_that_halted_are_progress() {
 
 #[test]
 fn old_nodes_that_go_are_progress_to_the_last_pod() {
-    let mut facts = amid(Way::BlueGreen, Stage::Retiring);
+    let mut facts = amid(Strategy::BlueGreen, Stage::Retiring);
     let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));
     assert_eq!(score(&facts), -2);
     let old = facts.sets.get_mut("first").unwrap();
@@ -177,7 +181,7 @@ fn a_height_that_grows_is_progress_and_is_told() {
     let facts = hard_fork();
     assert_eq!(stage::lowest_height(&facts), 900);
     assert_eq!(stage::lowest_height(&fleet(2)), 0, "nobody says");
-    let began = look(status_of(&facts, Way::HardFork, Stage::Promoting), &facts, 10);
+    let began = look(status_of(&facts, Strategy::HardFork, Stage::Promoting), &facts, 10);
     let told = |status: &NodeDeploymentStatus| {
         let rollout = status.rollout.as_ref().unwrap();
         (rollout.height, rollout.last_progress_at)
@@ -190,34 +194,41 @@ fn a_height_that_grows_is_progress_and_is_told() {
     let grew = look(fell, &facts.clone().but(1, |c| halting(c, 901)), 40);
     assert_eq!(told(&grew), (901, later(40)));
     // Where nobody is asked to halt, heights are of no account.
-    let early = look(status_of(&facts, Way::HardFork, Stage::AwaitingEntrants), &facts, 10);
+    let early = look(status_of(&facts, Strategy::HardFork, Stage::AwaitingEntrants), &facts, 10);
     assert_eq!(told(&early).0, 0);
-    let mut retiring = status_of(&facts, Way::HardFork, Stage::Promoting);
+    let mut retiring = status_of(&facts, Strategy::HardFork, Stage::Promoting);
     retiring.rollout.as_mut().unwrap().stage = Stage::Retiring;
     assert_eq!(told(&look(retiring, &facts, 10)).0, 0);
     let blue_green =
-        FleetFacts { set_rollout: Some(rollout_of(&amid(Way::BlueGreen, Stage::Promoting))), ..facts };
-    assert_eq!(told(&look(status_of(&blue_green, Way::BlueGreen, Stage::Promoting), &blue_green, 10)).0, 0);
+        FleetFacts { set_rollout: Some(rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting))), ..facts };
+    assert_eq!(
+        told(&look(status_of(&blue_green, Strategy::BlueGreen, Stage::Promoting), &blue_green, 10)).0,
+        0
+    );
 }
 
 #[test]
 fn a_way_has_its_recipe_and_its_strategy() {
     let table = [
-        (Way::InPlace, "InPlace", "InPlace", false),
-        (Way::BlueGreen, "BlueGreen", "BlueGreen", true),
-        (Way::BlueGreenImmediate, "BlueGreenImmediate", "BlueGreen", true),
-        (Way::HardFork, "HardFork", "HardFork", true),
+        (Strategy::InPlace, "InPlace", "InPlace", false),
+        (Strategy::BlueGreen, "BlueGreen", "BlueGreen", true),
+        (Strategy::BlueGreenImmediate, "BlueGreenImmediate", "BlueGreen", true),
+        (Strategy::HardFork, "HardFork", "HardFork", true),
     ];
-    for (way, recipe, strategy, makes_set) in table {
-        assert_eq!((way.recipe(), way.strategy(), way.makes_set()), (recipe, strategy, makes_set));
+    for (strategy, recipe, api_name, makes_set) in table {
+        assert_eq!(
+            (strategy.recipe(), strategy.api_name(), strategy.makes_set()),
+            (recipe, api_name, makes_set)
+        );
         if makes_set {
             // And is read back from the status that tells of it, even where only the plan says how it goes.
-            let mut status = status_of(&amid(way, Stage::CreatingEntrants), way, Stage::CreatingEntrants);
-            assert_eq!(SetRollout::of(&status).unwrap().way, way);
+            let mut status =
+                status_of(&amid(strategy, Stage::CreatingEntrants), strategy, Stage::CreatingEntrants);
+            assert_eq!(SetRollout::of(&status).unwrap().strategy, strategy);
             status.rollout.as_mut().unwrap().recipe.clear();
             let plan = Plan { recipe: recipe.to_owned(), ..plan_to("v2") };
             status.plan = Some(crate::api::RawPlan::of(&plan));
-            assert_eq!(SetRollout::of(&status).unwrap().way, way);
+            assert_eq!(SetRollout::of(&status).unwrap().strategy, strategy);
         }
     }
 }
@@ -234,19 +245,19 @@ fn a_set_is_gone_when_neither_nodes_nor_pods_are_left() {
 
 #[test]
 fn the_nodes_that_are_to_take_over_are_those_of_the_rollouts_set_until_they_have() {
-    let before = amid(Way::BlueGreen, Stage::Promoting);
+    let before = amid(Strategy::BlueGreen, Stage::Promoting);
     assert_eq!(before.entrants(), before.sets.get("v2"));
     assert_eq!(before.entrants().unwrap().children.len(), 2);
-    assert_eq!(amid(Way::BlueGreen, Stage::Retiring).entrants(), None, "they serve");
+    assert_eq!(amid(Strategy::BlueGreen, Stage::Retiring).entrants(), None, "they serve");
     assert_eq!(fleet(2).entrants(), None);
 }
 
 #[test]
 fn the_active_set_is_not_repaired_only_where_it_goes_first() {
     for stage in STAGES {
-        for way in [Way::BlueGreen, Way::BlueGreenImmediate, Way::HardFork] {
-            let goes = way == Way::BlueGreenImmediate && stage == Stage::Promoting;
-            assert_eq!(amid(way, stage).active_set_goes(), goes, "{way:?} {stage:?}");
+        for strategy in [Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork] {
+            let goes = strategy == Strategy::BlueGreenImmediate && stage == Stage::Promoting;
+            assert_eq!(amid(strategy, stage).active_set_goes(), goes, "{strategy:?} {stage:?}");
         }
     }
     assert!(!fleet(2).active_set_goes());
@@ -255,7 +266,7 @@ fn the_active_set_is_not_repaired_only_where_it_goes_first() {
 #[test]
 fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
     let conflict = |name: &str| Conflict { name: name.to_owned(), ordinal: 5, message: "taken".to_owned() };
-    let mut facts = amid(Way::BlueGreen, Stage::Promoting).held_below_ordinal(1);
+    let mut facts = amid(Strategy::BlueGreen, Stage::Promoting).held_below_ordinal(1);
     facts.conflicts.push(conflict("db-5"));
     facts.sets.get_mut("v2").unwrap().conflicts.push(conflict("db-v2-5"));
 
@@ -281,8 +292,8 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
 fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     let due = |facts: &FleetFacts, status: &NodeDeploymentStatus| stall_deadline(status, facts);
     let manual =
-        FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, Stage::AwaitingPromotion) };
-    let status = status_of(&manual, Way::BlueGreen, Stage::AwaitingPromotion);
+        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+    let status = status_of(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion);
     assert_eq!(due(&manual, &status), None);
     assert_eq!(due(&FleetFacts { force_promote: true, ..manual.clone() }, &status), Some(later(600)));
     let unasked = FleetFacts { promotion: Promotion::WhenReady, ..manual.clone() };
@@ -296,14 +307,14 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     let went_on = look(waited, &unasked, 5001);
     assert_eq!(went_on.rollout.unwrap().last_progress_at, later(5001));
     for stage in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::Promoting] {
-        let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Way::BlueGreen, stage) };
-        let status = status_of(&facts, Way::BlueGreen, stage);
+        let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, stage) };
+        let status = status_of(&facts, Strategy::BlueGreen, stage);
         assert_eq!(due(&facts, &status), Some(later(600)), "{stage:?}");
         let none = FleetFacts { replicas: 0, ..facts };
         assert_eq!(due(&none, &status), None, "{stage:?}, over no node");
     }
-    let facts = FleetFacts { retire_delay_seconds: 3600, ..amid(Way::BlueGreen, Stage::Retiring) };
-    let mut status = status_of(&facts, Way::BlueGreen, Stage::Retiring);
+    let facts = FleetFacts { retire_delay_seconds: 3600, ..amid(Strategy::BlueGreen, Stage::Retiring) };
+    let mut status = status_of(&facts, Strategy::BlueGreen, Stage::Retiring);
     let goes = |set: &str, since| RetiringSet {
         set: set.to_owned(),
         hash: "v1".to_owned(),
@@ -323,10 +334,10 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
 #[test]
 fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
     let said = |stage, change: &dyn Fn(FleetFacts) -> FleetFacts| {
-        let mut facts = change(amid(Way::BlueGreen, stage));
+        let mut facts = change(amid(Strategy::BlueGreen, stage));
         // The Service says that the old set is not needed any more.
         facts.selected = Some(facts.set.clone());
-        let mut status = status_of(&facts, Way::BlueGreen, stage);
+        let mut status = status_of(&facts, Strategy::BlueGreen, stage);
         let mut plan = plan_to("v2");
         plan.tasks[0].message = "waiting for the world".to_owned();
         status.plan = Some(crate::api::RawPlan::of(&plan));
@@ -357,8 +368,8 @@ fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
 #[test]
 fn the_history_says_what_ran_before_even_once_the_new_set_serves() {
     use super::super::status::{Ending, end};
-    let facts = amid(Way::BlueGreen, Stage::Promoting);
-    let mut status = status_of(&facts, Way::BlueGreen, Stage::Promoting);
+    let facts = amid(Strategy::BlueGreen, Stage::Promoting);
+    let mut status = status_of(&facts, Strategy::BlueGreen, Stage::Promoting);
     set_status::switched(&mut status, &facts, now());
     assert_eq!(status.last_completed_rollout_hash, "v2");
     end(&mut status, &plan_to("v2"), Ending::Complete, "", now());
@@ -367,7 +378,7 @@ fn the_history_says_what_ran_before_even_once_the_new_set_serves() {
 
 #[test]
 fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_go() {
-    let facts = amid(Way::BlueGreen, Stage::CreatingEntrants);
+    let facts = amid(Strategy::BlueGreen, Stage::CreatingEntrants);
     let mut status = at_rest(&facts);
     let goes = |set: &str| RetiringSet {
         set: set.to_owned(),
@@ -379,18 +390,18 @@ fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_g
         halt_height: 0,
     };
     status.retiring = vec![goes("v2"), goes("other")];
-    set_status::begin(&mut status, &facts, Way::BlueGreen, "v2");
+    set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
     let left: Vec<&str> = status.retiring.iter().map(|r| r.set.as_str()).collect();
     assert_eq!(left, ["other"]);
 }
 
 #[test]
 fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again() {
-    let mut facts = amid(Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
     facts.sets.insert("old".to_owned(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
     facts.sets.insert("claims".to_owned(), SetFacts::default());
     facts.sets.insert("pods".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
-    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let listed =
         |status: &NodeDeploymentStatus| status.retiring.iter().map(|r| r.set.clone()).collect::<Vec<_>>();
     set_status::refresh_retiring(&mut status, &facts, now());
@@ -422,7 +433,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
         set_status::refresh_retiring(&mut status, &facts, now());
         assert_eq!(status.retiring.len(), expected, "{outcome} {undecided:?}");
     }
-    let mut rolling = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut rolling = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     rolling.rejected = Some(Rejected { outcome: "Failed".to_owned(), ..Rejected::default() });
     facts.sets.insert("old".to_owned(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
     set_status::refresh_retiring(&mut rolling, &facts, now());
@@ -433,7 +444,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
 fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
     for stage in STAGES {
         for halt_height in [0, 1000] {
-            let rollout = SetRollout { halt_height, ..rollout_of(&amid(Way::HardFork, stage)) };
+            let rollout = SetRollout { halt_height, ..rollout_of(&amid(Strategy::HardFork, stage)) };
             let halts = stage == Stage::Promoting && halt_height == 1000;
             assert_eq!(rollout.is_halting(), halts, "{stage:?} {halt_height}");
         }
@@ -456,8 +467,8 @@ fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
 #[test]
 fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
     let restart_request = Some("2030-01-01T00:00:00Z".to_owned());
-    let facts = FleetFacts { restart_request, ..amid(Way::BlueGreen, Stage::AwaitingEntrants) };
-    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let facts = FleetFacts { restart_request, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
+    let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let mut plan = plan_to("v2");
     plan.tasks[0].message = "waiting for the world".to_owned();
     status.plan = Some(crate::api::RawPlan::of(&plan));
@@ -467,10 +478,10 @@ fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
 
 #[test]
 fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing() {
-    let mut facts = amid(Way::BlueGreenImmediate, Stage::Promoting);
+    let mut facts = amid(Strategy::BlueGreenImmediate, Stage::Promoting);
     facts.sets.clear();
     let named = |task: &str, stage| {
-        let mut status = status_of(&facts, Way::BlueGreenImmediate, stage);
+        let mut status = status_of(&facts, Strategy::BlueGreenImmediate, stage);
         let recipe = format!("{{name: X, tasks: [{{type: {task}}}]}}");
         let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
         status.plan = Some(crate::api::RawPlan::of(&Recipe::parse(&recipe).unwrap().plan(seed)));
@@ -483,20 +494,22 @@ fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing(
 
 #[test]
 fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
-    for (way, height) in [(Way::HardFork, 1000), (Way::BlueGreen, 0), (Way::BlueGreenImmediate, 0)] {
-        let facts = FleetFacts { halt_height: 1000, ..amid(way, Stage::AwaitingEntrants) };
-        let mut status = status_of(&facts, way, Stage::AwaitingEntrants);
+    for (strategy, height) in
+        [(Strategy::HardFork, 1000), (Strategy::BlueGreen, 0), (Strategy::BlueGreenImmediate, 0)]
+    {
+        let facts = FleetFacts { halt_height: 1000, ..amid(strategy, Stage::AwaitingEntrants) };
+        let mut status = status_of(&facts, strategy, Stage::AwaitingEntrants);
         set_status::pass_no_return(&mut status, &facts);
         let rollout = status.rollout.unwrap();
-        assert_eq!((rollout.stage, rollout.halt_height), (Stage::Promoting, height), "{way:?}");
+        assert_eq!((rollout.stage, rollout.halt_height), (Stage::Promoting, height), "{strategy:?}");
     }
 }
 
 #[test]
 fn what_enters_or_serves_is_not_listed_as_going() {
-    let mut facts = amid(Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
     facts.sets.insert("first".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
-    let mut status = status_of(&facts, Way::BlueGreen, Stage::AwaitingEntrants);
+    let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let goes = |set: &str| RetiringSet {
         set: set.to_owned(),
         hash: "v1".to_owned(),

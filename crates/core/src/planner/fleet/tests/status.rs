@@ -218,7 +218,7 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
 #[test]
 fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say() {
     let ready = || {
-        let facts = super::sets::amid(Way::BlueGreen, Stage::AwaitingPromotion);
+        let facts = super::sets::amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
         FleetFacts { promotion: crate::api::Promotion::Manual, ..facts }
     };
     let refused = FleetFacts { invalid: Some("no".to_owned()), ..ready() };
@@ -231,7 +231,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
     let status = look(status, &forced, 9_000);
     assert_eq!(stall_deadline(&status, &forced), Some(later(9_600)));
     // Nor does that no node is wanted, past the point of no return.
-    let promoting = super::sets::amid(Way::BlueGreen, Stage::Promoting);
+    let promoting = super::sets::amid(Strategy::BlueGreen, Stage::Promoting);
     let none = FleetFacts { replicas: 0, ..promoting.clone() };
     let mut status = status;
     status.rollout.as_mut().unwrap().stage = Stage::Promoting;
@@ -396,7 +396,7 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
 
 #[test]
 fn where_the_old_nodes_are_gone_and_the_new_ones_cannot_run_the_fleet_has_failed() {
-    let mut facts = super::sets::amid(Way::BlueGreenImmediate, Stage::Promoting);
+    let mut facts = super::sets::amid(Strategy::BlueGreenImmediate, Stage::Promoting);
     let start = super::start(to("v2"), "v2", Cause::TemplateChanged);
     let entrants = &mut facts.sets.get_mut("v2").unwrap().children;
     *entrants =
