@@ -92,7 +92,7 @@ pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> 
     let at = at?;
     let place = Place { at: &at, node };
     let note = format!("{} failed, and it goes on without it: {}", place.name(), place.said());
-    Some(Event::warning("HookFailed", &at.tried(), note))
+    Some(Event::warning("HookFailed", at.tried(), note))
 }
 
 /// Whether a plan's hook is somewhere else than the persisted plan says: it has begun, or remembers something. That is

@@ -47,8 +47,7 @@ impl Elsewhere {
         })?;
         if found.items.iter().any(|fleet| fleet.name_any() == FLEET) {
             return Err(format!(
-                "there is a fleet {} in namespace {namespace} already: delete it, or choose another namespace in KUBECONFIG",
-                FLEET
+                "there is a fleet {FLEET} in namespace {namespace} already: delete it, or choose another namespace in KUBECONFIG"
             ));
         }
         let log = tempfile()?;
@@ -69,7 +68,7 @@ impl Elsewhere {
         let deleted = fleets(&self.client, &self.namespace).delete(FLEET, &DeleteParams::default()).await;
         match deleted {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(format!("the fleet {} could not be deleted: {error}", FLEET)),
+            Err(error) => Err(format!("the fleet {FLEET} could not be deleted: {error}")),
             Ok(_) => Ok(()),
         }
     }

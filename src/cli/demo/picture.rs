@@ -147,7 +147,7 @@ fn watch(
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let config = match sort {
         // The fleet of the story, whatever else is there.
-        Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={}", FLEET)),
+        Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={FLEET}")),
         _ => watcher::Config::default().labels(&format!("{}={}", crate::api::names::LABEL_DEPLOYMENT, FLEET)),
     };
     // The watcher begins again by itself after an error.

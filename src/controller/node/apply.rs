@@ -49,7 +49,7 @@ impl<'a> Decided<'a> {
                 Ok(StatusChange { invalid: Some(invalid), next, ..StatusChange::of(plan) })
             }
             Action::CarryOut(work) => {
-                let (change, failed) = node.carry_out(work).await;
+                let (change, failed) = node.carry_out(*work).await;
                 error = failed;
                 change
             }
@@ -74,13 +74,13 @@ impl Node<'_> {
         } else {
             // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
             let shared = self.apply_to_claims(&spec).await;
-            let applied = node_objects::apply_at_once(&self.scope, &self.node, &spec, &facts).await;
+            let applied = node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await;
             applied.and_then(|applied| {
                 let refused = shared?.or(applied.refused);
                 Ok(AppliedAtOnce { refused, ..applied })
             })
         };
-        let asked = watch(&self.scope, &self.node);
+        let asked = watch(&self.scope, &self.stored);
         // What applies at once has nothing to do with the plan, and does not hold it up.
         self.report.not_applied = match &applied {
             Ok(applied) => applied.refused.clone(),
@@ -88,7 +88,7 @@ impl Node<'_> {
         };
         let change = self.execute(plan, skipped).await.map(|change| {
             let next = change.next.within_some(ask_again).within_some(asked);
-            let next = next.within_some(node_objects::await_unmarked(&self.scope, &self.node));
+            let next = next.within_some(node_objects::await_unmarked(&self.scope, &self.stored));
             let next = match &applied {
                 Ok(applied) => {
                     let refused = applied.refused.as_ref().map(|_| LOOK_AGAIN);
@@ -115,7 +115,7 @@ impl Node<'_> {
             Some(hooks) => env.with(hooks),
             None => env,
         };
-        let deadline = self.node.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
+        let deadline = self.stored.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
         let advance = if self.facts().terminating {
             Advance::Waiting { recheck_after: None }
         } else {
@@ -164,6 +164,6 @@ impl Node<'_> {
             || (plan.recipe == recipes::REMOVE_NODE || is_marked).then(|| format!("{}-mark", plan.id));
         let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;
         // What the sidecar answered is in the scope; an unreachable one is reported from there.
-        mark(&self.scope, &self.node, &task_id).ok().map(|mark| mark.again)
+        mark(&self.scope, &self.stored, &task_id).ok().map(|mark| mark.again)
     }
 }

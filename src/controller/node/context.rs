@@ -19,7 +19,7 @@ pub(super) struct Node<'a> {
     pub(super) cx: &'a Context,
     pub(super) scope: NodeScope,
     /// As it was when the reconcile began.
-    pub(super) node: Arc<ObservedNode>,
+    pub(super) stored: Arc<ObservedNode>,
     pub(super) of_fleet: OfFleet,
     pub(super) now: DateTime<Utc>,
     pub(super) report: Report,
@@ -43,20 +43,20 @@ pub(super) struct Failed<'a> {
 }
 
 impl<'a> Node<'a> {
-    pub(super) fn new(cx: &'a Context, key: &Key, node: Arc<ObservedNode>) -> Self {
+    pub(super) fn new(cx: &'a Context, key: &Key, stored: Arc<ObservedNode>) -> Self {
         let now = cx.clock.now();
-        let scope = cx.node_scope(key, &node, now);
-        let of_fleet = OfFleet::of(cx.fleet_of(&node.meta));
-        Self { cx, scope, node, of_fleet, now, report: Report::default() }
+        let scope = cx.node_scope(key, &stored, now);
+        let of_fleet = OfFleet::of(cx.fleet_of(&stored.meta));
+        Self { cx, scope, stored, of_fleet, now, report: Report::default() }
     }
 
     /// Everything that a decision rests on, as it is known now.
     pub(super) fn facts(&self) -> NodeFacts {
-        self.scope.facts(&self.node)
+        self.scope.facts(&self.stored)
     }
 
     pub(super) fn status(&self) -> &StatefulNodeStatus {
-        &self.node.status
+        &self.stored.status
     }
 
     pub(super) fn failed(self, error: ReconcileError) -> Box<Failed<'a>> {
@@ -73,12 +73,12 @@ impl<'a> Node<'a> {
         &mut self,
         spec: &StatefulNodeSpec,
     ) -> Result<Option<String>, ReconcileError> {
-        let applied = node_objects::apply_to_claims(&self.scope, &self.node, spec).await;
+        let applied = node_objects::apply_to_claims(&self.scope, &self.stored, spec).await;
         self.report.claims_applied = Some(applied.is_ok());
         applied
     }
 
     pub(super) fn record(&self, event: &Event) {
-        self.cx.events.record(Kind::StatefulNode, &self.node.meta, event);
+        self.cx.events.record(Kind::StatefulNode, &self.stored.meta, event);
     }
 }

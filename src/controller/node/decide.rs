@@ -55,7 +55,7 @@ pub(super) enum Action {
         invalid: String,
     },
     /// The plan is carried out, if there is an active one, and so is what applies beside it.
-    CarryOut(CarryOut),
+    CarryOut(Box<CarryOut>),
 }
 
 /// What a node that goes on goes on with.
@@ -80,7 +80,7 @@ struct Checked {
 impl<'a> Observed<'a> {
     pub(super) async fn decide(self) -> Result<Decided<'a>, Box<Failed<'a>>> {
         let Self { node, facts, plan } = self;
-        let spec = match &node.node.spec {
+        let spec = match &node.stored.spec {
             Ok(spec) => spec.clone(),
             Err(sentence) => {
                 let action = Action::RefuseSpec(sentence.clone());
@@ -115,7 +115,7 @@ impl Node<'_> {
         let decision =
             if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
         if moves_to_unchecked_template(&facts, &decision)
-            && let Err(sentence) = node_objects::verdict(&self.scope, &self.node, &spec).await?
+            && let Err(sentence) = node_objects::verdict(&self.scope, &self.stored, &spec).await?
         {
             invalid = Some(sentence);
         } else if decision != NodeDecision::Keep {
@@ -127,28 +127,28 @@ impl Node<'_> {
         if let Some(invalid) = invalid {
             return Ok(Action::Hold { plan, spec, is_terminating: facts.terminating, invalid });
         }
-        Ok(Action::CarryOut(CarryOut { plan, spec, facts, skipped, ask_again }))
+        Ok(Action::CarryOut(Box::new(CarryOut { plan, spec, facts, skipped, ask_again })))
     }
 
     /// Asks for what no watch shows. Answers as well whether a person skipped a task of the plan.
     async fn check(&self, plan: Option<&mut Plan>) -> Result<(bool, Checked), ReconcileError> {
-        node_objects::forget_unmarked(&self.scope, &self.node).await?;
-        node_objects::check_template(&self.scope, &self.node).await?;
-        let ask_again = node_objects::why_no_pod(&self.scope, &self.node).await;
+        node_objects::forget_unmarked(&self.scope, &self.stored).await?;
+        node_objects::check_template(&self.scope, &self.stored).await?;
+        let ask_again = node_objects::why_no_pod(&self.scope, &self.stored).await;
         let facts = self.facts();
         let skipped = plan.is_some_and(|plan| self.skip(plan));
         let mut invalid = facts.wanted.as_ref().err().cloned();
         if invalid.is_none() && facts.live().is_none() && !facts.terminating {
-            invalid = node_objects::foreign(&self.scope, &self.node).await?;
+            invalid = node_objects::foreign(&self.scope, &self.stored).await?;
         }
-        let taken = || self.scope.memory.no_pod.get(&self.node.meta.uid).and_then(|known| known.taken);
+        let taken = || self.scope.memory.no_pod.get(&self.stored.meta.uid).and_then(|known| known.taken);
         let invalid = invalid.or_else(taken);
         Ok((skipped, Checked { facts, invalid, ask_again }))
     }
 
     /// Skips the task that the annotation names. Answers whether the plan changed.
     fn skip(&self, plan: &mut Plan) -> bool {
-        let own = self.node.meta.annotation(ANNOTATION_SKIP);
+        let own = self.stored.meta.annotation(ANNOTATION_SKIP);
         let Some(task_id) = self.skipped_by_fleet(plan).or(own) else { return false };
         if plan.tasks.iter().any(|t| t.id == task_id && t.state == TaskState::Skipped) {
             return false;

@@ -22,7 +22,7 @@ impl Node<'_> {
         if hooks.is_empty() {
             return Wanted::default();
         }
-        let status = &self.node.status;
+        let status = &self.stored.status;
         let mut points = Vec::new();
         if recipe == recipes::REMOVE_NODE {
             points.push(HookPoint::BeforeRemove);
@@ -52,7 +52,7 @@ impl Node<'_> {
         }
         let is_replaced =
             |plan: &Plan| plan.tasks.iter().any(|task| TaskType::ReplacePod.is(task) && task.state.is_over());
-        let facts = self.scope.facts(&self.node);
+        let facts = self.scope.facts(&self.stored);
         let stays = facts.staying_pod().is_some_and(|pod| facts.is_at_grant(pod));
         !stays && !plan.is_some_and(is_replaced)
     }
@@ -79,7 +79,7 @@ impl Node<'_> {
     }
 
     fn job_owner(&self) -> JobOwner {
-        let meta = &self.node.meta;
+        let meta = &self.stored.meta;
         let fleet = self.of_fleet.fleet.as_ref().map(|fleet| fleet.meta.name.clone());
         JobOwner {
             kind: Kind::StatefulNode,
@@ -104,11 +104,11 @@ impl Node<'_> {
         if !has_hooks(plan) {
             return None;
         }
-        let meta = &self.node.meta;
+        let meta = &self.stored.meta;
         let fleet = self.of_fleet.fleet.as_ref();
         let pod = self.scope.pod();
         let place = fleet.and_then(|fleet| place_of(&fleet.meta.name, &meta.name));
-        let wanted = self.scope.wanted(&self.node).map(|wanted| wanted.image).unwrap_or_default();
+        let wanted = self.scope.wanted(&self.stored).map(|wanted| wanted.image).unwrap_or_default();
         let hashes = fleet.map(|fleet| rollout_hashes(&fleet.status));
         let values = Values {
             fleet: fleet.map(|fleet| fleet.meta.name.clone()),
@@ -145,7 +145,7 @@ impl Node<'_> {
     /// Why a hook before the pod is replaced is not for this pod (a broken node's fix must get through), or, as an error, what
     /// is waited for before that can be told.
     fn why_not_before_node(&self) -> Option<Result<String, String>> {
-        let facts = self.scope.facts(&self.node);
+        let facts = self.scope.facts(&self.stored);
         if !facts.pod_runs() {
             return Some(Ok("the main container of its pod does not run".to_owned()));
         }
@@ -161,6 +161,6 @@ impl Node<'_> {
 
     /// Goes on without a hook that failed, where its failure is to be passed over. What is said of that is said of the fleet.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
-        pass_over(plan, self.of_fleet.hooks(), Some(&self.node.meta.name))
+        pass_over(plan, self.of_fleet.hooks(), Some(&self.stored.meta.name))
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Observed<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn observe(mut self) -> Observed<'a> {
-        if self.node.spec.is_ok() {
+        if self.stored.spec.is_ok() {
             self.refuse_what_cannot_be_read();
         }
         let plan = self.stored_plan();
@@ -41,11 +41,11 @@ impl<'a> Node<'a> {
         if raw.is_over() {
             return Ok(None);
         }
-        Err(Box::new(raw.failed(&self.node.meta.uid, &sentence, self.now)))
+        Err(Box::new(raw.failed(&self.stored.meta.uid, &sentence, self.now)))
     }
 
     fn refuse_what_cannot_be_read(&self) {
-        let restart = self.node.meta.annotation(ANNOTATION_RESTARTED_AT);
+        let restart = self.stored.meta.annotation(ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
             let note = format!(
                 "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example \

@@ -116,7 +116,7 @@ impl Node<'_> {
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
         let mut plan = self.wanted_hooks(&recipe.name, None).in_recipe(recipe).plan(PlanSeed {
-            uid: &self.node.meta.uid,
+            uid: &self.stored.meta.uid,
             target_hash: target(facts),
             now: self.now,
             attempt,

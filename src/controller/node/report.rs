@@ -93,16 +93,16 @@ impl Node<'_> {
         let answer = self.scope.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let input = StatusInput {
             previous: &previous,
-            generation: self.node.meta.generation,
+            generation: self.stored.meta.generation,
             plan,
             raw_plan: self.status().plan.as_ref(),
             sidecar: &answer,
             invalid,
             not_applied: self.report.not_applied.as_deref(),
-            set_name: &self.node.meta.name,
-            restarted_at: &effective_restart(&self.node),
+            set_name: &self.stored.meta.name,
+            restarted_at: &effective_restart(&self.stored),
             claims: self.report.claims_applied,
-            has_claims: self.node.spec.as_ref().is_ok_and(|spec| !spec.volume_claim_templates.is_empty()),
+            has_claims: self.stored.spec.as_ref().is_ok_and(|spec| !spec.volume_claim_templates.is_empty()),
             now: self.now,
         };
         let said = self.scope.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -117,11 +117,11 @@ impl Node<'_> {
         urgency: Urgency<'_>,
     ) -> Result<Next, ReconcileError> {
         let before = self.status();
-        let (meta, kind) = (&self.node.meta, Kind::StatefulNode);
+        let (meta, kind) = (&self.stored.meta, Kind::StatefulNode);
         let progress = Progress { plan, over_before: &self.report.over_before };
         let next = save(self.cx, kind, meta, before, after, urgency, progress).await?;
         if let Some(sentence) = invalid.or(self.report.not_applied.as_deref()) {
-            let cause = format!("{}/{sentence}", self.node.meta.generation);
+            let cause = format!("{}/{sentence}", self.stored.meta.generation);
             self.record(&Event::warning("InvalidSpec", cause, sentence));
         }
         Ok(next)

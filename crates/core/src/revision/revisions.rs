@@ -1,4 +1,4 @@
-//! What ControllerRevisions are called, and which ones may go.
+//! What revisions are called, and which ones may go.
 
 use std::collections::BTreeSet;
 

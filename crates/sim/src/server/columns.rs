@@ -305,7 +305,6 @@ fn count(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::cell::human;
-    use super::*;
 
     #[test]
     fn ages_are_as_short_as_kubectl_prints_them() {

@@ -66,7 +66,7 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
     let new = SetFacts { children: entrants.clone(), ..SetFacts::default() };
     let base = fleet(2).wanting("v2");
     FleetFacts {
-        strategy: strategy,
+        strategy,
         set: if switched { "v2" } else { "first" }.to_owned(),
         last_completed: if switched { "v2" } else { "v1" }.to_owned(),
         children: if switched { entrants } else { base.children.clone() },
@@ -226,7 +226,7 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
 #[test]
 fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
     for strategy in WAYS {
-        let rest = || FleetFacts { strategy: strategy, ..fleet(2) };
+        let rest = || FleetFacts { strategy, ..fleet(2) };
         let decided = |facts: &FleetFacts| decide(facts, None, &Scope::Own, false);
         assert_eq!(decided(&rest()), FleetDecision::Keep, "{strategy:?}");
         let start = FleetDecision::Start(goes("v2", Cause::TemplateChanged, strategy));
