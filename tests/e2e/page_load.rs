@@ -1,5 +1,6 @@
 //! Large fleets on the page, in a real browser: one of 1,000 nodes that change 60 times a second, and one of 10,000 at rest. The
-//! cluster is simulated, the page is the shipped program's. Prints what was measured; docs/dashboard.md has an optimised program's.
+//! cluster is simulated, the page is the shipped program's. Prints what was measured; docs/dashboard.md
+//! has it.
 
 use std::time::{Duration, Instant};
 
