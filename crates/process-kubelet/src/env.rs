@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, Pod, Secret};
 use kube::{Api, Client};
 
-use crate::downward;
+use crate::{downward, resources};
 
 /// ConfigMaps and Secrets that were asked for, by name; those that do not exist are in none of the maps.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +99,7 @@ pub(crate) fn environment(
         }
     }
     for var in container.env.iter().flatten() {
-        if let Some(value) = value_of(pod, var, &env, ip, sources)? {
+        if let Some(value) = value_of(pod, container, var, &env, ip, sources)? {
             env.insert(var.name.clone(), value);
         }
     }
@@ -108,6 +108,7 @@ pub(crate) fn environment(
 
 fn value_of(
     pod: &Pod,
+    container: &Container,
     var: &EnvVar,
     env: &BTreeMap<String, String>,
     ip: Ipv4Addr,
@@ -118,6 +119,9 @@ fn value_of(
     };
     if let Some(reference) = &from.field_ref {
         return downward::field(pod, &reference.field_path, ip).map(Some);
+    }
+    if let Some(reference) = &from.resource_field_ref {
+        return resources::value(pod, Some(container), reference).map(Some);
     }
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let (kind, name, key, optional, data) = if let Some(reference) = &from.config_map_key_ref {
@@ -203,6 +207,7 @@ mod tests {
                     {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
                     {"name": "URL", "value": "http://$(IP)/$(NAME)$(LATER)$$(IP)"},
                     {"name": "LATER", "value": "x"},
+                    {"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
                     {"name": "P", "valueFrom": {"secretKeyRef": {"name": "s", "key": "p"}}},
                     {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "a"}}},
                     {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "z", "optional": true}}},
@@ -212,6 +217,7 @@ mod tests {
         .unwrap();
         let expected = [
             ("A", "1"),
+            ("CORES", "1000"),
             ("FROM_IMAGE", "1"),
             ("IP", "127.200.0.1"),
             ("LATER", "x"),

@@ -38,7 +38,7 @@
 //!   this machine's PATH.
 //! - **A new start** of the kubelet adopts nothing: what an earlier one left is killed, and its pods' containers start
 //!   again, one restart more. A terminated pod's are left as they are.
-//! - Not there: resources and what is told of them, security contexts, gRPC and HTTPS probes, `kubectl exec`, addresses of
+//! - Not there: resources (a `resourceFieldRef` tells them, nothing is limited), security contexts, gRPC and HTTPS probes, `kubectl exec`, addresses of
 //!   Services, `activeDeadlineSeconds` of pods, signals other than SIGTERM to stop by, heartbeats of nodes (a controller
 //!   manager needs a long `--node-monitor-grace-period`). What is mounted from ConfigMaps and
 //!   Secrets is as it was when the pod began.
@@ -60,6 +60,7 @@ mod node;
 mod pod;
 mod probe;
 mod processes;
+mod resources;
 mod run;
 mod server;
 mod setting;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     Error,
     clock::{now, text},
+    resources::ROOM,
 };
 
 /// What the scheduler is to know of the nodes.
@@ -40,7 +41,7 @@ pub(crate) async fn register(client: &Client, name: &str, kind: &Kind, port: u16
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         other => drop(other.map_err(failed())?),
     }
-    let room = json!({"cpu": "1000", "memory": "10Ti", "ephemeral-storage": "10Ti", "pods": "10000"});
+    let room = BTreeMap::from(ROOM);
     let time = text(now());
     let status = json!({
         "capacity": room, "allocatable": room,

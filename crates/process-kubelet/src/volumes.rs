@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 
-use crate::{downward, env::Sources};
+use crate::{downward, env::Sources, resources};
 
 const FILE_MODE: i32 = 0o644;
 
@@ -158,8 +158,11 @@ impl Volumes<'_> {
         mode: i32,
     ) -> Result<Vec<File>, String> {
         let file = |item: &DownwardAPIVolumeFile| {
-            let reference = item.field_ref.as_ref().ok_or("resourceFieldRef is not supported")?;
-            let value = downward::field(self.pod, &reference.field_path, self.ip)?;
+            let value = match (&item.field_ref, &item.resource_field_ref) {
+                (Some(reference), _) => downward::field(self.pod, &reference.field_path, self.ip)?,
+                (None, Some(reference)) => resources::value(self.pod, None, reference)?,
+                (None, None) => return Err(format!("{}: it has no source", item.path)),
+            };
             Ok((item.path.clone(), value.into_bytes(), item.mode.unwrap_or(mode)))
         };
         items.map(file).collect()
