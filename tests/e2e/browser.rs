@@ -26,8 +26,10 @@ pub fn pictures() -> PathBuf {
 impl Browser {
     /// Starts one; nothing where it cannot be had here, which is told in one line.
     pub async fn start() -> Option<Self> {
-        let chromium = on_the_path("chromium")
-            .or_else(|| debian::program_with_libraries("chromium", "usr/bin/chromium"))?;
+        let installed = on_the_path("chromium");
+        let is_unpacked = installed.is_none();
+        let chromium =
+            installed.or_else(|| debian::program_with_libraries("chromium", "usr/bin/chromium"))?;
         let (Some(node), Some(npm)) = (on_the_path("node"), on_the_path("npm")) else {
             debian::skipped("the page in a browser: node and npm are not on the path");
             return None;
@@ -50,19 +52,33 @@ impl Browser {
             .unwrap();
         let answers = BufReader::new(driver.stdout.take().unwrap()).lines();
         let mut browser = Self { commands: driver.stdin.take().unwrap(), answers, driver };
-        browser.ask(json!({"do": "open"})).await;
-        Some(browser)
+        match browser.answer(json!({"do": "open"})).await {
+            Ok(_) => Some(browser),
+            // Unpacked beside the system it may miss what only an installed one has.
+            Err(why) if is_unpacked => {
+                let why = why.lines().next().unwrap_or_default().to_owned();
+                debian::skipped(&format!("the page in a browser: Chromium does not start unpacked: {why}"));
+                None
+            }
+            Err(why) => panic!("the browser does not start: {why}"),
+        }
     }
 
     /// Has something done; panics with what is seen on the page where it cannot be.
     pub async fn ask(&mut self, command: Value) -> Value {
-        let line = format!("{command}\n");
-        self.commands.write_all(line.as_bytes()).await.unwrap();
-        let answer = self.answers.next_line().await.unwrap();
-        let answer = answer.unwrap_or_else(|| panic!("the browser is gone at {command}"));
+        self.answer(command.clone()).await.unwrap_or_else(|why| panic!("{command}: {why}"))
+    }
+
+    /// Has something done, and answers why it cannot be where it cannot.
+    async fn answer(&mut self, command: Value) -> Result<Value, String> {
+        let gone = || "the browser is gone".to_owned();
+        self.commands.write_all(format!("{command}\n").as_bytes()).await.map_err(|_| gone())?;
+        let answer = self.answers.next_line().await.map_err(|_| gone())?.ok_or_else(gone)?;
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        assert_eq!(answer.get("error"), None, "{command}: {}", answer["error"].as_str().unwrap_or_default());
-        answer["ok"].clone()
+        match answer.get("error") {
+            Some(error) => Err(error.as_str().map_or_else(|| error.to_string(), str::to_owned)),
+            None => Ok(answer["ok"].clone()),
+        }
     }
 
     pub async fn go(&mut self, to: &str) -> u64 {
