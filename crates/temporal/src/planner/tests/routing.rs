@@ -1,0 +1,150 @@
+//! The shape of plans, and what is done to the routing.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::{facts, now, tasks, version};
+use crate::api::{Reason, VersionRecord, VersionState};
+use crate::planner::facts::{Temporal, believe};
+use crate::planner::routing::{Next, ramp, set_current, stray_ramp};
+use crate::planner::sunset::{Act, Wanted, act};
+use crate::port::{
+    BuildId, Identity, Missing, Percent, Ramp, RampTarget, RoutingWrite, RunningWorkflows, TemporalError,
+    VersionStatus,
+};
+
+const BEGIN: [&str; 4] = ["create-version", "await-available", "await-registered", "claim-manager"];
+
+#[test]
+fn a_plan_has_the_tasks_that_its_strategy_and_its_way_ask_for() {
+    let steps =
+        json!({"steps": [{"percent": 5}, {"percent": 50, "gate": true}], "gate": {"workflowType": "W"}});
+    let new = [&BEGIN[..], &["run-gate", "ramp 5", "run-gate", "ramp 50", "set-current"]].concat();
+    assert_eq!(tasks(&facts(steps.clone())), new);
+    assert_eq!(tasks(&facts(json!({}))), [&BEGIN[..], &["set-current"]].concat());
+    let manual = [
+        "create-version",
+        "await-available",
+        "await-registered",
+        "await-promote",
+        "claim-manager",
+        "set-current",
+    ];
+    assert_eq!(tasks(&facts(json!({"strategy": "Manual"}))), manual);
+
+    let mut back = facts(steps);
+    let two = BuildId::new("two");
+    let mut lives = version(&two, VersionStatus::Draining, true);
+    lives.workers.as_mut().unwrap().template_hash = Some(back.target.template_hash.clone());
+    back.versions.insert(two.clone(), lives);
+    assert_eq!(tasks(&back), [&BEGIN[..], &["set-current"]].concat(), "it was current, and lives");
+    back.versions.get_mut(&two).unwrap().listed.as_mut().unwrap().last_current = None;
+    assert_eq!(tasks(&back), new, "it only ramped: it has shown nothing");
+
+    let mut ramped = facts(json!({}));
+    let Temporal::Known(described) = &mut ramped.temporal else { panic!() };
+    described.routing.ramp =
+        Some(Ramp { to: RampTarget::Version(BuildId::new("other")), percent: Percent(5.0) });
+    assert_eq!(tasks(&ramped)[0], "clear-ramp");
+}
+
+#[test]
+fn no_tasks_are_given_to_workers_that_nobody_saw_ask_for_them() {
+    let mut f = facts(json!({}));
+    let reason = |next: Next| match next {
+        Next::Wait { reason, .. } => Some(reason),
+        _ => None,
+    };
+    assert_eq!(reason(set_current(&f)), Some(Reason::WorkersNotReady));
+    let two = BuildId::new("two");
+    f.versions.insert(two.clone(), version(&two, VersionStatus::Inactive, false));
+    for (pollers, waits) in [(None, true), (Some(0), true), (Some(1), false)] {
+        f.versions.get_mut(&two).unwrap().pollers = pollers;
+        assert_eq!(reason(set_current(&f)) == Some(Reason::WaitingForPollers), waits, "{pollers:?}");
+    }
+    assert_eq!(set_current(&f), Next::Write(RoutingWrite::Current(Some(two.clone()))));
+    f.spec.paused = true;
+    assert_eq!(reason(set_current(&f)), Some(Reason::Paused));
+    f.spec.paused = false;
+    let Temporal::Known(described) = &mut f.temporal else { panic!() };
+    described.manager = Some(Identity::new("alice"));
+    assert_eq!(reason(set_current(&f)), Some(Reason::OwnedByOther));
+    let Temporal::Known(described) = &mut f.temporal else { panic!() };
+    described.routing.ramp = Some(Ramp { to: RampTarget::Version(two), percent: Percent(5.0) });
+    assert_eq!(stray_ramp(&f, false), None, "what another manages is not taken back either");
+}
+
+#[test]
+fn a_steps_time_counts_from_when_it_was_seen_to_hold_however_late_it_is_looked_at() {
+    let mut f = facts(json!({}));
+    let two = BuildId::new("two");
+    let mut served = version(&two, VersionStatus::Ramping, true);
+    served.pollers = Some(2);
+    f.versions.insert(two.clone(), served);
+    let Temporal::Known(described) = &mut f.temporal else { panic!() };
+    described.routing.ramp = Some(Ramp { to: RampTarget::Version(two.clone()), percent: Percent(5.0) });
+    let pause = TimeDelta::seconds(60);
+    let is_done = |ago: Option<i64>| {
+        let set_at = ago.map(|seconds| now() - TimeDelta::seconds(seconds));
+        ramp(&f, 5, pause, set_at, now()) == Next::Done
+    };
+    assert_eq!(
+        [None, Some(0), Some(59), Some(60), Some(9000)].map(is_done),
+        [false, false, false, true, true]
+    );
+    let next = ramp(&f, 50, pause, None, now());
+    assert_eq!(next, Next::Write(RoutingWrite::Ramp { to: two, percent: Percent(50.0) }));
+}
+
+#[test]
+fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
+    let f = facts(json!({}));
+    let Temporal::Known(described) = &f.temporal else { panic!() };
+    let missing = || TemporalError::NotFound { what: Missing::Deployment, message: String::new() };
+    let is_lost =
+        |answer, status: &_| matches!(believe(answer, status, &f.deployment), Temporal::Lost { .. });
+    let mut status = f.status.clone();
+    assert!(!is_lost(Err(missing()), &status), "before the first worker asks, Temporal knows nothing");
+    status.versions = vec![VersionRecord {
+        build_id: BuildId::new("one"),
+        revision: None,
+        deployment: Some("orders-one".into()),
+        state: VersionState::Current,
+        replicas: 1,
+        ready: 1,
+        since: None,
+        drained_since: None,
+        running_workflows: None,
+        pollers: None,
+    }];
+    assert!(is_lost(Err(missing()), &status));
+    assert!(is_lost(Ok(described.clone()), &status), "it lists none");
+    let mut lists = described.clone();
+    lists.versions = vec![f.versions[&BuildId::new("one")].listed.clone().unwrap()];
+    assert!(!is_lost(Ok(lists), &status));
+}
+
+#[test]
+fn a_version_goes_only_when_it_is_drained_due_and_counted() {
+    let mut f = facts(json!({}));
+    let old = BuildId::new("old");
+    let mut drained = version(&old, VersionStatus::Drained, true);
+    drained.listed.as_mut().unwrap().drainage = Some(crate::port::Drainage {
+        status: crate::port::DrainageStatus::Drained,
+        changed: Some(now() - TimeDelta::seconds(3_700)),
+        checked: None,
+    });
+    f.versions.insert(old.clone(), drained);
+    let of = |f: &crate::planner::Facts| act(f, &f.versions[&old], &Wanted::default(), now());
+    assert_eq!(of(&f), Act::Count);
+    for (pinned, wanted) in [(0, Act::ScaleDown), (1, Act::Serve)] {
+        f.versions.get_mut(&old).unwrap().running = Some(RunningWorkflows { pinned, auto_upgrade: 9 });
+        assert_eq!(of(&f), wanted);
+    }
+    f.versions.get_mut(&old).unwrap().running = Some(RunningWorkflows::default());
+    f.spec.sunset.scale_down_delay_seconds = 3_701;
+    assert_eq!(of(&f), Act::Leave, "a second too early");
+    f.spec.sunset.scale_down_delay_seconds = 0;
+    f.temporal = Temporal::Lost { reason: Reason::TemporalUnreachable, message: String::new() };
+    assert_eq!(of(&f), Act::Leave);
+}
