@@ -15,6 +15,7 @@ mod target;
 #[cfg(feature = "temporal")]
 mod temporal;
 mod text;
+mod usage;
 mod verbs;
 mod version;
 
@@ -123,11 +124,7 @@ pub fn main() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed.map_err(|error| error.format(&mut command())) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // What cannot be printed has nobody to read it.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return usage::told(&error),
     };
     // The demo's runtime is of another kind.
     #[cfg(feature = "demo")]

@@ -53,6 +53,8 @@ pub struct Sight {
     pub view: Arc<View>,
     /// What could not be read, each in a sentence.
     pub unread: Vec<String>,
+    /// The fleets that were named and could not be read, each in a sentence.
+    pub missing: Vec<String>,
     /// The kinds that were read.
     kinds: Vec<Kind>,
 }
@@ -61,17 +63,31 @@ pub struct Sight {
 pub const OF_REPORTS: [Kind; 2] = [Kind::StatefulNode, Kind::Pod];
 
 impl Sight {
-    /// Reads fleets, and these kinds of what belongs to them. An error says in a sentence why the fleets cannot be read.
+    /// Reads fleets, and these kinds of what belongs to them. An error says in a sentence why none of them can be read; of
+    /// those that are named, [`missing`](Self::missing) says it where others can.
     pub async fn read(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
-        let sight = Self { view: View::shared(), unread: Vec::new(), kinds: vec![Kind::NodeDeployment] };
-        sight.read_fleets(client, wanted).await?;
+        let mut sight = Self::of_fleets();
+        sight.missing = sight.read_fleets(client, wanted).await?;
+        if !sight.missing.is_empty() && sight.missing.len() == wanted.names.len() {
+            return Err(sight.missing.join("\nwindlass: "));
+        }
         Ok(sight.with(client, wanted, kinds, false).await)
+    }
+
+    /// The same, and an error where one of those that are named cannot be read.
+    pub async fn read_all(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
+        let sight = Self::read(client, wanted, kinds).await?;
+        if sight.missing.is_empty() { Ok(sight) } else { Err(sight.missing.join("\nwindlass: ")) }
+    }
+
+    fn of_fleets() -> Self {
+        Self { view: View::shared(), kinds: vec![Kind::NodeDeployment], ..Self::default() }
     }
 
     /// The same of a fleet that was read, or does not exist yet, and of all nodes of its namespace: one of another's may have
     /// a name that is wanted.
     pub async fn read_with(client: &Client, wanted: &Wanted, fleet: Option<&Value>, kinds: &[Kind]) -> Self {
-        let sight = Self { view: View::shared(), unread: Vec::new(), kinds: vec![Kind::NodeDeployment] };
+        let sight = Self::of_fleets();
         if let Some(fleet) = fleet {
             sight.view.observe(Kind::NodeDeployment, fleet);
         }
@@ -100,34 +116,38 @@ impl Sight {
         self
     }
 
-    /// One by one where they are named: a person may have the right to no more.
-    async fn read_fleets(&self, client: &Client, wanted: &Wanted) -> Result<(), String> {
+    /// One by one where they are named: a person may have the right to no more. Returns what of those cannot be read.
+    async fn read_fleets(&self, client: &Client, wanted: &Wanted) -> Result<Vec<String>, String> {
         let kind = Kind::NodeDeployment;
-        let Scope::Namespace(namespace) = &wanted.scope else {
-            let listed = list(client, &wanted.scope, kind, ListParams::default(), &self.view).await;
-            return listed.map_err(|error| format!("fleets cannot be listed: {}", sentence(&error)));
+        let of = match &wanted.scope {
+            Scope::All => "fleets".to_owned(),
+            Scope::Namespace(namespace) if wanted.names.is_empty() => {
+                format!("fleets of namespace {namespace}")
+            }
+            Scope::Namespace(namespace) => return Ok(self.read_named(client, wanted, namespace).await),
         };
-        if wanted.names.is_empty() {
-            let listed = list(client, &wanted.scope, kind, ListParams::default(), &self.view).await;
-            return listed.map_err(|error| {
-                format!("fleets of namespace {namespace} cannot be listed: {}", sentence(&error))
-            });
-        }
+        let listed = list(client, &wanted.scope, kind, ListParams::default(), &self.view).await;
+        listed.map_err(|error| format!("{of} cannot be listed: {}", sentence(&error)))?;
+        Ok(Vec::new())
+    }
+
+    async fn read_named(&self, client: &Client, wanted: &Wanted, namespace: &str) -> Vec<String> {
+        let kind = Kind::NodeDeployment;
         let api = api(client, &wanted.scope, kind);
+        let mut missing = Vec::new();
         for name in &wanted.names {
+            let fleet = format!("nodedeployment.windlass.dev/{name}");
             match api.get_opt(name).await {
-                Ok(Some(fleet)) => self.view.observe_raw(kind, &fleet),
+                Ok(Some(found)) => self.view.observe_raw(kind, &found),
                 Ok(None) => {
-                    return Err(format!(
-                        "nodedeployment.windlass.dev/{name} is not in namespace {namespace}; name another with --namespace"
+                    missing.push(format!(
+                        "{fleet} is not in namespace {namespace}; name another with --namespace"
                     ));
                 }
-                Err(error) => {
-                    return Err(format!("nodedeployment.windlass.dev/{name}: {}", sentence(&error)));
-                }
+                Err(error) => missing.push(format!("{fleet}: {}", sentence(&error))),
             }
         }
-        Ok(())
+        missing
     }
 
     /// The fleets that were wanted, by namespace and name.

@@ -3,10 +3,11 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
+use super::images;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, node_seconds, tag};
 use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
-use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Rollout, Stage};
+use crate::api::{HookStatus, NodeDeploymentSpec, NodeDeploymentStatus, Rollout, Stage};
 use crate::engine::{PlanState, TaskState};
 use crate::revision;
 
@@ -105,7 +106,7 @@ pub struct RolloutReport {
     pub stalls_in_seconds: Option<i64>,
     /// The image that it began from, where nodes that still run it tell; else empty.
     pub from_image: String,
-    /// The image that it goes to.
+    /// The image that it goes to; empty where no object that was read says so.
     pub to_image: String,
 }
 
@@ -215,6 +216,9 @@ pub struct FleetReport {
     /// What is being done, or was last done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
+    /// The hooks that failed, and those that wait for a person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookStatus>,
     /// Its nodes, by set and ordinal. Those that do not exist although they should are at the end.
     pub nodes: Vec<NodeReport>,
     /// What could not be read, and is therefore left out, each in a sentence.
@@ -240,8 +244,7 @@ impl FleetReport {
         nodes.extend(others);
         let plan = status.plan.as_ref().and_then(PlanReport::of);
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
-        let rollout =
-            status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, image, now));
+        let rollout = status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, now));
         let (waiting_for, waiting_since) = waiting_for(status);
         let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
         Self {
@@ -258,6 +261,7 @@ impl FleetReport {
             active_set: status.active_set.clone(),
             rollout,
             plan,
+            hooks: status.hooks.clone(),
             nodes,
             unread: seen.unread.clone(),
         }
@@ -304,13 +308,7 @@ fn strategy(seen: &Seen) -> String {
     of_rollout.filter(|strategy| !strategy.is_empty()).unwrap_or_else(of_spec)
 }
 
-fn rollout_report(
-    seen: &Seen,
-    rollout: &Rollout,
-    nodes: &[NodeReport],
-    image: &str,
-    now: DateTime<Utc>,
-) -> RolloutReport {
+fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: DateTime<Utc>) -> RolloutReport {
     let spec = seen.fleet.spec.as_deref().ok();
     let counts = &rollout.nodes;
     let in_place = rollout.entrant_set.is_empty() && rollout.stage == Stage::Updating;
@@ -332,7 +330,7 @@ fn rollout_report(
     let stalls_at = rollout.last_progress_at + TimeDelta::seconds(deadline);
     let paused = spec.is_some_and(|spec| spec.paused);
     let runs = !rollout.clock_stopped && !paused && rollout.stage != Stage::Retiring;
-    let before = nodes.iter().find(|n| !n.image.is_empty() && n.image != image).map(|n| n.image.clone());
+    let (from_image, to_image) = images::of(seen, rollout, nodes);
     RolloutReport {
         cause: rollout.cause.clone(),
         stage: rollout.stage,
@@ -346,8 +344,8 @@ fn rollout_report(
         elapsed_seconds: (now - rollout.started_at).num_seconds().max(0),
         about_left_seconds: left.filter(|_| counts.failed == 0 || counts.disrupted < most),
         stalls_in_seconds: runs.then(|| (stalls_at - now).num_seconds().max(0)),
-        from_image: before.unwrap_or_default(),
-        to_image: image.to_owned(),
+        from_image,
+        to_image,
     }
 }
 

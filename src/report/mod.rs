@@ -7,6 +7,7 @@ pub mod chain;
 pub mod chart;
 mod estimate;
 mod fleet;
+mod images;
 mod node;
 mod seen;
 pub mod story;

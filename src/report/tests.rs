@@ -308,3 +308,50 @@ fn the_data_keeps_its_names() {
     assert_eq!(keys(&value["plan"]), "id recipe startedAt state tasks");
     assert_eq!(value["verdict"], "Progressing");
 }
+
+/// A rollout's target as the fleet's status names it.
+fn hash_of(image: &str) -> String {
+    let spec: crate::api::StatefulNodeSpec = serde_json::from_value(json!({
+        "image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}},
+    }))
+    .unwrap();
+    crate::revision::RevisionData::of(&spec).rollout_hash("")
+}
+
+#[test]
+fn a_way_back_is_told_by_where_it_goes_and_not_by_what_the_spec_asks_for() {
+    let back = merged(
+        fleet(),
+        json!({"status": {"rollout": {"targetHash": hash_of("registry.example/db:1.1"), "unconverged": null}}}),
+    );
+    let report = FleetReport::of(&seen(&back, &nodes()), now());
+    let rollout = report.rollout.unwrap();
+    assert_eq!(
+        (rollout.from_image.as_str(), rollout.to_image.as_str()),
+        ("registry.example/db:1.2", "registry.example/db:1.1")
+    );
+}
+
+#[test]
+fn a_set_that_goes_is_not_what_a_rollout_began_from() {
+    let mut nodes = vec![node(0, "1.1", "1.1", Some("2026-01-01T03:00:00Z"))];
+    for (set, runs) in [("28c42", "1.15"), ("f00d1", "1.2")] {
+        let of_set = json!({"metadata": {"name": format!("db-{set}-0"), "uid": set}});
+        nodes.insert(0, merged(node(0, runs, runs, Some("2026-01-01T03:00:00Z")), of_set));
+    }
+    let sets = json!({"incumbentSet": "first", "entrantSet": "f00d1", "stage": "AwaitingEntrants"});
+    let rolled = merged(fleet(), json!({"status": {"rollout": sets}}));
+    let rollout = FleetReport::of(&seen(&rolled, &nodes), now()).rollout.unwrap();
+    assert_eq!(
+        (rollout.from_image.as_str(), rollout.to_image.as_str()),
+        ("registry.example/db:1.1", "registry.example/db:1.2")
+    );
+
+    // A promotion that is finished although the spec asks for something else by now.
+    let target = json!({"status": {"rollout": {"targetHash": hash_of("registry.example/db:1.15"), "entrantSet": "28c42"}}});
+    let rollout = FleetReport::of(&seen(&merged(rolled, target), &nodes), now()).rollout.unwrap();
+    assert_eq!(
+        (rollout.from_image.as_str(), rollout.to_image.as_str()),
+        ("registry.example/db:1.1", "registry.example/db:1.15")
+    );
+}

@@ -60,10 +60,10 @@ impl RolloutReport {
     #[must_use]
     pub fn versions(&self) -> String {
         let (from, to) = (tag(&self.from_image), tag(&self.to_image));
-        if self.from_image.is_empty() || from == to {
-            format!("{to}, {}", self.cause)
-        } else {
-            format!("{from} → {to}")
+        match (self.from_image.is_empty() || from == to, to.is_empty()) {
+            (_, true) => self.cause.clone(),
+            (true, false) => format!("{to}, {}", self.cause),
+            (false, false) => format!("{from} → {to}"),
         }
     }
 

@@ -55,6 +55,15 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     let waited = windlass(&world, &["wait", "nd/db", "--timeout", "20s"]).await;
     assert_eq!((waited.code, waited.out.as_str()), (0, "nodedeployment.windlass.dev/db is up to date\n"));
 
+    // One that is not there keeps nobody from seeing the other.
+    let some = windlass(&world, &["status", "nd/none", "nd/db"]).await;
+    assert!(some.code == 1 && some.out.contains("3 nodes serve 1"), "{}{}", some.code, some.out);
+    assert_eq!(some.err.lines().count(), 1, "{}", some.err);
+    assert!(some.err.contains("nodedeployment.windlass.dev/none is not in namespace"), "{}", some.err);
+    let unsaid = windlass(&world, &["wait"]).await;
+    assert_eq!((unsaid.code, unsaid.out.as_str()), (2, ""));
+    assert_eq!(unsaid.err, "windlass: say for which fleet: nd/NAME, or nd for all of them\n");
+
     world.set_image("db:2-nope").await;
     world.until_db("a node cannot run", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
     let ill = windlass(&world, &["status", "nd/db"]).await;

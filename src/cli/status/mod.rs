@@ -74,7 +74,7 @@ pub async fn status(arguments: StatusArgs) -> Result<ExitCode, String> {
     let wanted = wanted(&arguments.selected.meant, &cluster, "status")?;
     let client = cluster.client;
     let sight = Sight::read(&client, &wanted, &OF_REPORTS).await?;
-    if arguments.watch {
+    if arguments.watch && sight.missing.is_empty() {
         return live::watch(&client, &sight, &wanted, &arguments).await;
     }
     let reports = reports(&sight, &wanted);
@@ -83,6 +83,9 @@ pub async fn status(arguments: StatusArgs) -> Result<ExitCode, String> {
         None => drawn(&reports, &arguments, Look::of_stdout()),
     };
     super::print(&text)?;
+    if !sight.missing.is_empty() {
+        return Err(sight.missing.join("\nwindlass: "));
+    }
     if reports.is_empty() && arguments.output.is_none() {
         eprintln!("{}", none_found(&wanted));
     }

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::api::HookStatus;
 use crate::cli::text::{Line, Look, Style};
 use crate::engine::TaskState;
 use crate::report::{
@@ -45,6 +46,9 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) 
     let ill = matches!(report.verdict, Verdict::Refused | Verdict::Stalled);
     let style = if ill { Style::Red } else { Style::Plain };
     under(style, (!report.waiting_for.is_empty()).then(|| Line::of(style, report.waiting(now))));
+    for hook in &report.hooks {
+        under(Style::Plain, Some(hook_line(report, hook)));
+    }
     for unread in &report.unread {
         under(Style::Dim, Some(Line::of(Style::Dim, unread)));
     }
@@ -165,6 +169,20 @@ fn plan(report: &FleetReport) -> Option<Line> {
     }
     line.add(Style::Plain, ")");
     Some(line)
+}
+
+/// A hook that somebody has to look at, with what to write.
+fn hook_line(report: &FleetReport, hook: &HookStatus) -> Line {
+    let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
+    let name = format!("hook {}{of}", hook.hook);
+    if hook.state == "AwaitingApproval" {
+        let mut line = Line::of(Style::Yellow, format!("{name} waits for a person: "));
+        line.add(Style::Plain, format!("windlass approve nd/{} --task {}", report.name, hook.task_id));
+        return line;
+    }
+    let mut line = Line::of(Style::Red, format!("{name} failed"));
+    line.add(Style::Plain, format!(" (task {}): {}", hook.task_id, hook.message));
+    line
 }
 
 /// A line under the fleet.

@@ -171,3 +171,21 @@ fn ten_thousand_nodes_are_drawn_in_one_screen_and_in_time() {
     // Unoptimized, beside other tests.
     assert!(took < std::time::Duration::from_secs(5), "{took:?}");
 }
+
+#[test]
+fn hooks_that_somebody_has_to_look_at_are_named_with_what_to_write() {
+    let mut fleet = fleet();
+    fleet["status"]["hooks"] = json!([
+        {"hook": "smoke", "node": "db-2", "taskID": "4c42db06ec-2", "state": "Failed", "message": "no success within 6 s"},
+        {"hook": "ask", "taskID": "495ff12537-1", "state": "AwaitingApproval"},
+    ]);
+    let drawn = drawn(&report(&fleet, &nodes()), look(110), SHOWN);
+    let told: Vec<&str> = drawn.lines().filter(|line| line.contains("hook ")).map(str::trim).collect();
+    assert_eq!(
+        told,
+        [
+            "hook smoke of db-2 failed (task 4c42db06ec-2): no success within 6 s",
+            "hook ask waits for a person: windlass approve nd/db --task 495ff12537-1",
+        ]
+    );
+}

@@ -45,16 +45,18 @@ fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(total)) }
 }
 
-/// Waits. Ends with 0 where all are up to date, 1 as soon as one is stalled or refused, 3 when the time is over.
+/// Waits. Ends with 0 where all are up to date, 1 as soon as one is stalled or refused, 3 when the time is over, and 2 where it is
+/// not said for which fleet.
 pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, String> {
     if arguments.selected.meant == Meant::Nothing {
-        return Err("say for which fleet: nd/NAME, or nd for all of them".to_owned());
+        eprintln!("windlass: say for which fleet: nd/NAME, or nd for all of them");
+        return Ok(ExitCode::from(2));
     }
     let cluster = arguments.selected.scope.cluster().await?;
     let wanted = wanted(&arguments.selected.meant, &cluster, "wait")?;
     let client = cluster.client;
     // Nodes are not needed to tell.
-    let sight = Sight::read(&client, &wanted, &[]).await?;
+    let sight = Sight::read_all(&client, &wanted, &[]).await?;
     let mut changes = sight.watch(&client, &wanted);
     let over = tokio::time::sleep(arguments.timeout);
     tokio::pin!(over);

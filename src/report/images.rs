@@ -1,0 +1,40 @@
+//! Which image a rollout began from, and which it goes to. On a way back, and while a promotion is finished that nobody wants any
+//! more, it does not go to what the fleet's spec asks for.
+
+use super::{NodeReport, Seen};
+use crate::api::{Rollout, StatefulNodeSpec};
+use crate::revision::{self, RevisionData};
+
+/// The images, each empty where nothing that was read says so.
+pub(super) fn of(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport]) -> (String, String) {
+    let to = target(seen, rollout).unwrap_or_default();
+    let served = match rollout.incumbent_set.as_str() {
+        "" => seen.fleet.status.active_set.as_str(),
+        set => set,
+    };
+    let is_before = |node: &&NodeReport| {
+        !node.image.is_empty() && node.image != to && (served.is_empty() || node.set == served)
+    };
+    let from = nodes.iter().find(is_before).map(|node| node.image.clone()).unwrap_or_default();
+    (from, to)
+}
+
+/// The image of what the rollout goes to: of the fleet's template, or of a node that is to be at the target already.
+fn target(seen: &Seen, rollout: &Rollout) -> Option<String> {
+    let fleet = seen.fleet.spec.as_deref().ok()?;
+    let wanted = &fleet.template.spec;
+    let build_id = fleet.unsafe_custom_build_id.as_str();
+    let is_target = |spec: &StatefulNodeSpec| {
+        let hash = &rollout.target_hash;
+        hash.is_empty() || RevisionData::of(spec).rollout_hashes(build_id).is(hash)
+    };
+    if is_target(wanted) {
+        return revision::main_image(wanted).map(str::to_owned);
+    }
+    // One of each image: a large fleet's nodes are of two or three.
+    let mut looked_at = std::collections::BTreeSet::new();
+    seen.nodes.iter().filter_map(|node| node.spec.as_deref().ok()).find_map(|spec| {
+        let image = revision::main_image(spec)?;
+        (looked_at.insert(image) && is_target(spec)).then(|| image.to_owned())
+    })
+}
