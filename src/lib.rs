@@ -52,6 +52,7 @@ pub mod reader;
 pub mod report;
 pub mod sidecar;
 pub mod tasks;
+pub mod traces;
 
 pub use windlass_clock as clock;
 pub use windlass_core::{api, planner, render, revision};

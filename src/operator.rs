@@ -20,7 +20,7 @@ use kube::Client;
 use thiserror::Error;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
-use tracing::{Instrument, info, info_span, warn};
+use tracing::{Instrument, field, info, info_span, warn};
 
 use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::asking::{Askers, Lanes};
@@ -33,6 +33,7 @@ use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
 use crate::hooks::{HookRules, Host, PrometheusUrl};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
+use crate::traces::{Spans, Traces};
 
 use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
@@ -88,6 +89,7 @@ pub struct Operator {
     election: Option<Election>,
     health: Health,
     beside: Vec<Beside>,
+    traces: Traces,
 }
 
 /// Another controller that runs while this replica leads: it is handed a client that writes only as long, and what resolves
@@ -117,6 +119,7 @@ impl Operator {
             election: None,
             health: Health::default(),
             beside: Vec::new(),
+            traces: Traces::default(),
         }
     }
 
@@ -210,6 +213,13 @@ impl Operator {
     #[must_use]
     pub fn beside(mut self, run: Beside) -> Self {
         self.beside.push(run);
+        self
+    }
+
+    /// Tells of rollouts, plans and tasks that ended, as spans.
+    #[must_use]
+    pub fn traces(mut self, spans: Arc<dyn Spans>) -> Self {
+        self.traces = Traces::to(spans);
         self
     }
 
@@ -318,6 +328,7 @@ impl Operator {
                 clock: self.clock.clone(),
                 events,
                 metrics: self.health.metrics.clone(),
+                traces: self.traces.clone(),
             };
             let shutdown = shutdown.clone();
             running.push(self.run_scope(&scope, context, (lanes, hook_lanes), &mut helpers, shutdown));
@@ -432,7 +443,8 @@ impl Reconciler {
             self.context.hook_askers.forget(&owner);
             return None;
         }
-        let span = info_span!("reconciling", kind = self.kind.name(), %key);
+        let (plan, task) = (field::Empty, field::Empty);
+        let span = info_span!("reconciling", kind = self.kind.name(), object = %key, plan, task);
         Some(self.reconcile(&key).instrument(span).await)
     }
 
@@ -466,7 +478,7 @@ impl Reconciler {
         if error.is_conflict() {
             return AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS));
         }
-        warn!(kind = self.kind.name(), %key, %error, count, "a reconcile failed and is tried again");
+        warn!(kind = self.kind.name(), object = %key, %error, count, "a reconcile failed and is tried again");
         let wait = backoff(&id, count);
         error.retry_after().map_or(wait, |asked| asked.max(wait))
     }

@@ -34,6 +34,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "sidecar",
             "sim",
             "metrics",
+            "traces",
             "clock",
             "hooks",
         ],
@@ -55,6 +56,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "engine",
             "sidecar",
             "metrics",
+            "traces",
             "clock",
         ],
     ),
@@ -62,7 +64,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         "controller",
         &[
             "tasks", "apply", "observe", "planner", "asking", "hooks", "render", "cluster", "revision",
-            "api", "engine", "sidecar", "metrics", "clock",
+            "api", "engine", "sidecar", "metrics", "traces", "clock",
         ],
     ),
     (
@@ -87,6 +89,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("hooks", &["api", "engine"]),
     ("sim", &["clock"]),
     ("metrics", &[]),
+    ("traces", &[]),
     ("clock", &[]),
     ("report", &["planner", "cluster", "revision", "api", "engine"]),
     ("reader", &["report", "cluster", "api"]),

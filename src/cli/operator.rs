@@ -49,6 +49,10 @@ pub struct OperatorArgs {
     #[cfg(feature = "temporal")]
     #[arg(long)]
     temporal: bool,
+    /// The OpenTelemetry collector that is told of rollouts, as `http://collector.monitoring:4318`: traces, by OTLP over HTTP
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    otlp_endpoint: Option<String>,
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
@@ -73,6 +77,15 @@ fn namespace(text: &str) -> Result<String, String> {
             .to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// The client has no certificates of authorities: what is sent stays in the cluster.
+#[cfg(feature = "otlp")]
+fn collector(text: &str) -> Result<String, String> {
+    let is_http = reqwest::Url::parse(text).is_ok_and(|url| url.scheme() == "http" && url.has_host());
+    let wrong =
+        || "write the address of an OTLP/HTTP collector, as http://collector.monitoring:4318".to_owned();
+    if is_http { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -104,6 +117,15 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     if let Some(controller) = &more {
         operator = operator.beside(controller.beside(&arguments.namespaces, &host));
     }
+    #[cfg(feature = "otlp")]
+    let traces =
+        arguments.otlp_endpoint.as_deref().map(|to| crate::traces::Otlp::new(to, &host)).transpose()?;
+    #[cfg(feature = "otlp")]
+    let traces = traces.map(std::sync::Arc::new);
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = &traces {
+        operator = operator.traces(traces.clone());
+    }
     let listener = TcpListener::bind(arguments.bind)
         .await
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
@@ -128,12 +150,17 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         stopped.await;
         info!("windlass operator stops: what is being reconciled is finished first");
     };
-    tokio::select! {
+    let ended = tokio::select! {
         result = operator.run(stop) => result.map_err(|e| e.to_string()),
         () = definitions => Ok(()),
         sentence = page => Err(sentence),
         result = serve => Err(format!("the server of /metrics and /healthz ended: {result:?}")),
+    };
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = traces {
+        let _ = tokio::task::spawn_blocking(move || traces.shutdown()).await;
     }
+    ended
 }
 
 /// Replicas that work in the same namespaces compete for the same Lease.

@@ -18,6 +18,7 @@ use crate::planner::node::status::SidecarAnswer;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
 use crate::tasks::{FleetScope, NodeScope};
+use crate::traces::Traces;
 
 /// What every reconcile works with.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub struct Context {
     pub events: Events,
     /// Where it is counted what ended.
     pub metrics: Metrics,
+    /// Where it is told what ended, with its time.
+    pub traces: Traces,
 }
 
 impl Context {

@@ -8,6 +8,7 @@ mod hooks;
 mod node;
 mod record;
 mod save;
+mod spans;
 
 pub use crate::apply::ReconcileError;
 pub use context::Context;

@@ -1,28 +1,42 @@
-//! What a status that was written says has ended since the one before it, for counting: tasks, and plans of fleets.
+//! What a status that was written says has ended since the one before it, tasks and plans: it is counted, logged and told as spans.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tracing::info;
 
-use crate::api::{HistoryEntry, NodeDeploymentStatus, StatefulNodeStatus};
+use super::Context;
+use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, StatefulNodeStatus};
+use crate::cluster::Kind;
+use crate::cluster::observed::Meta;
 use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::metrics::Metrics;
 
-/// A status with a history.
+/// A status with a plan.
 pub trait Recorded {
-    /// The rollouts that ended.
-    fn rollouts(&self) -> &[HistoryEntry];
+    /// The plan, if there is one.
+    fn plan(&self) -> Option<&RawPlan>;
+    /// The plans that ended.
+    fn history(&self) -> &[HistoryEntry];
 }
 
 impl Recorded for NodeDeploymentStatus {
-    fn rollouts(&self) -> &[HistoryEntry] {
+    fn plan(&self) -> Option<&RawPlan> {
+        self.plan.as_ref()
+    }
+
+    fn history(&self) -> &[HistoryEntry] {
         &self.history
     }
 }
 
 impl Recorded for StatefulNodeStatus {
-    fn rollouts(&self) -> &[HistoryEntry] {
-        &[]
+    fn plan(&self) -> Option<&RawPlan> {
+        self.plan.as_ref()
+    }
+
+    fn history(&self) -> &[HistoryEntry] {
+        &self.history
     }
 }
 
@@ -40,19 +54,96 @@ pub fn tasks_over(plan: &Plan) -> Vec<String> {
     plan.tasks.iter().filter(|task| is_over(task)).map(|task| task.id.clone()).collect()
 }
 
-/// Counts what ended between two statuses.
-pub fn count(metrics: &Metrics, before: &impl Recorded, after: &impl Recorded, progress: Progress<'_>) {
-    for entry in after.rollouts() {
-        let is_new = !before.rollouts().iter().any(|known| known.plan_id == entry.plan_id);
-        if is_new && let Some(took) = took(entry.started_at, entry.finished_at) {
+/// What ended between two statuses, and the plan that began.
+#[derive(Debug, Default)]
+pub struct Ended<'a> {
+    /// Plans.
+    pub plans: Vec<&'a HistoryEntry>,
+    /// Tasks, of the plan that the later status has.
+    pub tasks: Vec<&'a TaskRecord>,
+    /// That plan.
+    pub plan: Option<&'a Plan>,
+    /// Whether the earlier status did not have it.
+    pub began: bool,
+}
+
+impl<'a> Ended<'a> {
+    /// Compares two statuses, the second of which was written over the first.
+    pub fn between(before: &impl Recorded, after: &'a impl Recorded, progress: Progress<'a>) -> Self {
+        let Progress { plan, over_before } = progress;
+        let is_new =
+            |entry: &&HistoryEntry| !before.history().iter().any(|known| known.plan_id == entry.plan_id);
+        let tasks = plan.iter().flat_map(|plan| &plan.tasks);
+        // Only one of which nothing is over may be new; the plan before is not read for any other.
+        let may_be_new = |plan: &&Plan| plan.is_active() && !plan.tasks.iter().any(is_over);
+        let known = |plan: &Plan| {
+            let before = before.plan().and_then(|before| before.parse().ok());
+            before.is_some_and(|before| before.id == plan.id)
+        };
+        Self {
+            plans: after.history().iter().filter(is_new).collect(),
+            tasks: tasks.filter(|task| is_over(task) && !over_before.contains(&task.id)).collect(),
+            plan,
+            began: plan.filter(may_be_new).is_some_and(|plan| !known(plan)),
+        }
+    }
+}
+
+/// Counts, logs and tells what ended between two statuses of an object.
+pub fn record(
+    cx: &Context,
+    kind: Kind,
+    meta: &Meta,
+    before: &impl Recorded,
+    after: &impl Recorded,
+    progress: Progress<'_>,
+) {
+    let ended = Ended::between(before, after, progress);
+    count(&cx.metrics, kind, &ended);
+    log(kind, meta, &ended);
+    cx.traces.tell(|| super::spans::of(cx, kind, meta, &ended));
+}
+
+fn count(metrics: &Metrics, kind: Kind, ended: &Ended<'_>) {
+    // The plans of nodes are parts of rollouts.
+    for entry in ended.plans.iter().filter(|_| kind == Kind::NodeDeployment) {
+        if let Some(took) = took(entry.started_at, entry.finished_at) {
             metrics.rollout_ended(&entry.outcome, took);
         }
     }
-    let tasks = progress.plan.iter().flat_map(|plan| &plan.tasks);
-    for task in tasks.filter(|task| is_over(task) && !progress.over_before.contains(&task.id)) {
+    for task in &ended.tasks {
         if let Some(took) = took(task.started_at, task.finished_at) {
             metrics.task_ended(&task.type_, &format!("{:?}", task.state), took);
         }
+    }
+}
+
+fn log(kind: Kind, meta: &Meta, ended: &Ended<'_>) {
+    let (kind, object) = (kind.name(), meta.key());
+    let seconds = |from, to| took(from, to).unwrap_or_default().as_secs_f64();
+    for entry in &ended.plans {
+        let HistoryEntry { plan_id: plan, recipe, outcome, reason, .. } = entry;
+        let seconds = seconds(entry.started_at, entry.finished_at);
+        info!(kind, %object, plan, recipe, outcome, reason, seconds, "a plan ended");
+    }
+    let Some(Plan { id: plan, recipe, .. }) = ended.plan else { return };
+    if ended.began {
+        info!(kind, %object, plan, recipe, "a plan began");
+    }
+    for task in &ended.tasks {
+        let TaskRecord { id, type_, state, message, .. } = task;
+        let seconds = seconds(task.started_at, task.finished_at);
+        info!(kind, %object, plan, task = id, r#type = type_, ?state, message, seconds, "a task ended");
+    }
+}
+
+/// Has what is logged of a reconcile say which plan it is about, and which of its tasks.
+pub fn note(plan: Option<&Plan>) {
+    let Some(plan) = plan.filter(|plan| plan.is_active()) else { return };
+    let span = tracing::Span::current();
+    span.record("plan", plan.id.as_str());
+    if let Some(task) = plan.current_task() {
+        span.record("task", task.id.as_str());
     }
 }
 
@@ -61,7 +152,7 @@ fn is_over(task: &TaskRecord) -> bool {
 }
 
 /// None where it is not known; nothing where a clock was set back.
-fn took(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Option<Duration> {
+pub fn took(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((to? - from?).to_std().unwrap_or_default())
 }
 
@@ -95,7 +186,11 @@ mod tests {
         for (from, to) in [(&none, &before), (&before, &before), (&before, &after)] {
             let plan = |status: &NodeDeploymentStatus| status.plan.as_ref().map(|plan| plan.parse().unwrap());
             let over_before = plan(from).as_ref().map(tasks_over).unwrap_or_default();
-            count(&metrics, from, to, Progress { plan: plan(to).as_ref(), over_before: &over_before });
+            let plan = plan(to);
+            let progress = Progress { plan: plan.as_ref(), over_before: &over_before };
+            let ended = Ended::between(from, to, progress);
+
+            count(&metrics, Kind::NodeDeployment, &ended);
         }
         let text = metrics.text(Format::Prometheus, true, &[]);
         for line in [

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::events::Tone;
-use super::record::{Progress, Recorded, count};
+use super::record::{Progress, Recorded, record};
 use super::{Context, Next, ReconcileError};
 use crate::api::Condition;
 use crate::api::conditions::{self, Truth};
@@ -60,8 +60,8 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
         return Err(say_too_large(cx, kind, meta, &json!(before)).await);
     }
     write(cx, kind, meta, PatchOp::set("/status", value)).await?;
-    // What is persisted is counted, so that nothing is counted twice by a reconcile that ends in a conflict.
-    count(&cx.metrics, before, after, progress);
+    // What is persisted is counted and told, so that nothing is counted twice by a reconcile that ends in a conflict.
+    record(cx, kind, meta, before, after, progress);
     Ok(Next::on_event())
 }
 

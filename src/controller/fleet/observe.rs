@@ -6,7 +6,7 @@ use super::context::Fleet;
 use crate::api::HookRetry;
 use crate::apply::fleet_objects;
 use crate::controller::ReconcileError;
-use crate::controller::record::tasks_over;
+use crate::controller::record::{note, tasks_over};
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, possible};
@@ -45,6 +45,7 @@ impl<'a> Fleet<'a> {
             Ok(plan) => plan.as_ref(),
             Err(ended) => Some(&**ended),
         };
+        note(known);
         self.report.over_before = known.map(tasks_over).unwrap_or_default();
         let plan = plan.map(|mut plan| {
             edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));

@@ -3,7 +3,7 @@
 use super::context::Node;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::controller::events::Event;
-use crate::controller::record::tasks_over;
+use crate::controller::record::{note, tasks_over};
 use crate::engine::Plan;
 use crate::observe::restart::parse_time;
 use crate::planner::node::NodeFacts;
@@ -27,6 +27,7 @@ impl<'a> Node<'a> {
             Ok(plan) => plan.as_ref(),
             Err(ended) => Some(&**ended),
         };
+        note(known);
         self.report.over_before = known.map(tasks_over).unwrap_or_default();
         Observed { facts: self.facts(), plan, node: self }
     }

@@ -230,6 +230,7 @@ impl Stage {
             clock: clock.clone(),
             events,
             metrics: Metrics::default(),
+            traces: crate::traces::Traces::default(),
         };
         Self { port, cx, clock }
     }
