@@ -10,6 +10,7 @@ mod explain;
 mod operator;
 mod output;
 mod plan;
+mod scrapers;
 mod status;
 mod target;
 #[cfg(feature = "temporal")]

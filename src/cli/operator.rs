@@ -1,6 +1,7 @@
 //! `windlass operator`: the controllers, their health and their metrics.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -18,6 +19,7 @@ use tracing::info;
 
 use super::connection::Connection;
 use super::dashboard::PageArgs;
+use super::scrapers::Scrapers;
 use crate::hooks::{Host, PrometheusUrl};
 use crate::metrics::Format;
 use crate::operator::lease::Election;
@@ -56,6 +58,10 @@ pub struct OperatorArgs {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
+    /// Who may read /metrics: everybody who reaches the port, or whose bearer token may get the path /metrics (TokenReview and
+    /// SubjectAccessReview)
+    #[arg(long, value_enum, default_value_t = MetricsAuth::None)]
+    metrics_auth: MetricsAuth,
     #[command(flatten)]
     page: PageArgs,
     /// How the log is written
@@ -88,6 +94,12 @@ fn collector(text: &str) -> Result<String, String> {
     if is_http { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum MetricsAuth {
+    None,
+    TokenReview,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
     Text,
@@ -100,6 +112,8 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let (client, namespace) = Connection::default().client(super::AGENT).await?;
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
     let definitions = client.clone();
+    let scrapers =
+        (arguments.metrics_auth == MetricsAuth::TokenReview).then(|| Scrapers::new(client.clone()));
     let mut operator = Operator::new(client)
         .namespaces(arguments.namespaces.clone())
         .concurrency(arguments.concurrency)
@@ -121,7 +135,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let traces =
         arguments.otlp_endpoint.as_deref().map(|to| crate::traces::Otlp::new(to, &host)).transpose()?;
     #[cfg(feature = "otlp")]
-    let traces = traces.map(std::sync::Arc::new);
+    let traces = traces.map(Arc::new);
     #[cfg(feature = "otlp")]
     if let Some(traces) = &traces {
         operator = operator.traces(traces.clone());
@@ -139,9 +153,10 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let health = operator.health();
     let definitions = super::definitions::watch(definitions, health.clone());
     #[cfg(feature = "temporal")]
-    let router = pages(health, move || more.as_ref().map(|more| more.metrics.text()).unwrap_or_default());
+    let router =
+        pages(health, scrapers, move || more.as_ref().map(|more| more.metrics.text()).unwrap_or_default());
     #[cfg(not(feature = "temporal"))]
-    let router = pages(health, String::new);
+    let router = pages(health, scrapers, String::new);
     let serve = axum::serve(listener, router).into_future();
     // Before it says that it runs: whoever reads that may stop it.
     let stopped = super::stopped()?;
@@ -176,13 +191,22 @@ fn lease_name(namespaces: &[String]) -> String {
 }
 
 /// `more` tells, in the text format of Prometheus, of what another controller counts.
-fn pages(health: Health, more: impl Fn() -> String + Clone + Send + Sync + 'static) -> Router {
+fn pages(
+    health: Health,
+    scrapers: Option<Scrapers>,
+    more: impl Fn() -> String + Clone + Send + Sync + 'static,
+) -> Router {
     let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
     let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
+    let scrapers = Arc::new(scrapers);
     let metrics = move |State(health): State<Health>, headers: HeaderMap| async move {
+        if let Some(scrapers) = scrapers.as_ref() {
+            scrapers.admit(&headers).await?;
+        }
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let format = Format::accepted(accept);
-        ([(CONTENT_TYPE, format.content_type())], format.joined(health.text(format), more()))
+        let text = format.joined(health.text(format), more());
+        Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, format.content_type())], text))
     };
     Router::new()
         .route("/healthz", get(healthz))
@@ -238,8 +262,9 @@ mod tests {
         ] {
             let request = axum::http::Request::get("/metrics").header(ACCEPT, accept);
             let request = request.body(axum::body::Body::empty()).unwrap();
-            let answer =
-                tower::ServiceExt::oneshot(pages(Health::default(), String::new), request).await.unwrap();
+            let answer = tower::ServiceExt::oneshot(pages(Health::default(), None, String::new), request)
+                .await
+                .unwrap();
             assert_eq!(answer.headers()[CONTENT_TYPE], type_);
             let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
             assert_eq!(text.ends_with(b"# EOF\n"), is_open, "OpenMetrics ends so: {text:?}");

@@ -16,6 +16,7 @@ pub enum Style {
     /// Of what is on its way.
     Yellow,
     /// Of what is said about the story.
+    #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
     Magenta,
     /// Of what is as it was.
     Cyan,
@@ -191,6 +192,7 @@ impl Line {
 }
 
 /// A line, folded between words where it is longer than `width` columns, under its own beginning. Colours take no room.
+#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
 pub fn wrapped(line: &str, width: usize) -> String {
     let indent = line.chars().take_while(|c| matches!(c, ' ' | '▸')).count();
     let (mut out, mut column) = (String::new(), 0);
@@ -209,6 +211,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
 }
 
 /// How many columns a text takes, without its colours.
+#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
 fn seen(text: &str) -> usize {
     let (mut count, mut escaped) = (0, false);
     for letter in text.chars() {

@@ -131,9 +131,9 @@ fn log(kind: Kind, meta: &Meta, ended: &Ended<'_>) {
         info!(kind, %object, plan, recipe, "a plan began");
     }
     for task in &ended.tasks {
-        let TaskRecord { id, type_, state, message, .. } = task;
+        let TaskRecord { id, type_, state, message: said, .. } = task;
         let seconds = seconds(task.started_at, task.finished_at);
-        info!(kind, %object, plan, task = id, r#type = type_, ?state, message, seconds, "a task ended");
+        info!(kind, %object, plan, task = id, r#type = type_, ?state, said, seconds, "a task ended");
     }
 }
 

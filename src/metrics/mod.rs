@@ -63,6 +63,24 @@ struct Answered {
     code: String,
 }
 
+/// A queue, under the label that client-go and controller-runtime give it.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfQueue {
+    name: &'static str,
+}
+
+impl OfQueue {
+    /// The queue of the objects of a kind.
+    fn of(kind: &'static str) -> Self {
+        let name = match kind {
+            "NodeDeployment" => "nodedeployment",
+            "StatefulNode" => "statefulnode",
+            other => other,
+        };
+        Self { name }
+    }
+}
+
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct Build {
     version: &'static str,
@@ -96,10 +114,10 @@ struct Counts {
     reconciles: Family<Reconciled, Counter>,
     reconcile_errors: Family<OfKind, Counter>,
     reconcile_durations: Histograms<OfKind>,
-    queue_depth: Family<OfKind, Gauge>,
-    queue_adds: Family<OfKind, Counter>,
-    queue_waits: Histograms<OfKind>,
-    queue_retries: Family<OfKind, Counter>,
+    queue_depth: Family<OfQueue, Gauge>,
+    queue_adds: Family<OfQueue, Counter>,
+    queue_waits: Histograms<OfQueue>,
+    queue_retries: Family<OfQueue, Counter>,
     requests: Family<Answered, Counter>,
     request_durations: Histograms<Request>,
     cache_ages: Family<OfKind, Seconds>,
@@ -219,17 +237,17 @@ impl Metrics {
 
     /// Counts an object that is put on the queue of a kind.
     pub fn queued(&self, kind: &'static str) {
-        self.0.queue_adds.get_or_create(&OfKind { kind }).inc();
+        self.0.queue_adds.get_or_create(&OfQueue::of(kind)).inc();
     }
 
     /// Counts an object whose turn it is, and how long it was due by then.
     pub fn taken(&self, kind: &'static str, waited: Duration) {
-        self.0.queue_waits.get_or_create(&OfKind { kind }).observe(waited.as_secs_f64());
+        self.0.queue_waits.get_or_create(&OfQueue::of(kind)).observe(waited.as_secs_f64());
     }
 
     /// Counts an object that is looked at again because something failed.
     pub fn retried(&self, kind: &'static str) {
-        self.0.queue_retries.get_or_create(&OfKind { kind }).inc();
+        self.0.queue_retries.get_or_create(&OfQueue::of(kind)).inc();
     }
 
     /// Has the depth of a queue asked for whenever it is to be told.
@@ -273,7 +291,7 @@ impl Metrics {
             *depths.entry(*kind).or_default() += depth();
         }
         for (kind, depth) in depths {
-            self.0.queue_depth.get_or_create(&OfKind { kind }).set(depth as i64);
+            self.0.queue_depth.get_or_create(&OfQueue::of(kind)).set(depth as i64);
         }
         let mut out = String::new();
         // Writing to a string cannot fail.

@@ -30,6 +30,8 @@ pub struct Entry {
 #[serde(default)]
 pub struct User {
     pub username: String,
+    /// What else is known of who asked: of a pod's token the pod's name.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// What was asked about. The name of an object that was created with a generated name is not known.

@@ -32,6 +32,7 @@ mod kit;
 mod kubectl;
 mod leader;
 mod leaving;
+mod otlp;
 mod page;
 mod page_guarded;
 mod page_load;

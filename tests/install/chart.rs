@@ -96,6 +96,8 @@ fn the_chart_is_well_formed_and_a_misspelt_value_is_refused_by_its_name() {
         ("logFormat=xml", "logFormat"),
         ("image.digest=sha256:1", "digest"),
         ("watchNamespaces={Shop}", "watchNamespaces"),
+        ("traces.otlpEndpoint=grpc://x", "otlpEndpoint"),
+        ("metrics.tokenReview=true,metrics.podMonitor.enabled=true", "use metrics.serviceMonitor"),
     ] {
         let said = rendered(&[set]);
         assert!(!said.ok && said.err.contains(name), "{set}: {}{}", said.out, said.err);
@@ -184,6 +186,31 @@ fn what_is_optional_is_there_when_it_is_asked_for() {
     assert!(serde_json::from_str::<Value>(dashboard).unwrap()["panels"].is_array());
     let bound = &get("ValidatingAdmissionPolicyBinding", "", "windlass-retain")["spec"]["matchResources"];
     assert_eq!(bound["namespaceSelector"]["matchExpressions"][0]["values"], json!(["a", "b"]));
+}
+
+#[test]
+fn metrics_behind_tokens_and_traces_are_arguments_with_the_rights_that_they_take() {
+    let sets = [
+        "metrics.tokenReview=true,metrics.serviceMonitor.enabled=true",
+        "traces.otlpEndpoint=http://otel:4318",
+    ];
+    let all = objects(&rendered(&sets).ok());
+    let get = |kind: &str, namespace: &str, name: &str| &all[&(kind.into(), namespace.into(), name.into())];
+    let system = "windlass-system";
+    let args = &get("Deployment", system, "windlass")["spec"]["template"]["spec"]["containers"][0]["args"];
+    for argument in ["--metrics-auth=token-review", "--otlp-endpoint=http://otel:4318"] {
+        assert!(args.as_array().unwrap().contains(&json!(argument)), "{args}");
+    }
+    let rules = &get("ClusterRole", "", "windlass-metrics")["rules"];
+    let granted: Vec<&Value> = rules.as_array().unwrap().iter().map(|rule| &rule["resources"]).collect();
+    assert_eq!(granted, [&json!(["tokenreviews"]), &json!(["subjectaccessreviews"])]);
+    assert_eq!(get("ClusterRoleBinding", "", "windlass-metrics")["subjects"][0]["namespace"], system);
+    let reads = &get("ClusterRole", "", "windlass-metrics-reader")["rules"];
+    assert_eq!(*reads, json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    let endpoint = &get("ServiceMonitor", system, "windlass")["spec"]["endpoints"][0];
+    assert!(endpoint["bearerTokenFile"].is_string());
+    let plain = objects(&rendered(&[]).ok());
+    assert!(!plain.keys().any(|(_, _, name)| name == "windlass-metrics-reader"));
 }
 
 /// The operator may do by the chart what it may do by deploy/rbac, which a test of its own compares with what it does.

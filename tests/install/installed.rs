@@ -13,7 +13,7 @@ use windlass_process_kubelet::Image;
 use crate::cluster::{Cluster, Place, applied};
 use crate::controlplane::Options;
 use crate::helm::{Said, helm, path};
-use crate::monitored;
+use crate::{monitored, two};
 
 const ACCOUNT: &str = "system:serviceaccount:windlass-system:windlass";
 const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -95,7 +95,7 @@ async fn uids(place: &Place<'_>) -> Vec<Value> {
     uids
 }
 
-async fn holder(cluster: &Cluster) -> String {
+pub async fn holder(cluster: &Cluster) -> String {
     let said = cluster.cp.kubectl(&[
         "-n",
         "windlass-system",
@@ -140,8 +140,18 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     // An upgrade replaces the operator's pods, and nothing of a fleet that is steady.
     let (mark, old) = (cluster.cp.audit_mark().await, holder(&cluster).await);
     let before = uids(&place).await;
-    release(&cluster, &["upgrade", "windlass", "-n", "windlass-system", "--set", "podAnnotations.again=yes"])
-        .ok();
+    release(
+        &cluster,
+        &[
+            "upgrade",
+            "windlass",
+            "-n",
+            "windlass-system",
+            "--set",
+            "podAnnotations.again=yes,metrics.tokenReview=true",
+        ],
+    )
+    .ok();
     let until = monotonic() + PATIENCE;
     loop {
         let now = holder(&cluster).await;
@@ -163,6 +173,10 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     assert!(writes.is_empty(), "{writes:#?}");
     assert_eq!(uids(&place).await, before);
     nothing_was_refused(&cluster, ACCOUNT).await;
+
+    scraped_with_a_token(&cluster).await;
+    two::one_sleeps(&cluster, &place, ("app:2", "app:1")).await;
+    let before = uids(&place).await;
 
     // Without a release the definitions are there, and what runs.
     release(&cluster, &["uninstall", "windlass", "-n", "windlass-system", "--wait"]).ok();
@@ -190,6 +204,32 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     nothing_was_refused(&cluster, "system:serviceaccount:team-system:team-windlass").await;
     let made = cluster.cp.kubectl(&["get", "clusterrole", "-o", "name"]).await.ok();
     assert!(!made.contains("windlass"), "no rights for the whole cluster: {made}");
+}
+
+/// Behind TokenReview, /metrics is for those whose account may get it, and the probes are for everybody.
+async fn scraped_with_a_token(cluster: &Cluster) {
+    let pods = pods(&cluster.cp.client().await, "windlass-system").await;
+    let address = format!("http://{}:8080", pods[0]["status"]["podIP"].as_str().unwrap());
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let get = async |page: &str, token: Option<&str>| {
+        let request = http.get(format!("{address}/{page}"));
+        let request = token.map_or(request.try_clone().unwrap(), |token| request.bearer_auth(token));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    assert_eq!(get("healthz", None).await.0, 200);
+    assert_eq!(get("metrics", None).await.0, 401);
+    assert_eq!(get("metrics", Some("made-up")).await.0, 401);
+    let token = cluster.cp.service_account_token("default", "prometheus").await.unwrap();
+    let (code, said) = get("metrics", Some(&token)).await;
+    assert!(code == 403 && said.contains("no right to get the path /metrics"), "{code} {said}");
+    let reader = "--clusterrole=windlass-metrics-reader";
+    let account = "--serviceaccount=default:other";
+    cluster.cp.kubectl(&["create", "clusterrolebinding", "prometheus", reader, account]).await.ok();
+    let token = cluster.cp.service_account_token("default", "other").await.unwrap();
+    let (code, page) = get("metrics", Some(&token)).await;
+    assert!(code == 200 && page.contains("windlass_build_info"), "{code} {page}");
+    cluster.cp.kubectl(&["delete", "clusterrolebinding", "prometheus"]).await.ok();
 }
 
 /// A folder of this test's own that goes with the control plane.

@@ -10,6 +10,8 @@ mod cluster;
 mod controlplane;
 mod debian;
 mod helm;
+mod image;
 mod installed;
 mod monitored;
 mod rules;
+mod two;

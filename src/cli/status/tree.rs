@@ -10,6 +10,7 @@ use crate::report::{
 };
 
 /// What the glyphs mean.
+#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
 pub const LEGEND: [&str; 2] = [
     "○ serves what was before    ◐ on its way    ✗ cannot run, or does not serve",
     "◉ serves what is wanted     ● and has for minReadySeconds: its place is free",
