@@ -62,6 +62,59 @@ mod tests {
         sentence(&error.format(&mut command))
     }
 
+    /// The commands of Windlass in the blocks of shell of a page, without comments and what a shell makes of them.
+    fn commands(page: &str) -> Vec<String> {
+        let (mut found, mut in_shell) = (Vec::new(), false);
+        for line in page.lines() {
+            if let Some(kind) = line.trim_start().strip_prefix("```") {
+                in_shell = !in_shell && matches!(kind.trim(), "sh" | "console" | "bash");
+                continue;
+            }
+            let line = line.split(" #").next().unwrap_or_default();
+            let parts = line.split("&&").flat_map(|part| part.split('|')).map(str::trim).filter(|_| in_shell);
+            for part in parts {
+                let part = part.trim_start_matches("$ ").replace("kubectl windlass ", "windlass ");
+                let part = part
+                    .replace("cargo run --release -- ", "windlass ")
+                    .replace("cargo run -- ", "windlass ");
+                if part.starts_with("windlass ") && !part.contains('<') {
+                    found.push(part);
+                }
+            }
+        }
+        found
+    }
+
+    /// The words of a command, with what stands in quotes as one.
+    fn words(command: &str) -> Vec<String> {
+        let quoted = command.split(['"', '\'']).enumerate();
+        let words = quoted.flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn each_command_of_windlass_in_the_documentation_is_one() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let pages =
+            ["docs", "deploy"].iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+        let pages = pages.map(|entry| entry.unwrap().path()).chain([root.join("README.md")]);
+        let mut checked = 0;
+        for page in pages.filter(|page| page.extension().is_some_and(|ext| ext == "md")) {
+            for line in commands(&std::fs::read_to_string(&page).unwrap()) {
+                let mut command = crate::cli::command();
+                let read = command.try_get_matches_from_mut(words(&line));
+                let read = read.and_then(|matches| crate::cli::Arguments::from_arg_matches(&matches));
+                let is_wrong = read.err().filter(|error| error.use_stderr());
+                assert!(is_wrong.is_none(), "{}: {line}: {}", page.display(), is_wrong.unwrap());
+                checked += 1;
+            }
+        }
+        assert!(checked > 20, "so few commands are in the documentation: {checked}");
+    }
+
     #[test]
     fn each_is_one_sentence_that_says_what_to_do() {
         for (line, expected) in [

@@ -175,6 +175,86 @@ async fn each_verb_asks_for_the_rights_that_are_documented_and_no_more() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
 }
 
+/// What a verb says, which must go well and warn of nothing.
+async fn may(world: &World, account: &Path, words: &[&str], said: &str) {
+    let ran = windlass_as(world, account, words).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}: {}", ran.out);
+    assert!(ran.out.contains(said), "{words:?}: {}", ran.out);
+}
+
+/// What it says where a right is missing.
+async fn may_not(world: &World, account: &Path, words: &[&str], said: &str) {
+    let ran = windlass_as(world, account, words).await;
+    assert!(ran.code == 1 && ran.err.contains(said), "{words:?}: {}{}", ran.out, ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_verbs_for_hooks_sets_and_all_ask_for_the_rights_that_are_documented_and_no_more() {
+    let mut world = World::without_operator("more-rights").await;
+    crate::leader::may_elect(&world).await;
+    world.start_electing_operator().await;
+    let settings = json!({"promotion": "Manual", "retireDelaySeconds": 0});
+    let mut wanted = crate::sets::blue_green(1, settings);
+    wanted["spec"]["updateStrategy"]["hooks"] = json!([
+        {"name": "one", "at": "BeforeRollout", "approval": {}},
+        {"name": "two", "at": "BeforeRollout", "approval": {}},
+    ]);
+    world.settled_fleet(wanted).await;
+    world.set_image("db:2").await;
+    let on = |verbs: &[&str]| json!({"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": verbs});
+    let events = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]});
+    let oncall = account(&world, "oncall", json!([on(&["get", "patch"]), events])).await;
+    let waits = |hook: &'static str| {
+        move |db: &Value| {
+            db["status"]["hooks"][0]["hook"] == hook
+                && db["status"]["hooks"][0]["state"] == "AwaitingApproval"
+        }
+    };
+
+    world.until_db("the first hook waits", waits("one")).await;
+    may(&world, &oncall, &["approve", "nd/db"], "approve").await;
+    let db = world.until_db("the second hook waits", waits("two")).await;
+    let task = db["status"]["hooks"][0]["taskID"].as_str().unwrap().to_owned();
+    may(&world, &oncall, &["skip", "nd/db", "--task", &task], "skip").await;
+    world.until_db("it can be promoted", |db| condition(db, "UpToDate") == "Unknown/ReadyToPromote").await;
+    may(&world, &oncall, &["promote", "nd/db"], "promote").await;
+    world.until_db("it is promoted", crate::sets::is_over).await;
+
+    may_not(&world, &oncall, &["pause", "nd", "--all"], "cannot list").await;
+    let all = account(&world, "all", json!([on(&["get", "list", "patch"]), events])).await;
+    may(&world, &all, &["pause", "nd", "--all"], "paused").await;
+    may(&world, &all, &["resume", "nd", "--all"], "resumed").await;
+
+    let leases = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]});
+    let asks = account(&world, "asks", json!([leases])).await;
+    let ns = world.ns.to_string();
+    let version = async |account: &Path, words: &[&str]| {
+        windlass_plain(account, &[&["version", "--operator-namespace", &ns], words].concat()).await
+    };
+    let told = version(&asks, &[]).await;
+    assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
+    assert!(told.out.contains("Operator Version: "), "{}", told.out);
+    let nobody = account(&world, "nobody", json!([])).await;
+    let told = version(&nobody, &[]).await;
+    assert!(told.code == 1 && told.err.contains("cannot list"), "{}{}", told.out, told.err);
+    let told = version(&nobody, &["--client"]).await;
+    assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
+
+    // Commands that only look.
+    let looks = account(&world, "looks", json!([on(&["get"])])).await;
+    may(&world, &looks, &["status", "nd/db"], "left out, because StatefulNodes cannot be listed").await;
+    may_not(&world, &looks, &["status"], "cannot be listed").await;
+    let watches = account(&world, "watches", json!([on(&["get", "list", "watch"])])).await;
+    may(&world, &watches, &["wait", "nd/db", "--timeout", "30s"], "is up to date").await;
+    may(&world, &watches, &["status", "--exit-status"], "db").await;
+    may(&world, &looks, &["explain", "nd/db"], "NodeDeployment db").await;
+    may(&world, &looks, &["logs", "nd/db"], "RolloutComplete").await;
+    may_not(&world, &looks, &["diff", "nd/db"], "cannot be listed").await;
+    let revisions = json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]});
+    let compares = account(&world, "compares", json!([on(&["get"]), revisions])).await;
+    may(&world, &compares, &["diff", "nd/db", "--revision", "1"], "db:1").await;
+}
+
 /// A proxy for CONNECT, on loopback: which hosts it was asked for.
 async fn connect_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

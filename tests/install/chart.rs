@@ -209,6 +209,16 @@ fn metrics_behind_tokens_and_traces_are_arguments_with_the_rights_that_they_take
     assert_eq!(*reads, json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
     let endpoint = &get("ServiceMonitor", system, "windlass")["spec"]["endpoints"][0];
     assert!(endpoint["bearerTokenFile"].is_string());
+    let shown = objects(&rendered(&["dashboard.enabled=true,dashboard.hosts={fleets.example}"]).ok());
+    let container = &shown[&("Deployment".into(), system.into(), "windlass".into())]["spec"]["template"]["spec"]
+        ["containers"][0];
+    for argument in ["--dashboard", "--dashboard-bind=0.0.0.0:8082", "--dashboard-host=fleets.example"] {
+        assert!(container["args"].as_array().unwrap().contains(&json!(argument)), "{container:#}");
+    }
+    let port = json!({"name": "dashboard", "containerPort": 8082});
+    assert!(container["ports"].as_array().unwrap().contains(&port), "{container:#}");
+    let service = &shown[&("Service".into(), system.into(), "windlass-dashboard".into())]["spec"]["ports"][0];
+    assert_eq!(service["targetPort"], "dashboard");
     let plain = objects(&rendered(&[]).ok());
     assert!(!plain.keys().any(|(_, _, name)| name == "windlass-metrics-reader"));
 }
