@@ -134,7 +134,11 @@ async fn a_rollout_is_one_trace_over_a_restart_of_the_operator_and_the_log_names
     assert_eq!(attribute(&rollout, "windlass.fleet"), "db");
 
     let began = |line: &Value| line["fields"]["message"] == "a plan began" && line["fields"]["plan"] == plan;
-    assert_eq!(logged(&logs[0]).iter().filter(|line| began(line)).count(), 1, "the rollout's plan began once");
+    assert_eq!(
+        logged(&logs[0]).iter().filter(|line| began(line)).count(),
+        1,
+        "the rollout's plan began once"
+    );
     let lines = logged(&logs[1]);
     assert!(!lines.iter().any(began), "{lines:#?}");
     let ended = |line: &&Value| line["fields"]["message"] == "a task ended";
