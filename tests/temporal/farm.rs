@@ -1,0 +1,252 @@
+//! A namespace with the shipped operator under its own rights, real pods of the Deployment controller, and a real Temporal.
+#![allow(dead_code, reason = "each test and example uses its own part of this")]
+
+use std::{process::Stdio, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use windlass::clock::monotonic;
+use windlass_process_kubelet::Image;
+
+use crate::{
+    cluster::{Cluster, Place},
+    controlplane::Error,
+    frontend::Server,
+    person::Person,
+    programs,
+};
+
+pub const KIND: (&str, &str) = ("windlass.dev/v1alpha1", "WorkerDeployment");
+/// The name of each test's WorkerDeployment.
+pub const NAME: &str = "orders";
+/// The images that there are. The gate of `bad` fails.
+const TAGS: [&str; 6] = ["1", "2", "3", "4", "5", "bad"];
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The image of a tag.
+pub fn image(tag: &str) -> String {
+    format!("registry.example/orders:{tag}")
+}
+
+/// One WorkerDeployment and all that it needs.
+pub struct Farm<'a> {
+    pub place: Place<'a>,
+    pub server: &'a Server,
+    pub person: Person,
+    operator: Option<Child>,
+    kubeconfig: std::path::PathBuf,
+    binary: std::path::PathBuf,
+}
+
+impl<'a> Farm<'a> {
+    /// A new namespace, with the operator.
+    pub async fn new(
+        cluster: &'a Cluster,
+        server: &'a Server,
+        binary: &str,
+        name: &str,
+    ) -> Result<Self, Error> {
+        let worker = tokio::task::spawn_blocking(|| programs::WORKER.path()).await??;
+        for tag in TAGS {
+            let image_of = Image::of("worker", &worker);
+            let image_of = if tag == "bad" { image_of.env("GATE", "fail") } else { image_of };
+            cluster.images.add(&image(tag), image_of);
+        }
+        install_definition(cluster).await?;
+        let place = cluster.namespace(name).await;
+        for file in ["rbac/one-namespace.yaml", "temporal/one-namespace.yaml"] {
+            let path = format!("{}/deploy/{file}", env!("CARGO_MANIFEST_DIR"));
+            place.kubectl(&["apply", "-f", &path]).await?;
+        }
+        let kubeconfig = cluster.cp.service_account_kubeconfig(&place.ns, "windlass").await?;
+        let person = Person::at(&server.address());
+        let mut farm = Self { place, server, person, operator: None, kubeconfig, binary: binary.into() };
+        farm.start_operator()?;
+        Ok(farm)
+    }
+
+    /// Starts the operator, if it does not run.
+    pub fn start_operator(&mut self) -> Result<(), Error> {
+        let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
+        let operator = Command::new(&self.binary)
+            .args(["operator", "--temporal", "--namespace", &self.place.ns, "--no-leader-elect"])
+            .args(["--bind", "127.0.0.1:0"])
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(if log { Stdio::inherit() } else { Stdio::null() })
+            .kill_on_drop(true)
+            .spawn()?;
+        self.operator = Some(operator);
+        Ok(())
+    }
+
+    /// Kills the operator by SIGKILL.
+    pub async fn kill_operator(&mut self) {
+        if let Some(mut operator) = self.operator.take() {
+            operator.kill().await.expect("it is killed");
+        }
+    }
+
+    /// The spec of workers at an image, with quick steps and sunsets. They poll one task queue of this namespace.
+    pub fn spec(&self, tag: &str) -> Value {
+        json!({
+            "replicas": 1,
+            "connection": {"address": self.server.address(), "namespace": "default"},
+            "template": {"spec": {
+                "terminationGracePeriodSeconds": 2,
+                "containers": [{
+                    "name": "worker", "image": image(tag),
+                    "env": [
+                        {"name": "TASK_QUEUES", "value": self.queue()},
+                        {"name": "BIND", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                        {"name": "PORT", "value": "8081"},
+                    ],
+                    "readinessProbe": {"httpGet": {"path": "/", "port": 8081}, "periodSeconds": 1},
+                }],
+            }},
+            "rollout": {
+                "strategy": "Progressive",
+                "steps": [{"percent": 5, "pauseSeconds": 3}, {"percent": 50, "pauseSeconds": 3}],
+            },
+            "sunset": {"scaleDownDelaySeconds": 0, "deleteDelaySeconds": 0},
+        })
+    }
+
+    /// The task queue of its workers.
+    pub fn queue(&self) -> String {
+        format!("orders-{}", self.place.ns)
+    }
+
+    /// The name of its deployment in Temporal.
+    pub fn deployment(&self) -> String {
+        format!("{}/{NAME}", self.place.ns)
+    }
+
+    pub async fn create(&self, spec: Value) -> Result<(), Error> {
+        let object = json!({"apiVersion": KIND.0, "kind": KIND.1, "metadata": {"name": NAME}, "spec": spec});
+        let api = self.place.api(KIND.0, KIND.1);
+        api.create(&kube::api::PostParams::default(), &serde_json::from_value(object)?).await?;
+        Ok(())
+    }
+
+    pub async fn patch(&self, patch: Value) -> Result<(), Error> {
+        let api = self.place.api(KIND.0, KIND.1);
+        let params = kube::api::PatchParams::default();
+        api.patch(NAME, &params, &kube::api::Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Another image, and so another version.
+    pub async fn set_image(&self, tag: &str) -> Result<(), Error> {
+        let containers = self.spec(tag)["template"]["spec"]["containers"].clone();
+        self.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await
+    }
+
+    pub async fn object(&self) -> Result<Value, Error> {
+        self.place.get(KIND.0, KIND.1, NAME).await
+    }
+
+    /// Waits until something holds for the object, whose latest state the failure tells.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Error> {
+        let until = monotonic() + PATIENCE;
+        loop {
+            let seen = self.object().await?;
+            if holds(&seen) {
+                return Ok(seen);
+            }
+            if monotonic() > until {
+                return Err(format!("waited in vain until {what}; last seen: {:#}", seen["status"]).into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Waits until what the spec wants is the current version, and answers with its build ID.
+    pub async fn until_current(&self) -> Result<String, Error> {
+        let seen = self
+            .until("the target is current", |seen| is_seen(seen) && condition(seen, "UpToDate").0 == "True")
+            .await?;
+        let (target, current) = (&seen["status"]["targetBuildID"], &seen["status"]["currentBuildID"]);
+        assert_eq!(target, current, "{:#}", seen["status"]);
+        Ok(target.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until a condition has this reason.
+    pub async fn until_reason(&self, type_: &str, reason: &str) -> Result<Value, Error> {
+        self.until(&format!("{type_} says {reason}"), |seen| {
+            is_seen(seen) && condition(seen, type_).1 == reason
+        })
+        .await
+    }
+
+    /// Starts a workflow that needs its build once a second until it is let go.
+    pub async fn begin(&self, id: &str) -> Result<(), Error> {
+        Ok(self.person.start("Beat", &self.workflow(id), &self.queue(), None).await?)
+    }
+
+    /// Lets it go, and answers with the build that it ended on.
+    pub async fn end(&self, id: &str) -> Result<String, Error> {
+        self.person.let_go(&self.workflow(id)).await?;
+        Ok(self.person.result(&self.workflow(id)).await)
+    }
+
+    fn workflow(&self, id: &str) -> String {
+        format!("{}-{id}", self.place.ns)
+    }
+
+    /// The Deployments of its versions, with how many pods each is to have.
+    pub async fn deployments(&self) -> Result<Vec<(String, i64)>, Error> {
+        let list = self.place.api("apps/v1", "Deployment").list(&kube::api::ListParams::default()).await?;
+        let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or_default();
+        let all = list.items.into_iter().map(|item| {
+            let object = json!(item);
+            (object["metadata"]["name"].as_str().unwrap_or_default().to_owned(), replicas(&object))
+        });
+        Ok(all.collect())
+    }
+}
+
+/// The status and the reason of a condition.
+pub fn condition(object: &Value, type_: &str) -> (String, String) {
+    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = all.iter().find(|condition| condition["type"] == type_).cloned().unwrap_or_default();
+    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+/// The message of a condition.
+pub fn message(object: &Value, type_: &str) -> String {
+    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = all.iter().find(|condition| condition["type"] == type_).cloned().unwrap_or_default();
+    found["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Whether the status is about the spec as it is.
+fn is_seen(object: &Value) -> bool {
+    object["status"]["observedGeneration"] == object["metadata"]["generation"]
+}
+
+/// The record of a version in the status.
+pub fn version(object: &Value, build: &str) -> Option<Value> {
+    let all = object["status"]["versions"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|version| version["buildID"] == build)
+}
+
+async fn install_definition(cluster: &Cluster) -> Result<(), Error> {
+    static ONCE: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+    let install = || async {
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/temporal/workerdeployments.windlass.dev.yaml");
+        let said = cluster.cp.kubectl(&["apply", "-f", path]).await;
+        if said.code != Some(0) {
+            return Err(said.stderr);
+        }
+        let wait =
+            ["wait", "--for=condition=Established", "crd/workerdeployments.windlass.dev", "--timeout=60s"];
+        let said = cluster.cp.kubectl(&wait).await;
+        if said.code == Some(0) { Ok(()) } else { Err(said.stderr) }
+    };
+    ONCE.get_or_try_init(install).await?;
+    Ok(())
+}
