@@ -6,6 +6,12 @@
 //! cargo run --features temporal --example temporal    # two minutes; the first time some more, to build the server
 //! ```
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the parts that it shares with tests fail by panicking"
+)]
+
 #[path = "../../tests/systems/cluster.rs"]
 mod cluster;
 #[path = "../../tests/controlplane/mod.rs"]

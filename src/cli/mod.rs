@@ -86,7 +86,7 @@ enum Command {
     Completion(completion::CompletionArgs),
     /// Print the man page, or write one for each command
     Man(completion::ManArgs),
-    /// Delete WorkerDeployments: their versions go when no workflow runs on them any more
+    /// Delete `WorkerDeployments`: their versions go when no workflow runs on them any more
     #[cfg(feature = "temporal")]
     Delete(temporal::DeleteArgs),
     /// Print the CustomResourceDefinitions as YAML
@@ -98,7 +98,7 @@ enum Command {
 /// What `windlass crds` is told.
 #[derive(Debug, clap::Args)]
 struct CrdsArgs {
-    /// That of WorkerDeployment alone, which `windlass operator --temporal` needs
+    /// That of `WorkerDeployment` alone, which `windlass operator --temporal` needs
     #[cfg(feature = "temporal")]
     #[arg(long)]
     temporal: bool,

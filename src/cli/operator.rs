@@ -47,7 +47,7 @@ pub struct OperatorArgs {
     /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
-    /// Roll out versioned Temporal workers, too: WorkerDeployments. Their definition and rights are in deploy/temporal
+    /// Roll out versioned Temporal workers, too. Their definition and rights are in deploy/temporal
     #[cfg(feature = "temporal")]
     #[arg(long)]
     temporal: bool,
@@ -58,8 +58,8 @@ pub struct OperatorArgs {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
-    /// Who may read /metrics: everybody who reaches the port, or whose bearer token may get the path /metrics (TokenReview and
-    /// SubjectAccessReview)
+    /// Who may read /metrics: everybody who reaches the port, or whose bearer token may get the path /metrics (a token review and
+    /// a subject access review)
     #[arg(long, value_enum, default_value_t = MetricsAuth::None)]
     metrics_auth: MetricsAuth,
     #[command(flatten)]

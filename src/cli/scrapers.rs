@@ -1,5 +1,5 @@
-//! Who may read /metrics: whoever shows a token that the API server knows (TokenReview) and that may get the path /metrics
-//! (SubjectAccessReview), as Kubernetes' own components have it.
+//! Who may read /metrics: whoever shows a token that the API server knows (`TokenReview`) and that may get the path /metrics
+//! (`SubjectAccessReview`), as Kubernetes' own components have it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -22,7 +22,7 @@ pub enum Kind {
     Fleet,
     /// A StatefulNode.
     Node,
-    /// A WorkerDeployment.
+    /// A `WorkerDeployment`.
     #[cfg(feature = "temporal")]
     Workers,
 }

@@ -19,7 +19,7 @@ use crate::api::names::CLI_MANAGER;
 use crate::operator::Beside;
 use crate::report::chain::Chain;
 
-/// The controller of WorkerDeployments, as the operator runs it.
+/// The controller of `WorkerDeployments`, as the operator runs it.
 #[derive(Clone, Default)]
 pub struct Controller {
     /// What it counts.
@@ -78,7 +78,7 @@ pub struct DeleteArgs {
     now: bool,
 }
 
-/// Deletes WorkerDeployments.
+/// Deletes `WorkerDeployments`.
 pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
     let cluster = arguments.named.scope.cluster().await?;
     for located in arguments.named.located(&cluster).await? {

@@ -109,7 +109,7 @@ mod tests {
                 let mut command = crate::cli::command();
                 let read = command.try_get_matches_from_mut(words(&line));
                 let read = read.and_then(|matches| crate::cli::Arguments::from_arg_matches(&matches));
-                let is_wrong = read.err().filter(|error| error.use_stderr());
+                let is_wrong = read.err().filter(clap::error::Error::use_stderr);
                 assert!(is_wrong.is_none(), "{}: {line}: {}", page.display(), is_wrong.unwrap());
                 checked += 1;
             }

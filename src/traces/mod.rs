@@ -80,7 +80,9 @@ impl Traces {
     /// Tells of what `spans` answers; it is not asked where nobody listens.
     pub fn tell(&self, spans: impl FnOnce() -> Vec<Span>) {
         if let Some(to) = &self.0 {
-            spans().into_iter().for_each(|span| to.ended(span));
+            for span in spans() {
+                to.ended(span);
+            }
         }
     }
 }

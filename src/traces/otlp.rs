@@ -6,7 +6,7 @@ use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, Tr
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_otlp::{Protocol, WithExportConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanProcessor};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor};
 
 use super::{Span, Spans};
 
@@ -67,8 +67,8 @@ impl Spans for Otlp {
             end_time: SystemTime::from(span.ended.max(span.began)),
             attributes: attributes.collect(),
             dropped_attributes_count: 0,
-            events: Default::default(),
-            links: Default::default(),
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
             status: span.failure.map_or(Status::Ok, Status::error),
             instrumentation_scope: self.scope.clone(),
         });

@@ -206,7 +206,7 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     assert!(!made.contains("windlass"), "no rights for the whole cluster: {made}");
 }
 
-/// Behind TokenReview, /metrics is for those whose account may get it, and the probes are for everybody.
+/// Behind `TokenReview`, /metrics is for those whose account may get it, and the probes are for everybody.
 async fn scraped_with_a_token(cluster: &Cluster) {
     let pods = pods(&cluster.cp.client().await, "windlass-system").await;
     let address = format!("http://{}:8080", pods[0]["status"]["podIP"].as_str().unwrap());

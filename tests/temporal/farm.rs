@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub const KIND: (&str, &str) = ("windlass.dev/v1alpha1", "WorkerDeployment");
-/// The name of each test's WorkerDeployment.
+/// The name of each test's `WorkerDeployment`.
 pub const NAME: &str = "orders";
 /// The images that there are. The gate of `bad` fails.
 const TAGS: [&str; 6] = ["1", "2", "3", "4", "5", "bad"];
@@ -28,7 +28,7 @@ pub fn image(tag: &str) -> String {
     format!("registry.example/orders:{tag}")
 }
 
-/// One WorkerDeployment and all that it needs.
+/// One `WorkerDeployment` and all that it needs.
 pub struct Farm<'a> {
     pub place: Place<'a>,
     pub server: &'a Server,

@@ -28,7 +28,7 @@ const QUICK: [&str; 4] = [
 ];
 
 /// How a server is to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Keeps its state in a file, so that it can be started again.
     pub durable: bool,
@@ -38,12 +38,6 @@ pub struct Options {
     pub default_waits: bool,
     /// More of the dynamic configuration, as `key=value`.
     pub settings: &'static [&'static str],
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { durable: false, guarded: false, default_waits: false, settings: &[] }
-    }
 }
 
 /// A running server. Dropping it kills its process and removes its files.

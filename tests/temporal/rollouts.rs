@@ -19,7 +19,8 @@ async fn farm(name: &str) -> Result<Farm<'static>, Error> {
 }
 
 fn with(mut spec: Value, field: &str, value: Value) -> Value {
-    spec.pointer_mut(field).map(|old| *old = value.clone()).unwrap_or_else(|| panic!("{field} is there"));
+    let old = spec.pointer_mut(field).unwrap_or_else(|| panic!("{field} is there"));
+    *old = value;
     spec
 }
 

@@ -98,13 +98,13 @@ impl Stage {
     }
 
     /// The guard that an answer asks for, under the identity of these tests.
-    pub fn guard(&self, described: &DescribedDeployment) -> Guard {
+    pub fn guard(described: &DescribedDeployment) -> Guard {
         Guard { token: described.conflict_token.clone(), identity: identity() }
     }
 
     /// Changes the routing by what is described now, and waits until all task queues know of it.
     pub async fn route(&self, write: &RoutingWrite) {
-        let guard = self.guard(&self.describe().await);
+        let guard = Self::guard(&self.describe().await);
         self.port.set_routing(&self.name, write, &guard).await.expect("the routing is changed");
         self.until("the routing is settled", async || self.describe().await.is_settled.then_some(())).await;
     }

@@ -16,7 +16,7 @@ async fn a_write_decided_on_an_old_look_is_a_conflict_unless_it_changes_nothing(
     let stage = Stage::new("stale").await;
     let _v1 = stage.worker("v1").await;
     let _v2 = stage.worker("v2").await;
-    let old = stage.guard(&stage.describe().await);
+    let old = Stage::guard(&stage.describe().await);
     stage.make_current("v1").await;
     let refused = stage.port.set_routing(&stage.name, &current("v2"), &old).await;
     assert!(matches!(refused, Err(TemporalError::Conflict { .. })), "{refused:?}");
@@ -34,7 +34,7 @@ async fn a_manager_keeps_others_from_the_routing_and_nobody_from_taking_over() {
     stage.person.take_over(stage.name.as_str(), "another operator").await.expect("anyone may");
     let described = stage.describe().await;
     assert_eq!(described.manager, Some(Identity::new("another operator")));
-    let guard = stage.guard(&described);
+    let guard = Stage::guard(&described);
     let refused = stage.port.set_routing(&stage.name, &current("v1"), &guard).await;
     let Err(TemporalError::OwnedByOther { manager, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(manager, Some(Identity::new("another operator")));
@@ -44,7 +44,7 @@ async fn a_manager_keeps_others_from_the_routing_and_nobody_from_taking_over() {
     assert!(taken.is_ok(), "the server lets anyone take it: {taken:?}");
     assert_eq!(stage.describe().await.manager, Some(identity()));
     stage.make_current("v1").await;
-    let guard = stage.guard(&stage.describe().await);
+    let guard = Stage::guard(&stage.describe().await);
     stage.port.set_manager(&stage.name, false, &guard).await.expect("it is given back");
     assert_eq!(stage.describe().await.manager, None);
 }
@@ -66,7 +66,7 @@ async fn a_version_that_lacks_a_task_queue_of_the_current_one_is_refused() {
     let pinned = Some((stage.name.as_str(), "v1"));
     stage.person.start("Hold", "lacking-1", &more.name, pinned).await.expect("a workflow");
     let _v2 = stage.worker("v2").await;
-    let guard = stage.guard(&stage.describe().await);
+    let guard = Stage::guard(&stage.describe().await);
     for write in [current("v2"), RoutingWrite::Ramp { to: BuildId::new("v2"), percent: Percent(5.0) }] {
         let refused = stage.port.set_routing(&stage.name, &write, &guard).await;
         assert!(matches!(refused, Err(TemporalError::MissingTaskQueues { .. })), "{write:?}: {refused:?}");
@@ -79,7 +79,7 @@ async fn a_build_that_never_polled_is_not_found_and_no_traffic_goes_there() {
     let stage = Stage::new("unseen").await;
     let _v1 = stage.worker("v1").await;
     stage.make_current("v1").await;
-    let guard = stage.guard(&stage.describe().await);
+    let guard = Stage::guard(&stage.describe().await);
     for write in [current("v9"), RoutingWrite::Ramp { to: BuildId::new("v9"), percent: Percent(5.0) }] {
         let refused = stage.port.set_routing(&stage.name, &write, &guard).await;
         let told = matches!(refused, Err(TemporalError::NotFound { .. } | TemporalError::NoPollers { .. }));
@@ -151,7 +151,7 @@ async fn a_ramp_by_hand_is_seen_as_it_is() {
     stage.person.ramp(stage.name.as_str(), "", 30.0, "a person").await.expect("a ramp");
     let ramp = stage.describe().await.routing.ramp.expect("a ramp");
     assert_eq!((ramp.to, ramp.percent), (RampTarget::Unversioned, Percent(30.0)));
-    let guard = Guard { identity: identity(), ..stage.guard(&stage.describe().await) };
+    let guard = Guard { identity: identity(), ..Stage::guard(&stage.describe().await) };
     stage.port.set_routing(&stage.name, &RoutingWrite::ClearRamp, &guard).await.expect("it is taken back");
     assert_eq!(stage.describe().await.routing.ramp, None);
 }

@@ -129,6 +129,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::unnecessary_wraps, reason = "what it is handed to takes one or none")]
     fn named(pairs: &[(&str, &str)]) -> Option<Named> {
         let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
         let secret = Secret { version: "1".to_owned(), data };

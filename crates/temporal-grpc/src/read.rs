@@ -92,7 +92,7 @@ fn status(status: WorkerDeploymentVersionStatus) -> VersionStatus {
         WorkerDeploymentVersionStatus::Ramping => VersionStatus::Ramping,
         WorkerDeploymentVersionStatus::Draining => VersionStatus::Draining,
         WorkerDeploymentVersionStatus::Drained => VersionStatus::Drained,
-        _ => VersionStatus::Unspecified,
+        WorkerDeploymentVersionStatus::Unspecified => VersionStatus::Unspecified,
     }
 }
 

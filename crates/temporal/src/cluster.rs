@@ -102,8 +102,13 @@ impl Cluster {
             let request = kube::core::Request::new(self.api(kind).resource_url());
             let mut request = request.create(&params, body).map_err(Error::BuildRequest)?;
             let uri = request.uri().to_string();
-            let joint =
-                if uri.ends_with(['?', '&']) { "" } else { if uri.contains('?') { "&" } else { "?" } };
+            let joint = if uri.ends_with(['?', '&']) {
+                ""
+            } else if uri.contains('?') {
+                "&"
+            } else {
+                "?"
+            };
             if let Ok(uri) = format!("{uri}{joint}fieldValidation=Strict").parse() {
                 *request.uri_mut() = uri;
             }

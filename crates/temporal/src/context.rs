@@ -18,7 +18,7 @@ use crate::port::{BuildId, Connections, Pace};
 /// A version's record is not asked to be deleted oftener: Temporal looks at its drainage each time.
 const BETWEEN_DELETES: Duration = Duration::from_secs(10);
 /// The pollers of what is at rest are not asked for oftener.
-const BETWEEN_POLLERS: Duration = Duration::from_secs(120);
+const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
 /// How much is remembered at most; then all is forgotten, and asked once more.
 const MOST: usize = 50_000;
 

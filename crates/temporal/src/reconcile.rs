@@ -64,7 +64,7 @@ pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Du
         cluster.patch(Kind::Workers, &read.object, false, vec![op]).await?;
         return Ok(Some(AT_ONCE));
     }
-    Look::new(cx, cluster, read, spec).await?.run().await.map(Some)
+    Box::pin(Look::new(cx, cluster, read, spec).await?.run()).await.map(Some)
 }
 
 pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
@@ -279,15 +279,12 @@ impl<'a> Look<'a> {
     async fn give_up(&self, status: &mut WorkerDeploymentStatus, old: &mut Plan, decision: &Decision) {
         let build = status.target_build_id.clone().unwrap_or_else(|| self.facts.target.build.clone());
         self.end_gates(old).await;
-        let (outcome, reason, message) = match decision {
-            Decision::RollBack { message } => {
-                control::supersede(old, self.now);
-                ("RolledBack", Reason::GateFailed, message.clone())
-            }
-            _ => {
-                control::abort(old, self.now);
-                ("Aborted", Reason::Aborted, String::new())
-            }
+        let (outcome, reason, message) = if let Decision::RollBack { message } = decision {
+            control::supersede(old, self.now);
+            ("RolledBack", Reason::GateFailed, message.clone())
+        } else {
+            control::abort(old, self.now);
+            ("Aborted", Reason::Aborted, String::new())
         };
         let event = if outcome == "RolledBack" { "RolledBack" } else { "RolloutAborted" };
         let why = if message.is_empty() { "a person asked for it" } else { &message };
@@ -568,8 +565,7 @@ impl<'a> Look<'a> {
         status.plan = Some(RawPlan::of(plan));
         match advance {
             Advance::Waiting { recheck_after } => recheck_after,
-            Advance::Checkpoint | Advance::Held => Some(AT_ONCE),
-            Advance::Invalidated { .. } => Some(AT_ONCE),
+            Advance::Checkpoint | Advance::Held | Advance::Invalidated { .. } => Some(AT_ONCE),
             Advance::Ended => {
                 if plan.state == windlass_engine::PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);

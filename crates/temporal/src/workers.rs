@@ -137,7 +137,7 @@ async fn control(
 
 async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, ClusterError> {
     let namespace = object.namespace().unwrap_or_default();
-    match look(&context, &namespace, &object.name_any()).await {
+    match Box::pin(look(&context, &namespace, &object.name_any())).await {
         Ok(Some(after)) => Ok(Action::requeue(after)),
         Ok(None) => Ok(Action::await_change()),
         // Decided on what is not so any more: it is decided anew.
@@ -148,6 +148,7 @@ async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the signature is the controller's")]
 fn after_error(object: Arc<DynamicObject>, error: &ClusterError, context: Arc<Context>) -> Action {
     warn!(namespace = object.namespace(), name = object.name_any(), %error, "a look at a WorkerDeployment is tried again");
     let spread = context.jitter(&object.name_any(), 2_000);

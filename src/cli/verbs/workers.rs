@@ -1,4 +1,4 @@
-//! What the verbs change in a WorkerDeployment.
+//! What the verbs change in a `WorkerDeployment`.
 
 use chrono::{DateTime, Utc};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -13,7 +13,7 @@ use crate::cli::target::{Kind, Located};
 /// The task that may be skipped.
 const SKIPPABLE: &str = "run-gate";
 
-/// What a verb changes in a WorkerDeployment.
+/// What a verb changes in a `WorkerDeployment`.
 pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
     match verb {
         Verb::Pause => Ok(change::paused(object, true)),
@@ -139,7 +139,7 @@ pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), Stri
     Ok(())
 }
 
-/// The revisions of a WorkerDeployment, the oldest first.
+/// The revisions of a `WorkerDeployment`, the oldest first.
 async fn kept(client: &kube::Client, located: &Located) -> Result<Vec<Value>, String> {
     debug_assert_eq!(located.target.kind, Kind::Workers);
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ControllerRevision"));

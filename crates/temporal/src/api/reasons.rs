@@ -111,21 +111,6 @@ impl Reason {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_page_explains_every_word() {
-        let page = include_str!("../../../../docs/temporal.md");
-        let source = include_str!("reasons.rs");
-        let reasons = source.lines().filter_map(|line| line.trim().strip_prefix("Self::")?.split('"').nth(1));
-        let words: Vec<&str> = reasons.chain(super::EVENTS.iter().copied()).collect();
-        assert!(words.len() > 40, "{words:?}");
-        for word in words {
-            assert!(page.contains(word), "docs/temporal.md does not name {word}");
-        }
-    }
-}
-
 /// The reasons of the operator's events about a WorkerDeployment.
 pub const EVENTS: &[&str] = &[
     "RolloutStarted",
@@ -147,3 +132,18 @@ pub const EVENTS: &[&str] = &[
     "SkipRefused",
     "InvalidSpec",
 ];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_explains_every_word() {
+        let page = include_str!("../../../../docs/temporal.md");
+        let source = include_str!("reasons.rs");
+        let reasons = source.lines().filter_map(|line| line.trim().strip_prefix("Self::")?.split('"').nth(1));
+        let words: Vec<&str> = reasons.chain(super::EVENTS.iter().copied()).collect();
+        assert!(words.len() > 40, "{words:?}");
+        for word in words {
+            assert!(page.contains(word), "docs/temporal.md does not name {word}");
+        }
+    }
+}

@@ -30,16 +30,13 @@ impl Target {
     #[must_use]
     pub fn of(spec: &WorkerDeploymentSpec) -> Self {
         let template_hash = pod_template_hash(&spec.template);
-        match &spec.unsafe_custom_build_id {
-            Some(id) => {
-                let digest = Sha256::digest(format!("windlass.dev/v1/workers\n{id}\n{template_hash}"));
-                let hash = format!("v1:{}", hex(&digest));
-                Self { build: BuildId::new(id.clone()), template_hash, hash }
-            }
-            None => {
-                let build = generated(&spec.template, &template_hash);
-                Self { build, hash: template_hash.clone(), template_hash }
-            }
+        if let Some(id) = &spec.unsafe_custom_build_id {
+            let digest = Sha256::digest(format!("windlass.dev/v1/workers\n{id}\n{template_hash}"));
+            let hash = format!("v1:{}", hex(&digest));
+            Self { build: BuildId::new(id.clone()), template_hash, hash }
+        } else {
+            let build = generated(&spec.template, &template_hash);
+            Self { build, hash: template_hash.clone(), template_hash }
         }
     }
 }

@@ -89,7 +89,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                     says(format!("workflows on {build} are counted"));
                 }
                 Some(0) if there.is_terminating => {
-                    says(format!("Deployment {} is being deleted", there.name))
+                    says(format!("Deployment {} is being deleted", there.name));
                 }
                 Some(0) => {
                     workers.push(build.clone());

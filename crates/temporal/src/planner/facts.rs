@@ -239,10 +239,11 @@ impl Facts {
         }
         match version.listed.as_ref().map(|listed| listed.status) {
             None => VersionState::NotRegistered,
-            Some(VersionStatus::Draining) => VersionState::Draining,
             Some(VersionStatus::Drained) => VersionState::Drained,
             // What the routing does not say any more, or not yet, lags by a second.
-            Some(VersionStatus::Current | VersionStatus::Ramping) => VersionState::Draining,
+            Some(VersionStatus::Draining | VersionStatus::Current | VersionStatus::Ramping) => {
+                VersionState::Draining
+            }
             Some(VersionStatus::Created | VersionStatus::Inactive | VersionStatus::Unspecified) => {
                 if version.was_active() { VersionState::Draining } else { VersionState::Inactive }
             }

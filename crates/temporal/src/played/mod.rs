@@ -81,6 +81,7 @@ impl Played {
 
     /// Starts a workflow: pinned to a version, or where the routing leads, as a share from 0 to 100 of the ramp decides.
     /// Answers with the version that it is pinned to; none: nobody would carry it out.
+    #[allow(clippy::must_use_candidate, reason = "most tests only want it to run")]
     pub fn start(
         &self,
         deployment: &DeploymentName,

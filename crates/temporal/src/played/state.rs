@@ -162,8 +162,7 @@ impl State {
         let deployment = self.deployments.get_mut(of)?;
         let ramped = deployment.routing.ramp.as_ref().filter(|ramp| share < ramp.percent.0);
         let build = match (pinned, ramped.map(|ramp| &ramp.to)) {
-            (Some(build), _) => build.clone(),
-            (None, Some(RampTarget::Version(build))) => build.clone(),
+            (Some(build), _) | (None, Some(RampTarget::Version(build))) => build.clone(),
             (None, Some(RampTarget::Unversioned)) => return None,
             (None, None) => deployment.routing.current.clone()?,
         };
@@ -254,7 +253,7 @@ impl State {
             first_activated: version.first_activated,
             last_current: version.last_current,
             last_deactivated: version.last_deactivated,
-            drainage: drains.then(|| Drainage {
+            drainage: drains.then_some(Drainage {
                 status: if is_drained { DrainageStatus::Drained } else { DrainageStatus::Draining },
                 changed: if is_drained { drained_at } else { version.last_deactivated },
                 checked: Some(now),

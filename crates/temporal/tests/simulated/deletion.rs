@@ -1,4 +1,4 @@
-//! How a WorkerDeployment goes.
+//! How a `WorkerDeployment` goes.
 
 use serde_json::json;
 use windlass_temporal::played::{Mood, Write};

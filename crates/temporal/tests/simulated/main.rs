@@ -1,4 +1,4 @@
-//! The controller of WorkerDeployments, unmodified, on the simulated cluster and a played Temporal.
+//! The controller of `WorkerDeployments`, unmodified, on the simulated cluster and a played Temporal.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
