@@ -78,7 +78,8 @@ mod tests {
                     .replace("cargo run --release -- ", "windlass ")
                     .replace("cargo run -- ", "windlass ");
                 // Of another feature.
-                let is_here = cfg!(feature = "temporal") || !part.contains("--temporal");
+                let is_of_workers = part.contains("--temporal") || part.contains("wwd");
+                let is_here = cfg!(feature = "temporal") || !is_of_workers;
                 if part.starts_with("windlass ") && !part.contains('<') && is_here {
                     found.push(part);
                 }
@@ -114,7 +115,7 @@ mod tests {
                 checked += 1;
             }
         }
-        assert!(checked > 20, "so few commands are in the documentation: {checked}");
+        assert!(checked > 10, "so few commands are in the documentation: {checked}");
     }
 
     #[test]

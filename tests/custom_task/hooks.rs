@@ -140,7 +140,7 @@ async fn a_request_is_sent_until_it_is_a_success_and_a_failure_holds() {
         (Manner::Says(200, "<html>".to_owned()), "answered 200: <html>"),
         (Manner::Endless, "more than is read"),
         (Manner::Elsewhere(format!("http://127.0.0.1:{}/elsewhere", scene.peer.port)), "answered 302"),
-        (Manner::Says(500, r#"{"state":"failed"}"#.to_owned()), "answered 500"),
+        (Manner::Says(500, r#"{"state":"starting"}"#.to_owned()), "answered 500"),
     ] {
         scene.peer.answers(manner);
         scene.until_step("Running", words).await;

@@ -40,6 +40,8 @@ pub(super) struct Report {
 pub(super) struct Failed<'a> {
     pub(super) node: Node<'a>,
     pub(super) error: ReconcileError,
+    /// Whether the status is written already: what failed, failed beside the plan.
+    pub(super) is_reported: bool,
 }
 
 impl<'a> Node<'a> {
@@ -60,7 +62,12 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn failed(self, error: ReconcileError) -> Box<Failed<'a>> {
-        Box::new(Failed { node: self, error })
+        Box::new(Failed { node: self, error, is_reported: false })
+    }
+
+    /// The same, once the status is written.
+    pub(super) fn failed_beside(self, error: ReconcileError) -> Box<Failed<'a>> {
+        Box::new(Failed { node: self, error, is_reported: true })
     }
 
     /// What the API server does not allow, in a sentence, if that is so for the second time: it may pass.

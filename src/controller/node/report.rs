@@ -38,7 +38,7 @@ impl<'a> Applied<'a> {
             node.cx.events.record(Kind::NodeDeployment, &fleet.meta, &event);
         }
         match error {
-            Some(error) => Err(node.failed(error)),
+            Some(error) => Err(node.failed_beside(error)),
             None => Ok(saved.or(next)),
         }
     }
@@ -47,8 +47,9 @@ impl<'a> Applied<'a> {
 impl Failed<'_> {
     /// What was observed is told even so: the waves of a fleet rest on it. Where nothing could be decided, why.
     pub(super) async fn report(self: Box<Self>) -> Result<Next, ReconcileError> {
-        let Self { node, error } = *self;
-        if !error.is_conflict() && !matches!(error, ReconcileError::Persist(_)) {
+        let Self { node, error, is_reported } = *self;
+        // A second write would be computed from the plan as it was, conflict with the first, and hide this error.
+        if !is_reported && !error.is_conflict() && !matches!(error, ReconcileError::Persist(_)) {
             let undecided = matches!(error, ReconcileError::Observe(_) | ReconcileError::Check(_));
             let invalid = node.denial(&error).filter(|_| undecided);
             let plan = node.stored_plan().ok().flatten();

@@ -295,6 +295,34 @@ async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_fails_beside_a_plan_that_moves_is_the_error_and_the_status_is_written_once() {
+    let mut spec = template("v1");
+    spec["ports"] = json!([{"name": "db", "port": 1}]);
+    let stage = Stage::running(&spec).await;
+    stage.change_node(&json!({"spec": {"image": "db:v2", "ports": [{"name": "db", "port": 2}]}}));
+    stage.fail("patch Service", busy());
+    let is_status = |call: &&String| call.starts_with("patch StatefulNode") && call.contains("/status");
+    let (mut failures, mut written) = (0, 0);
+    for _ in 0..10 {
+        stage.calls();
+        if let Err(error) = stage.look_at_node().await {
+            assert!(!error.is_conflict(), "{error}");
+            failures += 1;
+        }
+        let calls = stage.calls();
+        let statuses = calls.iter().filter(is_status).count();
+        assert!(statuses <= 1, "{calls:?}");
+        written += statuses;
+        stage.pass(3).await;
+        stage.play();
+    }
+    assert!(failures > 2 && written > 1, "{failures} failures, {written} statuses");
+    stage.mend();
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_that_belong_to_something_else_are_said_and_not_touched() {
     for (kind, name) in [(Kind::StatefulSet, "db-0"), (Kind::Service, "db-0"), (CLAIM, "data-db-0-0")] {
         let mut spec = template("v1");
