@@ -299,7 +299,12 @@ async fn what_fails_beside_a_plan_that_moves_is_the_error_and_the_status_is_writ
     let mut spec = template("v1");
     spec["ports"] = json!([{"name": "db", "port": 1}]);
     let stage = Stage::running(&spec).await;
-    stage.change_node(&json!({"spec": {"image": "db:v2", "ports": [{"name": "db", "port": 2}]}}));
+    stage.change_node(&json!({"spec": {"image": "db:v2"}}));
+    // The plan is past the task that writes the Service.
+    for _ in 0..3 {
+        let _ = stage.look_at_node().await;
+    }
+    stage.change_node(&json!({"spec": {"ports": [{"name": "db", "port": 2}]}}));
     stage.fail("patch Service", busy());
     let is_status = |call: &&String| call.starts_with("patch StatefulNode") && call.contains("/status");
     let (mut failures, mut written) = (0, 0);
