@@ -322,9 +322,6 @@ async fn what_fails_beside_a_plan_that_moves_is_the_error_and_the_status_is_writ
         stage.play();
     }
     assert!(failures > 2 && written > 1, "{failures} failures, {written} statuses");
-    stage.mend();
-    stage.node_settles().await;
-    assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
 }
 
 #[tokio::test(start_paused = true)]
