@@ -2,6 +2,7 @@
 //! decides, the engine carries out, and this floor puts the two together and writes the status.
 
 pub mod context;
+mod ended;
 pub mod events;
 mod fleet;
 mod hooks;

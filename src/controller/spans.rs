@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 
 use super::Context;
-use super::record::Ended;
+use super::ended::Ended;
 use crate::api::{HistoryEntry, NodeDeploymentStatus};
 use crate::cluster::Kind;
 use crate::cluster::observed::Meta;
