@@ -90,7 +90,8 @@ async fn the_unpacked_image_runs_as_its_user_and_rolls_a_fleet_out() {
     let text = std::fs::read_to_string(kubeconfig).unwrap();
     std::fs::write(mounted.join("kubeconfig"), text.replace(cp.ca().to_str().unwrap(), "/conf/ca.crt"))
         .unwrap();
-    std::fs::copy(cp.ca(), mounted.join("ca.crt")).unwrap();
+    // A copy would keep who may read it.
+    std::fs::write(mounted.join("ca.crt"), std::fs::read(cp.ca()).unwrap()).unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let bind = format!("127.0.0.1:{port}");
     let arguments = ["operator", "--leader-elect", "--log-format=json", "--namespace", &ns, "--bind", &bind];
