@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
@@ -197,10 +197,4 @@ pub async fn count(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) 
     if let Some(version) = facts.versions.get_mut(build) {
         version.running = Some(running);
     }
-}
-
-/// The object with another status, to see whether it differs.
-#[must_use]
-pub fn status_value(status: &WorkerDeploymentStatus) -> Value {
-    json!(status)
 }

@@ -1,0 +1,248 @@
+//! One look at a WorkerDeployment: what is, what should be, what is done about it. A plan is persisted before its first
+//! task acts, and what a task did is persisted before the next one does.
+
+mod carry_on;
+mod plans;
+mod versions;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use windlass_core::api::RawPlan;
+use windlass_core::api::conditions::{self, STALLED, Truth, UP_TO_DATE};
+use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY};
+use windlass_engine::Plan;
+
+use crate::api::names::FINALIZER;
+use crate::api::{Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::children::Children;
+use crate::cluster::{Cluster, ClusterError, Kind};
+use crate::context::Context;
+use crate::events::{News, send};
+use crate::observe::{self, Read};
+use crate::planner::decide::Asked;
+use crate::planner::{Decision, Facts, Temporal as Said, decide, status};
+use crate::port::{BuildId, Paced, Temporal, TemporalError};
+use crate::scope::WorkerScope;
+
+/// How soon what is at rest is looked at again; jitter is added.
+const REST: Duration = Duration::from_secs(30);
+/// Right away.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// Looks at an object, and answers how long after it is to be looked at again; none: it is gone.
+pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Duration>, ClusterError> {
+    let cluster = Cluster::new(cx.client.clone(), namespace);
+    let Some(object) = cluster.get(Kind::Workers, name).await? else {
+        cx.metrics.gone(namespace, name);
+        return Ok(None);
+    };
+    let read = Read::of(object);
+    let has_finalizer = finalizers(&read.object).iter().any(|finalizer| finalizer == FINALIZER);
+    if read.deleted_at().is_some() && !has_finalizer {
+        cx.metrics.gone(namespace, name);
+        return Ok(None);
+    }
+    let spec = match &read.spec {
+        Ok(spec) => spec.clone(),
+        Err(sentence) => return unreadable(cx, &cluster, &read, sentence).await.map(Some),
+    };
+    if !has_finalizer {
+        let mut all = finalizers(&read.object);
+        all.push(json!(FINALIZER));
+        let op = json!({"op": "add", "path": "/metadata/finalizers", "value": all});
+        cluster.patch(Kind::Workers, &read.object, false, vec![op]).await?;
+        return Ok(Some(AT_ONCE));
+    }
+    Box::pin(Look::new(cx, cluster, read, spec).await?.run()).await.map(Some)
+}
+
+pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
+    object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
+}
+
+async fn unreadable(
+    cx: &Context,
+    cluster: &Cluster,
+    read: &Read,
+    sentence: &str,
+) -> Result<Duration, ClusterError> {
+    let (now, generation) =
+        (cx.clock.now(), read.object["metadata"]["generation"].as_i64().unwrap_or_default());
+    let mut status = read.status.clone();
+    status.observed_generation = generation;
+    for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
+        let word = Reason::InvalidSpec.as_str();
+        conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
+    }
+    save(cluster, read, &status).await?;
+    Ok(REST)
+}
+
+/// Writes a status if it says something new, guarded by the resourceVersion that it was decided on.
+pub(crate) async fn save(
+    cluster: &Cluster,
+    read: &Read,
+    status: &WorkerDeploymentStatus,
+) -> Result<(), ClusterError> {
+    if *status == read.status && read.object["status"].is_object() {
+        return Ok(());
+    }
+    let op = json!({"op": "add", "path": "/status", "value": status});
+    cluster.patch(Kind::Workers, &read.object, true, vec![op]).await.map(drop)
+}
+
+/// One look.
+pub(crate) struct Look<'a> {
+    pub cx: &'a Context,
+    pub cluster: Cluster,
+    pub read: Read,
+    pub facts: Facts,
+    pub children: Arc<Children>,
+    pub temporal: Option<Arc<dyn Temporal>>,
+    pub told: Arc<Mutex<Vec<News>>>,
+    pub now: DateTime<Utc>,
+    retry_after: Option<Duration>,
+}
+
+impl<'a> Look<'a> {
+    async fn new(
+        cx: &'a Context,
+        cluster: Cluster,
+        read: Read,
+        spec: WorkerDeploymentSpec,
+    ) -> Result<Self, ClusterError> {
+        let children = Children::read(&cluster, read.meta("name"), cx.compared.clone()).await?;
+        let connection = spec.connection.clone();
+        let port = cx.connections.connect(read.meta("namespace"), &connection).await;
+        let port = port.map(|port| {
+            let paced = Paced::new(port, connection, cx.pace.clone(), cx.metrics.clone());
+            Arc::new(paced) as Arc<dyn Temporal>
+        });
+        let facts = observe::facts(&read, spec, &children, &port).await;
+        let retry_after = match &port {
+            Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
+            _ => None,
+        };
+        let children = Arc::new(children);
+        let now = cx.clock.now();
+        Ok(Self {
+            cx,
+            cluster,
+            read,
+            facts,
+            children,
+            temporal: port.ok(),
+            told: Arc::default(),
+            now,
+            retry_after,
+        })
+    }
+
+    pub(crate) fn tell(&self, news: News) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+    }
+
+    async fn run(mut self) -> Result<Duration, ClusterError> {
+        if let Some(temporal) = self.temporal.clone() {
+            observe::ask_for_missing(&mut self.facts, &*temporal).await;
+        }
+        if self.facts.deleted_at.is_some() {
+            return crate::goodbye::go(self).await;
+        }
+        let plan = match self.read.status.plan.as_ref().map(RawPlan::parse).transpose() {
+            Ok(plan) => plan,
+            Err(sentence) => return self.end_unreadable(&sentence).await,
+        };
+        self.check(plan.as_ref()).await?;
+        self.obey_restart();
+        let asked = self.asked();
+        let decision = decide(&self.facts, plan.as_ref(), &asked);
+        match decision {
+            Decision::Keep | Decision::Refuse { .. } => self.carry_on(plan, decision, &asked).await,
+            decision => self.change(plan, decision).await,
+        }
+    }
+
+    /// Whether what is wanted can be begun. The API server is asked once for each generation.
+    async fn check(&mut self, plan: Option<&Plan>) -> Result<(), ClusterError> {
+        let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
+        let exists = self.facts.target_version().is_some_and(|version| version.workers.is_some());
+        if is_begun && exists || self.facts.is_at_target() {
+            return Ok(());
+        }
+        match self.children.try_target(&self.facts).await {
+            Ok(()) => Ok(()),
+            Err(ClusterError::Refused(sentence)) => {
+                let sentence = format!("spec.template: the API server refuses it: {sentence}");
+                let cause = format!("{}/{sentence}", self.facts.generation);
+                self.tell(News::warning("InvalidSpec", cause, sentence.clone()));
+                self.facts.invalid = Some(sentence);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Only a restart later than the last one, and than the object itself, is obeyed.
+    fn obey_restart(&mut self) {
+        let Some(text) = self.read.annotation(ANNOTATION_RESTARTED_AT) else { return };
+        let Ok(at) = text.parse::<DateTime<Utc>>() else {
+            let note = format!(
+                "{ANNOTATION_RESTARTED_AT} is {text:?}, which is no time (RFC 3339): nothing is restarted"
+            );
+            self.tell(News::warning("InvalidSpec", note.clone(), note));
+            return;
+        };
+        let time = |text: Option<&str>| text.and_then(|text| text.parse::<DateTime<Utc>>().ok());
+        let obeyed = time(self.facts.status.restarted_at.as_deref());
+        let created = time(Some(self.read.meta("creationTimestamp")));
+        if obeyed.max(created).is_none_or(|before| at > before) && !self.facts.spec.paused {
+            self.facts.status.restarted_at = Some(text.to_owned());
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        let retry = self.read.annotation(ANNOTATION_RETRY).map(str::to_owned);
+        let spent = &self.read.status.spent_retry;
+        Asked {
+            abort: self.read.annotation(ANNOTATION_ABORT).map(str::to_owned),
+            retry: retry.filter(|asked| spent.as_ref() != Some(asked)),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> WorkerScope {
+        WorkerScope {
+            facts: Arc::new(self.facts.clone()),
+            temporal: self.temporal.clone(),
+            children: self.children.clone(),
+            told: self.told.clone(),
+        }
+    }
+
+    /// Writes the status, and tells what is to be told once it is written.
+    pub(crate) async fn finish(
+        &self,
+        mut status: WorkerDeploymentStatus,
+        plan: Option<&Plan>,
+        decision: &Decision,
+        forgotten: &[BuildId],
+    ) -> Result<(), ClusterError> {
+        let mut facts = self.facts.clone();
+        facts.status = status.clone();
+        status::refresh(&mut status, &facts, plan, decision, forgotten, self.now);
+        let lost = matches!(facts.temporal, Said::Lost { .. });
+        let with_workers = facts.versions.values().filter(|version| version.workers.is_some()).count();
+        self.cx.metrics.seen(&facts.namespace, &facts.name, with_workers, lost);
+        save(&self.cluster, &self.read, &status).await?;
+        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        for news in told {
+            if self.cx.is_news(&facts.uid, &news) {
+                send(&self.cluster, &self.read.object, &news, &self.cx.instance, self.now).await;
+            }
+        }
+        Ok(())
+    }
+}

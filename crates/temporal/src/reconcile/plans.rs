@@ -1,0 +1,203 @@
+//! How plans begin and end: each in one write, before anything is done.
+
+use std::time::Duration;
+
+use windlass_core::api::{HistoryEntry, RawPlan, Rejected};
+use windlass_engine::{Advance, Env, Plan, control, executor};
+
+use super::{AT_ONCE, Look};
+use crate::api::{Reason, WorkerDeploymentStatus};
+use crate::children::Children;
+use crate::cluster::ClusterError;
+use crate::events::News;
+use crate::planner::{Decision, recipe};
+use crate::tasks::workflow_id;
+
+/// Of how many gates of a plan that ends the workflows are ended.
+const GATES: usize = 20;
+
+impl Look<'_> {
+    /// Ends a plan, begins one, or both: in one write, before anything is done.
+    pub(super) async fn change(
+        self,
+        plan: Option<Plan>,
+        decision: Decision,
+    ) -> Result<Duration, ClusterError> {
+        let (now, target) = (self.now, self.facts.target.clone());
+        let mut status = self.facts.status.clone();
+        let mut plan = plan;
+        let mut new = None;
+        let before = status.current_build_id.clone();
+        match &decision {
+            Decision::Record => {
+                self.complete(&mut status);
+            }
+            Decision::Start(cause) => {
+                let last = plan.as_ref().filter(|plan| plan.target_hash == target.hash);
+                let attempt = last.map_or(0, |plan| plan.attempt.saturating_add(1));
+                let fresh = recipe::plan(&self.facts, plan.as_ref(), attempt, now);
+                let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+                let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
+                self.tell(News::normal("RolloutStarted", fresh.id.clone(), note));
+                if let Some(rejected) = status.rejected.take() {
+                    status.spent_retry = Some(rejected.plan_id);
+                }
+                status.cause = Some(cause.reason().as_str().to_owned());
+                new = Some(fresh);
+            }
+            Decision::Supersede | Decision::End => {
+                if let Some(old) = plan.as_mut() {
+                    self.end_gates(old).await;
+                    control::supersede(old, now);
+                    let note = format!(
+                        "the rollout to {} makes room for one to {} ({})",
+                        old.target_hash, target.hash, target.build
+                    );
+                    self.tell(News::normal("RolloutSuperseded", old.id.clone(), note));
+                    self.record(&mut status, old, "Superseded", "Superseded", "");
+                }
+                if decision == Decision::Supersede {
+                    let fresh = recipe::plan(&self.facts, plan.as_ref(), 0, now);
+                    status.cause = Some(Reason::Superseded.as_str().to_owned());
+                    new = Some(fresh);
+                }
+            }
+            Decision::Abort | Decision::RollBack { .. } => {
+                if let Some(old) = plan.as_mut() {
+                    self.give_up(&mut status, old, &decision).await;
+                }
+            }
+            Decision::Keep | Decision::Refuse { .. } => {}
+        }
+        let shown = new.or(plan);
+        status.plan = shown.as_ref().map(RawPlan::of).or(status.plan);
+        status.update_revision = Some(Children::target_revision(&self.facts));
+        self.finish(status, shown.as_ref(), &decision, &[]).await?;
+        Ok(AT_ONCE)
+    }
+
+    async fn give_up(&self, status: &mut WorkerDeploymentStatus, old: &mut Plan, decision: &Decision) {
+        let build = status.target_build_id.clone().unwrap_or_else(|| self.facts.target.build.clone());
+        self.end_gates(old).await;
+        let (outcome, reason, message) = if let Decision::RollBack { message } = decision {
+            control::supersede(old, self.now);
+            ("RolledBack", Reason::GateFailed, message.clone())
+        } else {
+            control::abort(old, self.now);
+            ("Aborted", Reason::Aborted, String::new())
+        };
+        let event = if outcome == "RolledBack" { "RolledBack" } else { "RolloutAborted" };
+        let why = if message.is_empty() { "a person asked for it" } else { &message };
+        let note = format!("rollout {} to {build} is taken back: {why}", old.id);
+        self.tell(News::warning(event, old.id.clone(), note));
+        self.record(status, old, outcome, reason.as_str(), &message);
+        status.rejected = Some(Rejected {
+            hash: old.target_hash.clone(),
+            build_id: build.to_string(),
+            plan_id: old.id.clone(),
+            outcome: outcome.to_owned(),
+            message,
+        });
+    }
+
+    pub(super) async fn end_unreadable(self, sentence: &str) -> Result<Duration, ClusterError> {
+        let mut status = self.facts.status.clone();
+        let raw = status.plan.clone().unwrap_or_default();
+        let failed = raw.failed(&self.facts.uid, sentence, self.now);
+        self.fail(&mut status, &failed, &self.facts.target.hash, sentence);
+        status.plan = Some(RawPlan::of(&failed));
+        self.finish(status, Some(&failed), &Decision::Keep, &[]).await?;
+        Ok(AT_ONCE)
+    }
+
+    pub(super) async fn advance(
+        &self,
+        plan: &mut Plan,
+        status: &mut WorkerDeploymentStatus,
+    ) -> Option<Duration> {
+        let env = Env::new().with(self.scope());
+        let patience = i64::from(self.facts.spec.progress_deadline_seconds);
+        let advance = executor::advance(plan, &self.cx.registry, &env, self.now, patience).await;
+        status.plan = Some(RawPlan::of(plan));
+        match advance {
+            Advance::Waiting { recheck_after } => recheck_after,
+            Advance::Checkpoint | Advance::Held | Advance::Invalidated { .. } => Some(AT_ONCE),
+            Advance::Ended => {
+                if plan.state == windlass_engine::PlanState::Complete {
+                    let note = format!("{} is the current version", self.facts.target.build);
+                    self.tell(News::normal("RolloutComplete", plan.id.clone(), note));
+                    self.record(status, plan, "Complete", Reason::RolloutComplete.as_str(), "");
+                    self.complete(status);
+                } else {
+                    self.fail(status, plan, &plan.target_hash, &plan.failure);
+                }
+                Some(AT_ONCE)
+            }
+        }
+    }
+
+    /// Ends the workflows of gates that nobody waits for any more: as long as one runs, its version is not retired. One that
+    /// is missed ends at its time-out.
+    async fn end_gates(&self, plan: &Plan) {
+        let Some(temporal) = &self.temporal else { return };
+        let Some(task) = plan.current_task().filter(|task| task.type_ == "run-gate") else { return };
+        for index in 0..GATES {
+            let id = workflow_id(task, index);
+            match temporal.describe_gate(&id).await {
+                Ok(crate::port::GateState::Running) => {
+                    let reason = "the rollout that it was a gate of has ended";
+                    let _ = temporal.end_gate(&id, reason, &self.facts.identity).await;
+                }
+                Ok(_) => {}
+                // There are no more of them.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn complete(&self, status: &mut WorkerDeploymentStatus) {
+        status.last_completed_rollout_hash = Some(self.facts.target.hash.clone());
+        status.current_revision = Some(Children::target_revision(&self.facts));
+        status.rejected = None;
+        status.cause = None;
+        if self.facts.is_promoted() {
+            status.spent_force_promote.clone_from(&self.facts.spec.force_promote);
+        }
+    }
+
+    /// Takes into the status that a plan has failed: its target is not tried again by itself.
+    fn fail(&self, status: &mut WorkerDeploymentStatus, plan: &Plan, hash: &str, why: &str) {
+        self.record(status, plan, "Failed", Reason::PlanFailed.as_str(), why);
+        status.rejected = Some(Rejected {
+            hash: hash.to_owned(),
+            build_id: self.facts.target.build.to_string(),
+            plan_id: plan.id.clone(),
+            outcome: "Failed".to_owned(),
+            message: why.to_owned(),
+        });
+        self.tell(News::warning("RolloutFailed", plan.id.clone(), why));
+    }
+
+    fn record(
+        &self,
+        status: &mut WorkerDeploymentStatus,
+        plan: &Plan,
+        outcome: &str,
+        reason: &str,
+        message: &str,
+    ) {
+        self.cx.metrics.ended(outcome);
+        let entry = HistoryEntry {
+            plan_id: plan.id.clone(),
+            recipe: plan.recipe.clone(),
+            from_hash: status.last_completed_rollout_hash.clone().unwrap_or_default(),
+            target_hash: plan.target_hash.clone(),
+            outcome: outcome.to_owned(),
+            reason: reason.to_owned(),
+            message: windlass_engine::sentence::cut(message, 512),
+            started_at: Some(plan.started_at),
+            finished_at: plan.finished_at.or(Some(self.now)),
+        };
+        windlass_core::api::status::remember(&mut status.history, entry);
+    }
+}
