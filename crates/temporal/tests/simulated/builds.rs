@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 use crate::stage::{Stage, spec, template};
 
 async fn with_id(tag: &str, id: &str) -> Stage {
-    let s = Stage::new();
     let mut spec = spec(tag);
     spec["unsafeCustomBuildID"] = json!(id);
-    s.create(spec).await;
-    s.until_current(&s.target().await).await;
+    let (s, _) = Stage::running(spec).await;
     s
 }
 

@@ -8,9 +8,7 @@ use crate::stage::{Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_one_gives_its_tasks_back_and_waits_for_its_workflows() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    s.until_current(&s.target().await).await;
+    let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.delete().await;
     s.seconds(120).await;
@@ -26,9 +24,7 @@ async fn a_deleted_one_gives_its_tasks_back_and_waits_for_its_workflows() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_deleted_now_waits_for_nothing_not_even_for_temporal() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    s.until_current(&s.target().await).await;
+    let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.temporal.is(Mood::Down);
     s.delete().await;
@@ -59,10 +55,7 @@ async fn one_that_is_retained_leaves_all_as_it_is_and_its_successor_takes_it_up(
 
 #[tokio::test(start_paused = true)]
 async fn records_that_temporal_does_not_give_up_are_not_waited_for_for_ever() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     s.delete().await;
     let temporal = s.temporal.clone();
     let polling = tokio::spawn(async move {

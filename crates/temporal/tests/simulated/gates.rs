@@ -77,12 +77,10 @@ async fn a_gate_of_a_rollout_that_makes_room_is_ended_and_its_version_goes() {
     let s = Stage::new();
     s.create(gated("v1", "Hold")).await;
     s.until_current(&s.target().await).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let v2 = s.roll_to("v2").await;
     s.temporal.gates_end(&v2, GateEnd::Never);
     s.until("the gate runs", |s| s.says("UpToDate") == "Unknown/GateRunning").await;
-    s.set_image("v3").await;
-    let v3 = s.target().await;
+    let v3 = s.roll_to("v3").await;
     s.until_current(&v3).await;
     s.until("v2 goes", |s| s.record(&v2).is_null() && s.deployment_of(&v2).is_none()).await;
 }

@@ -11,8 +11,7 @@ async fn run(s: &Stage) -> (Vec<String>, Value, Vec<i32>) {
     let v1 = s.target().await;
     s.until_current(&v1).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.temporal.end("long");
     s.until("v1 is gone", |s| s.record(&v1).is_null() && s.deployment_of(&v1).is_none()).await;

@@ -7,14 +7,11 @@ use crate::stage::{Stage, spec};
 
 #[tokio::test(start_paused = true)]
 async fn at_the_limit_of_versions_none_is_made_and_none_evicted() {
-    let s = Stage::new();
     let mut few = spec("v1");
     few["maxVersions"] = json!(2);
     few["sunset"] = json!({"scaleDownDelaySeconds": 9000, "deleteDelaySeconds": 9000});
-    s.create(few).await;
-    s.until_current(&s.target().await).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let (s, _) = Stage::running(few).await;
+    let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.set_image("v3").await;
     s.until("it says so", |s| s.says("UpToDate") == "False/VersionLimitReached").await;
@@ -37,10 +34,7 @@ async fn a_version_that_temporal_never_lists_because_of_its_limit_is_said_to_be_
 
 #[tokio::test(start_paused = true)]
 async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("other").await;
     s.until("it says so", |s| s.says("UpToDate") == "False/MissingTaskQueues").await;
     assert_eq!(s.status()["currentBuildID"], v1.as_str());

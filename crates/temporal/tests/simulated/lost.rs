@@ -8,9 +8,7 @@ use crate::stage::{Stage, deployment, spec};
 
 /// A stage with a current version and one that drains, long after the latter's delays if it were drained.
 async fn two_versions() -> Stage {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    s.until_current(&s.target().await).await;
+    let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
@@ -64,8 +62,7 @@ async fn a_rollout_goes_on_over_a_slow_temporal_and_over_one_whose_answers_are_l
 async fn a_rollout_that_lost_temporal_in_mid_ramp_goes_on_where_it_was() {
     let s = two_versions().await;
     let before = s.ramps().len();
-    s.set_image("v3").await;
-    let v3 = s.target().await;
+    let v3 = s.roll_to("v3").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
     s.temporal.is(Mood::Down);
     s.seconds(60).await;

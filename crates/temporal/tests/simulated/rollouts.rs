@@ -8,10 +8,7 @@ use crate::stage::{Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
 async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(s.says("Ready"), "True/WorkersReady");
     assert_eq!(s.says("RolloutInProgress"), "False/RolloutComplete");
     assert_eq!(s.record(&v1)["state"], "Current");
@@ -23,13 +20,9 @@ async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pinned_workflow_runs_on_while_the_next_version_ramps_and_its_own_goes_when_it_has_ended() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(s.temporal.start(&deployment(), "long", None, 99.0), Some(v1.clone()));
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.says("UpToDate") == "Unknown/Ramping").await;
     s.until_current(&v2).await;
     assert_eq!(s.ramps(), [100, 5, 50, 100], "no step is left out: {:?}", s.temporal.writes());
@@ -49,15 +42,10 @@ async fn a_pinned_workflow_runs_on_while_the_next_version_ramps_and_its_own_goes
 
 #[tokio::test(start_paused = true)]
 async fn a_new_target_in_mid_ramp_takes_the_ramp_back_first() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let (s, _) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
-    s.set_image("v3").await;
-    let v3 = s.target().await;
+    let v3 = s.roll_to("v3").await;
     s.until_current(&v3).await;
     assert_eq!(s.ramps(), [100, 5, 0, 5, 50, 100]);
     assert_eq!(s.events("RolloutSuperseded"), 1);
@@ -70,10 +58,7 @@ async fn a_new_target_in_mid_ramp_takes_the_ramp_back_first() {
 
 #[tokio::test(start_paused = true)]
 async fn back_to_the_current_version_clears_the_ramp_without_a_rollout() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
     s.set_image("v1").await;
@@ -84,13 +69,9 @@ async fn back_to_the_current_version_clears_the_ramp_without_a_rollout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_lives_takes_over_at_once_without_a_ramp() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.set_image("v1").await;
     s.until_current(&v1).await;
@@ -117,13 +98,10 @@ async fn manual_never_promotes_and_takes_nothing_into_its_hands_before() {
 
 #[tokio::test(start_paused = true)]
 async fn a_ramp_that_a_hand_changed_is_put_back_and_its_step_begins_anew() {
-    let s = Stage::new();
     let mut slow = spec("v1");
     slow["rollout"] = json!({"steps": [{"percent": 20, "pauseSeconds": 60}]});
-    s.create(slow).await;
-    s.until_current(&s.target().await).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let (s, _) = Stage::running(slow).await;
+    let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 20).await;
     s.seconds(30).await;
     let by_hand = RoutingWrite::Ramp { to: v2.clone(), percent: Percent(90.0) };
@@ -136,14 +114,10 @@ async fn a_ramp_that_a_hand_changed_is_put_back_and_its_step_begins_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_manages_is_not_touched_until_a_person_sets_it() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.manage(&deployment(), Some("alice"));
     let before = s.temporal.writes().len();
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let v2 = s.roll_to("v2").await;
     s.until("it says so", |s| s.says("UpToDate") == "False/OwnedByOther").await;
     s.seconds(120).await;
     assert_eq!(s.temporal.writes().len(), before);
@@ -155,11 +129,8 @@ async fn what_another_manages_is_not_touched_until_a_person_sets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_rollout_goes_no_further_and_goes_on_when_it_is_resumed() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    s.until_current(&s.target().await).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let (s, _) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
     s.patch(json!({"spec": {"paused": true}})).await;
     s.seconds(60).await;
@@ -171,12 +142,8 @@ async fn a_paused_rollout_goes_no_further_and_goes_on_when_it_is_resumed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_aborted_rollout_is_taken_back_and_tried_again_when_asked() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let (s, v1) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
     let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
     s.annotate("windlass.dev/abort", &plan).await;
@@ -192,10 +159,7 @@ async fn an_aborted_rollout_is_taken_back_and_tried_again_when_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_rolls_the_workers_of_every_version_and_is_no_rollout() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     s.seconds(5).await;
     let at = "2099-01-01T00:00:00Z";
     s.annotate("windlass.dev/restartedAt", at).await;

@@ -48,6 +48,15 @@ impl Stage {
         stage
     }
 
+    /// One whose first version has taken over, and that version.
+    pub async fn running(spec: Value) -> (Self, BuildId) {
+        let stage = Self::new();
+        stage.create(spec).await;
+        let first = stage.target().await;
+        stage.until_current(&first).await;
+        (stage, first)
+    }
+
     pub fn client(&self) -> Client {
         self.cluster.client("person", "default")
     }
@@ -115,6 +124,12 @@ impl Stage {
 
     pub async fn set_image(&self, tag: &str) {
         self.patch(json!({"spec": {"template": template(tag)}})).await;
+    }
+
+    /// Asks for another image, and answers with the version that is wanted then.
+    pub async fn roll_to(&self, tag: &str) -> BuildId {
+        self.set_image(tag).await;
+        self.target().await
     }
 
     pub async fn delete(&self) {

@@ -6,12 +6,9 @@ use crate::stage::{Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
 async fn a_drained_version_that_is_pinned_anew_gets_its_workers_back() {
-    let s = Stage::new();
     let mut slow = spec("v1");
     slow["sunset"]["deleteDelaySeconds"] = 3600.into();
-    s.create(slow).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(slow).await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
     s.until("v1 has no pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 0).await;
@@ -26,12 +23,8 @@ async fn a_drained_version_that_is_pinned_anew_gets_its_workers_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_never_took_tasks_is_kept_while_a_workflow_is_pinned_to_it() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
-    s.set_image("v2").await;
-    let v2 = s.target().await;
+    let (s, _) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
     s.until("v2 is listed", |s| s.record(&v2)["state"] == "Inactive").await;
     s.temporal.start(&deployment(), "pinned", Some(&v2), 0.0);
     s.set_image("v1").await;
@@ -46,12 +39,9 @@ async fn a_version_that_never_took_tasks_is_kept_while_a_workflow_is_pinned_to_i
 
 #[tokio::test(start_paused = true)]
 async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
-    let s = Stage::new();
     let mut scaled = spec("v1");
     scaled.as_object_mut().unwrap().remove("replicas");
-    s.create(scaled).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(scaled).await;
     let patch = kube::api::Patch::Merge(serde_json::json!({"spec": {"replicas": 7}}));
     let name = format!("orders-{v1}");
     s.api("Deployment").patch(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
@@ -64,10 +54,7 @@ async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_that_somebody_deleted_is_made_again() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
+    let (s, v1) = Stage::running(spec("v1")).await;
     s.api("Deployment").delete(&format!("orders-{v1}"), &kube::api::DeleteParams::default()).await.unwrap();
     s.until("it is there", |s| !s.deployments().is_empty()).await;
     s.until_current(&v1).await;
