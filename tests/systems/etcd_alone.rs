@@ -69,7 +69,7 @@ pub async fn rolled(place: &Place<'_>, image: &str, writer: &Writer) -> Result<D
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_update_of_the_set_loses_nothing() -> Result<(), Error> {
-    let _alone = crate::etcd_rolled::ALONE.lock().await;
+    let _alone = crate::rolled::ALONE.lock().await;
     let (place, etcd) = three("etcd-rolling").await?;
     let writer = Writer::start(etcd.clone());
     rolled(&place, ETCD[1], &writer).await?;

@@ -4,30 +4,22 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::{process::Child, sync::Mutex};
 
 use crate::{
-    cluster::{Cluster, Place, applied, updated},
+    cluster::{applied, updated},
     controlplane::Error,
     etcd::Etcd,
     etcd_alone,
     killing::{kill, kill_one},
-    programs::{ETCD, add_etcd, add_windlass},
+    programs::{ETCD, add_etcd},
+    rolled::{ALONE, CALM, Fleet},
     writer::{Tally, Writer, judge_tally},
 };
-
-/// What is measured is measured alone.
-pub static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// No quorum is lost in a rollout, so nobody has to wait longer than for an election.
 const BEARABLE: Duration = Duration::from_secs(5);
 /// With a member killed beside the one that goes there is none until one of them is back.
 const BEARABLE_KILLED: Duration = Duration::from_mins(1);
-/// How long is written before and after what is measured.
-const CALM: Duration = Duration::from_secs(2);
-
-const FLEET: (&str, &str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment", "etcd");
-
 /// Fails unless all that was acknowledged is there, everybody runs this version and nobody had to wait long.
 pub async fn judge(
     what: &str,
@@ -46,51 +38,20 @@ pub async fn judge(
     Ok(())
 }
 
-/// Three ready nodes of the sample fleet, and the operator that works there.
-struct Fleet {
-    place: Place<'static>,
-    etcd: Etcd,
-    operator: Child,
+/// The sample fleet with three ready members, and the way to them.
+async fn fleet(namespace: &str) -> Result<(Fleet, Etcd), Error> {
+    let fleet = Fleet::new(namespace, "etcd", add_etcd).await?;
+    let etcd = Etcd::new(fleet.addresses());
+    Ok((fleet, etcd))
 }
 
-impl Fleet {
-    async fn new(name: &str) -> Result<Self, Error> {
-        let cluster = Cluster::shared().await;
-        let images = cluster.images.clone();
-        tokio::task::spawn_blocking(move || add_etcd(&images)).await??;
-        add_windlass(&cluster.images, env!("CARGO_BIN_EXE_windlass"));
-        let place = cluster.namespace(name).await;
-        let operator = place.operator(env!("CARGO_BIN_EXE_windlass")).await?;
-        place.apply("etcd/fleet.yaml").await?;
-        place.until(FLEET, applied).await?;
-        let etcd = Etcd::new((0..3).map(|n| cluster.address(&place.ns, &format!("etcd-{n}-0"))));
-        Ok(Self { place, etcd, operator })
-    }
+fn template(image: &str) -> Value {
+    json!({"image": image})
+}
 
-    async fn want(&self, image: &str) -> Result<(), Error> {
-        let image = json!({"spec": {"template": {"spec": {"image": image}}}}).to_string();
-        self.place.kubectl(&["patch", "nd", "etcd", "--type=merge", "-p", &image]).await.map(drop)
-    }
-
-    /// Rolls to an image and says the longest time in which nothing was acknowledged.
-    async fn rolled(&self, image: &str, writer: &Writer) -> Result<Duration, Error> {
-        tokio::time::sleep(CALM).await;
-        writer.forget_gaps();
-        self.want(image).await?;
-        let fleet = self.place.until(FLEET, applied).await?;
-        let last = fleet["status"]["history"].as_array().and_then(|history| history.last()).cloned();
-        assert_eq!(last.unwrap_or_default()["outcome"], "Complete", "{:#}", fleet["status"]["history"]);
-        tokio::time::sleep(CALM).await;
-        Ok(writer.tally().longest_gap)
-    }
-
-    /// Kills the operator, and starts another one after a while.
-    async fn restart_operator(&mut self) -> Result<(), Error> {
-        self.operator.kill().await?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        self.operator = self.place.operator(env!("CARGO_BIN_EXE_windlass")).await?;
-        Ok(())
-    }
+/// Rolls to an image and says the longest time in which nothing was acknowledged.
+async fn rolled(fleet: &Fleet, image: &str, writer: &Writer) -> Result<Duration, Error> {
+    fleet.rolled(&template(image), writer, async || Ok(())).await
 }
 
 /// The states of a node's tasks of one type.
@@ -103,11 +64,11 @@ fn states(node: &Value, kind: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn windlass_rolls_etcd_with_hooks_and_loses_nothing() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
-    let fleet = Fleet::new("etcd-fleet").await?;
-    let writer = Writer::start(fleet.etcd.clone());
-    fleet.rolled(ETCD[1], &writer).await?;
+    let (fleet, etcd) = fleet("etcd-fleet").await?;
+    let writer = Writer::start(etcd.clone());
+    rolled(&fleet, ETCD[1], &writer).await?;
     let tally = writer.stop().await;
-    judge("Windlass, InPlace with hooks", ETCD[1], &tally, &fleet.etcd, BEARABLE).await?;
+    judge("Windlass, InPlace with hooks", ETCD[1], &tally, &etcd, BEARABLE).await?;
     for node in ["etcd-0", "etcd-1", "etcd-2"] {
         let node = fleet.place.get("windlass.dev/v1alpha1", "StatefulNode", node).await?;
         assert_eq!(states(&node, "run-job"), ["Complete"], "{:#}", node["status"]["plan"]);
@@ -128,21 +89,21 @@ async fn windlass_rolls_etcd_with_hooks_and_loses_nothing() -> Result<(), Error>
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_the_operator_a_member_and_a_hooks_job_loses_nothing() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
-    let mut fleet = Fleet::new("etcd-killed").await?;
-    let writer = Writer::start(fleet.etcd.clone());
+    let (mut fleet, etcd) = fleet("etcd-killed").await?;
+    let writer = Writer::start(etcd.clone());
     tokio::time::sleep(CALM).await;
-    fleet.want(ETCD[1]).await?;
+    fleet.want(&template(ETCD[1])).await?;
     kill_one(&["etcdctl --endpoints", "member list"]).await;
-    fleet.place.until(FLEET, |seen| updated(seen) >= 1).await?;
+    fleet.until(|seen| updated(seen) >= 1).await?;
     fleet.restart_operator().await?;
-    fleet.place.until(FLEET, |seen| updated(seen) >= 2).await?;
+    fleet.until(|seen| updated(seen) >= 2).await?;
     let member = fleet.place.cluster.address(&fleet.place.ns, "etcd-2-0");
     assert_eq!(kill(&[&format!("--listen-client-urls=http://{member}:2379")]), 1);
     fleet.restart_operator().await?;
-    fleet.place.until(FLEET, applied).await?;
+    fleet.until(applied).await?;
     tokio::time::sleep(CALM).await;
     let tally = writer.stop().await;
-    judge("Windlass, killed in between", ETCD[1], &tally, &fleet.etcd, BEARABLE_KILLED).await?;
+    judge("Windlass, killed in between", ETCD[1], &tally, &etcd, BEARABLE_KILLED).await?;
     let pod = fleet.place.get("v1", "Pod", "etcd-2-0").await?;
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 1, "{:#}", pod["status"]);
     Ok(())
@@ -153,14 +114,14 @@ async fn killing_the_operator_a_member_and_a_hooks_job_loses_nothing() -> Result
 #[ignore = "takes minutes; docs/etcd.md has what was measured"]
 async fn ten_rollouts_of_etcd_by_windlass_and_ten_by_a_stateful_set_lose_nothing() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
-    let fleet = Fleet::new("etcd-ten").await?;
-    let writer = Writer::start(fleet.etcd.clone());
+    let (fleet, etcd) = fleet("etcd-ten").await?;
+    let writer = Writer::start(etcd.clone());
     let mut gaps = Vec::new();
     for round in 1..=10 {
-        gaps.push(fleet.rolled(ETCD[round % 2], &writer).await?.as_millis());
+        gaps.push(rolled(&fleet, ETCD[round % 2], &writer).await?.as_millis());
     }
     eprintln!("Windlass, InPlace with hooks: {gaps:?} ms");
-    judge("ten rollouts by Windlass", ETCD[0], &writer.stop().await, &fleet.etcd, BEARABLE).await?;
+    judge("ten rollouts by Windlass", ETCD[0], &writer.stop().await, &etcd, BEARABLE).await?;
     drop(fleet);
     let (place, etcd) = etcd_alone::three("etcd-set-ten").await?;
     let writer = Writer::start(etcd.clone());

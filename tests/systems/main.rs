@@ -13,4 +13,5 @@ mod nats;
 mod nats_alone;
 mod nats_rolled;
 mod programs;
+mod rolled;
 mod writer;

@@ -58,7 +58,7 @@ pub async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> {
-    let _alone = crate::etcd_rolled::ALONE.lock().await;
+    let _alone = crate::rolled::ALONE.lock().await;
     let (place, servers) = three("nats-set").await?;
     let mut nats = Nats::new(servers.clone());
     made(&mut nats).await?;

@@ -1,0 +1,91 @@
+//! A sample fleet of `examples/` that Windlass rolls, and the operator that does.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::{process::Child, sync::Mutex};
+use windlass_process_kubelet::Images;
+
+use crate::{
+    cluster::{Cluster, Place, applied},
+    controlplane::Error,
+    programs::add_windlass,
+    writer::Writer,
+};
+
+/// What is measured is measured alone.
+pub static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// How long is written before and after what is measured.
+pub const CALM: Duration = Duration::from_secs(2);
+
+/// A fleet, and the operator that works there.
+pub struct Fleet {
+    pub place: Place<'static>,
+    name: &'static str,
+    operator: Child,
+}
+
+impl Fleet {
+    /// The sample fleet of this name in a namespace of its own, all of its nodes ready. `programs` has what its pods run built.
+    pub async fn new(
+        namespace: &str,
+        name: &'static str,
+        programs: fn(&Images) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let cluster = Cluster::shared().await;
+        let images = cluster.images.clone();
+        tokio::task::spawn_blocking(move || programs(&images)).await??;
+        add_windlass(&cluster.images, env!("CARGO_BIN_EXE_windlass"));
+        let place = cluster.namespace(namespace).await;
+        let operator = place.operator(env!("CARGO_BIN_EXE_windlass")).await?;
+        place.apply(&format!("{name}/fleet.yaml")).await?;
+        let fleet = Self { place, name, operator };
+        fleet.until(applied).await?;
+        Ok(fleet)
+    }
+
+    /// The addresses of its three nodes' pods.
+    pub fn addresses(&self) -> Vec<String> {
+        let of = |ordinal| self.place.cluster.address(&self.place.ns, &format!("{}-{ordinal}-0", self.name));
+        (0..3).map(of).collect()
+    }
+
+    /// Asks for another template, by a merge patch of it.
+    pub async fn want(&self, template: &Value) -> Result<(), Error> {
+        let patch = json!({"spec": {"template": {"spec": template}}}).to_string();
+        self.place.kubectl(&["patch", "nd", self.name, "--type=merge", "-p", &patch]).await.map(drop)
+    }
+
+    /// Waits until something holds for the fleet.
+    pub async fn until(&self, holds: impl Fn(&Value) -> bool) -> Result<Value, Error> {
+        self.place.until(("windlass.dev/v1alpha1", "NodeDeployment", self.name), holds).await
+    }
+
+    /// Rolls to another template under a writer, to the end and what `after` waits for, and says the longest time in which
+    /// nothing was acknowledged.
+    pub async fn rolled(
+        &self,
+        template: &Value,
+        writer: &Writer,
+        after: impl AsyncFnOnce() -> Result<(), Error>,
+    ) -> Result<Duration, Error> {
+        tokio::time::sleep(CALM).await;
+        writer.forget_gaps();
+        self.want(template).await?;
+        let fleet = self.until(applied).await?;
+        let last = fleet["status"]["history"].as_array().and_then(|history| history.last()).cloned();
+        assert_eq!(last.unwrap_or_default()["outcome"], "Complete", "{:#}", fleet["status"]["history"]);
+        after().await?;
+        tokio::time::sleep(CALM).await;
+        Ok(writer.tally().longest_gap)
+    }
+
+    /// Kills the operator, and starts another one after a while.
+    pub async fn restart_operator(&mut self) -> Result<(), Error> {
+        self.operator.kill().await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.operator = self.place.operator(env!("CARGO_BIN_EXE_windlass")).await?;
+        Ok(())
+    }
+}
