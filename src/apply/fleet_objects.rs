@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 use super::ReconcileError;
 use super::patches::{metadata_change, metadata_ops, service_ops};
-use crate::api::names::ANNOTATION_BUILD_ID;
+use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::{FleetScope, is_switched};
+use crate::planner::fleet::sets::stage::has_switched;
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
 
@@ -268,11 +269,16 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
         return Ok(None);
     };
-    // Between the write that moves traffic and the one that says so the Service is ahead of the status.
+    // Between the write that moves traffic and the one that says so the Service is ahead of the status: it says where it was
+    // moved to, and the plan says that it was, should a hand turn it or take it away meanwhile.
     let is_moved = |set: &String| known.as_ref().is_some_and(|service| is_switched(service, set));
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
-    let set = entrant.filter(is_moved).unwrap_or_else(|| fleet.facts().set.clone());
-    let manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
+    let moved_to = entrant.filter(|set| is_moved(set) || has_moved_traffic(fleet));
+    let set = moved_to.clone().unwrap_or_else(|| fleet.facts().set.clone());
+    let mut manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
+    if let Some(set) = &moved_to {
+        manifest["metadata"]["annotations"][ANNOTATION_SWITCHED_TO] = json!(set);
+    }
     if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));
     }
@@ -299,7 +305,8 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         fleet.memory.foreign.put(meta.uid.clone(), (monotonic(), sentence.clone()));
         return Ok(Some(sentence));
     }
-    let own = TemplateMeta { labels: identity(fleet).labels(), ..TemplateMeta::default() };
+    let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set));
+    let own = TemplateMeta { labels: identity(fleet).labels(), annotations: switched.into_iter().collect() };
     let change = metadata_change(&service.meta, &TemplateMeta::default(), &own);
     let mut ops = metadata_ops(&service.meta, &change);
     ops.extend(service_ops(&service, &manifest));
@@ -315,6 +322,12 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
     }
     Ok(None)
+}
+
+/// Whether the plan says that it has moved the fleet's traffic to the new set. Read only amid a promotion.
+fn has_moved_traffic(fleet: &FleetScope) -> bool {
+    let plan = fleet.fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
+    plan.is_some_and(|plan| has_switched(&plan))
 }
 
 /// That the name of the fleet's Service belongs to something else, in a sentence.

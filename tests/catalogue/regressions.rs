@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 41] = [
+const KEPT: [(&str, &str); 42] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -159,6 +159,10 @@ const KEPT: [(&str, &str); 41] = [
     (
         "blue-green/template/3 F16-templates-mirrored 1 seed=1",
         "and one where admission began to rewrite images in StatefulSets' templates",
+    ),
+    (
+        "hooks-blue-green/image/2 F11-delete-fleet-service 37 seed=1",
+        "a Service that was deleted while hooks followed a promotion was made anew for the set that had served before",
     ),
 ];
 

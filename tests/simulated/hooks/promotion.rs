@@ -180,6 +180,34 @@ fn what_last_completed_is_taken_up_again_from_a_promotion_that_holds() {
 }
 
 #[test]
+fn traffic_that_has_moved_stays_where_it_is_though_a_hand_turns_the_service_or_deletes_it() {
+    const SERVICE: (&str, &str) = ("v1", "Service");
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([person("look", "AfterPromotion")]))).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked", is_at("look", "Running")).await;
+        let set = set_of(text(&status["rollout"], "targetHash"));
+        assert_eq!(w.selected(), set);
+        for by_hand in ["delete", "turn", "delete"] {
+            if by_hand == "delete" {
+                w.delete(SERVICE, "db").await;
+            } else {
+                let first = json!({"spec": {"selector": {"windlass.dev/set": "first"}},
+                    "metadata": {"annotations": {"windlass.dev/switched-to": null}}});
+                w.merge(SERVICE, "db", &first).await;
+            }
+            w.rest(5).await;
+            assert_eq!(w.selected(), set, "after {by_hand}, before the hook is done");
+        }
+        let status = w.status();
+        w.approve(text(task(&status["plan"], "look"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.selected(), set);
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
 fn a_promotion_whose_hook_has_not_failed_is_finished_before_the_next_begins() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([person("look", "AfterPromotion")]))).await;

@@ -167,6 +167,11 @@ impl World {
         self.change(json!({"template": {"spec": {"image": image}}})).await;
     }
 
+    /// Merges a hand's change into an object.
+    pub async fn merge(&self, kind: (&str, &str), name: &str, patch: &Value) {
+        self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
     pub async fn delete(&self, kind: (&str, &str), name: &str) {
         self.api(kind).delete(name, &DeleteParams::background()).await.unwrap();
     }
