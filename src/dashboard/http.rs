@@ -46,6 +46,12 @@ pub(super) struct Page {
     pub(super) live: Arc<Semaphore>,
 }
 
+impl Page {
+    pub(super) fn new(source: Arc<Source>, hands: Option<Arc<dyn Hands>>, guard: Guard) -> Self {
+        Self { source, hands, guard: Arc::new(guard), live: Arc::new(Semaphore::new(LIVE)) }
+    }
+}
+
 /// Serves the page, until the listener ends.
 pub async fn serve(
     listener: TcpListener,
@@ -53,18 +59,19 @@ pub async fn serve(
     hands: Option<Arc<dyn Hands>>,
     guard: Guard,
 ) -> std::io::Result<()> {
-    let page = Page { source, hands, guard: Arc::new(guard), live: Arc::new(Semaphore::new(LIVE)) };
+    let page = Page::new(source, hands, guard);
     // What is told live is small, and is not to wait for more.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, router(page)).await
 }
 
-fn router(page: Page) -> Router {
+pub(super) fn router(page: Page) -> Router {
     Router::new()
         .route("/", get(list))
         .route("/fleets/{namespace}/{name}", get(fleet))
         .route("/fleets/{namespace}/{name}/nodes", get(nodes))
         .route("/fleets/{namespace}/{name}/{verb}", get(ask).post(act))
+        .route("/healthz", get(healthz))
         .route("/live", get(live::list))
         .route("/live/fleets/{namespace}/{name}", get(live::fleet))
         .route("/style.css", get(|| async { ([(CONTENT_TYPE, "text/css; charset=utf-8")], html::STYLE) }))
@@ -82,7 +89,7 @@ fn router(page: Page) -> Router {
 async fn gate(State(page): State<Page>, request: Request, next: Next) -> Response {
     let (path, query) =
         (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
-    let is_public = matches!(path.as_str(), "/style.css" | "/page.js");
+    let is_public = matches!(path.as_str(), "/style.css" | "/page.js" | "/healthz");
     let token = query.split('&').find_map(|pair| pair.strip_prefix("token="));
     let mut response = match page.guard.check(request.method(), request.headers()) {
         Err(Turned::Name) => said(
@@ -154,7 +161,17 @@ async fn list(State(state): State<Page>) -> Response {
 }
 
 pub(super) fn list_view(state: &Page, watched: &Watched) -> ListView {
-    ListView::of(&watched.all(), watched.has_namespaces(), state.source.now())
+    let now = state.source.now();
+    let view = ListView::of(&watched.all(), watched.has_namespaces(), now);
+    ListView { silent_since: watched.silent_since(now), ..view }
+}
+
+/// Whether what the page shows is what is so; no secret opens it, and it tells of no fleet.
+async fn healthz(State(state): State<Page>) -> Response {
+    match state.source.heard().await {
+        Ok(()) => "ok\n".into_response(),
+        Err(sentence) => (StatusCode::SERVICE_UNAVAILABLE, format!("{sentence}\n")).into_response(),
+    }
 }
 
 async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String, String)>) -> Response {
@@ -190,7 +207,11 @@ pub(super) fn fleet_view(state: &Page, watched: &Arc<Watched>, key: &Key) -> Opt
     let (seen, now) = (watched.one(key)?, state.source.now());
     let report = FleetReport::of(&seen, now);
     let told = state.source.told(watched, key, &report);
-    Some(Looked { is_asking: told.is_none(), view: FleetView::of(&seen, report, told.as_ref(), now) })
+    let view = FleetView::of(&seen, report, told.as_ref(), now);
+    Some(Looked {
+        is_asking: told.is_none(),
+        view: FleetView { silent_since: watched.silent_since(now), ..view },
+    })
 }
 
 #[derive(Deserialize)]
@@ -209,7 +230,8 @@ async fn nodes(
             Some(seen) => {
                 let now = state.source.now();
                 let report = FleetReport::of(&seen, now);
-                page(StatusCode::OK, html::nodes(&report, paged.page.unwrap_or(1), now))
+                let silent_since = watched.silent_since(now);
+                page(StatusCode::OK, html::nodes(&report, paged.page.unwrap_or(1), silent_since, now))
             }
             None => gone(&key),
         },

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::html;
 use super::http::{Page, fleet_view, list_view, said};
-use super::source::Watched;
+use super::source::{SILENT, Watched};
 use crate::clock::monotonic;
 use crate::cluster::Key;
 use crate::report::Verdict;
@@ -159,7 +159,13 @@ impl Open {
         for (id, markup) in parts {
             self.tell(id, markup);
         }
-        if is_moving { TICK } else { TICK_AT_REST }
+        let silence = self.watched.silence();
+        match SILENT.checked_sub(silence).filter(|left| !left.is_zero()) {
+            // That nothing is heard any more is told as soon as it is so, and that something is again, too.
+            None => TICK,
+            Some(_) if is_moving => TICK,
+            Some(left) => TICK_AT_REST.min(left),
+        }
     }
 
     fn tell(&mut self, id: &'static str, part: Markup) {

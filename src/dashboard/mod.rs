@@ -11,6 +11,8 @@ mod html;
 mod http;
 mod live;
 mod source;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use guard::{Guard, Secrets};

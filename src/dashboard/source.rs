@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use futures::StreamExt;
 use futures::stream;
 use kube::Client;
@@ -17,7 +17,7 @@ use crate::cluster::Key;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::watch::Scope;
 use crate::foresight::{Change, foresee};
-use crate::reader::{OF_REPORTS, Sight, Wanted, events};
+use crate::reader::{OF_REPORTS, Sight, Wanted, events, sentence};
 use crate::report::chain::{Happened, culprit};
 use crate::report::{FleetReport, Seen, Verdict};
 
@@ -29,6 +29,9 @@ const OLD: Duration = Duration::from_secs(5);
 const OLD_AT_REST: Duration = Duration::from_mins(1);
 /// Of larger fleets what comes next is not worked out unasked: it takes reading all of their objects.
 const LARGE: i32 = 500;
+/// After how long without news what is shown is said to be old. A watch that is well is begun anew before that, and says
+/// so, although nothing changed.
+pub const SILENT: Duration = Duration::from_secs(28);
 /// The most events that the chain tells: the last ones.
 const EVENTS: usize = 5;
 
@@ -102,6 +105,18 @@ impl Watched {
         })
     }
 
+    /// For how long the longest silence of what is watched lasts: as long nobody knows what is so.
+    pub fn silence(&self) -> Duration {
+        let ages = self.sights.iter().flat_map(|(_, sight)| sight.view.freshness.ages());
+        ages.map(|(_, age)| age).max().unwrap_or_default()
+    }
+
+    /// Since when nothing is heard, where that is too long to take what is known for what is so.
+    pub fn silent_since(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let silence = self.silence();
+        (silence >= SILENT).then(|| now - silence)
+    }
+
     fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
@@ -149,6 +164,22 @@ impl Source {
         state.watched = Some(watched.clone());
         tokio::spawn(self.clone().follow(watched.clone()));
         Ok(watched)
+    }
+
+    /// Whether what is shown is what is so, as far as the API server can be heard. Where nothing is watched it is asked.
+    pub async fn heard(&self) -> Result<(), String> {
+        let watched = lock(&self.state).watched.clone();
+        let Some(watched) = watched else {
+            let answer = self.client.apiserver_version().await;
+            return answer.map(drop).map_err(|error| sentence(&error));
+        };
+        match watched.silent_since(self.now()) {
+            None => Ok(()),
+            Some(since) => {
+                let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
+                Err(format!("nothing is heard of the API server since {since}"))
+            }
+        }
     }
 
     async fn follow(self: Arc<Self>, watched: Arc<Watched>) {

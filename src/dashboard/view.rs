@@ -42,6 +42,8 @@ pub struct ListView {
     pub fleets: Vec<FleetReport>,
     /// Whether they are of several namespaces.
     pub namespaces: bool,
+    /// Since when nothing is heard of the API server, where that is too long.
+    pub silent_since: Option<DateTime<Utc>>,
 }
 
 impl ListView {
@@ -50,7 +52,7 @@ impl ListView {
     pub fn of(seen: &[Seen], namespaces: bool, now: DateTime<Utc>) -> Self {
         let mut fleets: Vec<FleetReport> = seen.iter().map(|seen| FleetReport::of(seen, now)).collect();
         worst_first(&mut fleets);
-        Self { now, fleets, namespaces }
+        Self { now, fleets, namespaces, silent_since: None }
     }
 }
 
@@ -90,6 +92,8 @@ pub struct FleetView {
     pub unread: Vec<String>,
     /// The buttons, and whether each does something now.
     pub buttons: Vec<(Button, bool)>,
+    /// Since when nothing is heard of the API server, where that is too long.
+    pub silent_since: Option<DateTime<Utc>>,
 }
 
 impl FleetView {
@@ -112,6 +116,7 @@ impl FleetView {
             story,
             unread,
             buttons: buttons(&seen.fleet),
+            silent_since: None,
             report,
             rows: NODES,
         }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::connection::{Connection, Scope};
 use crate::clock::SystemClock;
+use crate::cluster::client::Careful;
 use crate::cluster::watch::Scope as Where;
 use crate::dashboard::{Guard, Secrets, Source, serve};
 use hands::Own;
@@ -35,7 +36,8 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     let local = Local::at(&listener)?;
     let url = local.url.clone();
     let stopped = super::stopped()?;
-    let client = cluster.client;
+    // No click waits for ever for an API server that does not answer.
+    let client = Careful::new(&cluster.client).client();
     let source = Arc::new(Source::new(client.clone(), vec![scope], Arc::new(SystemClock)));
     // What cannot be read is said here, and not on a page that nobody may open.
     source.look().await?;
@@ -130,6 +132,7 @@ impl PageArgs {
         let guard = Guard::open(self.dashboard_hosts.clone());
         beside(async move || {
             let (client, _) = Connection::default().client(super::AGENT).await?;
+            let client = Careful::new(&client).client();
             let source = Arc::new(Source::new(client, scopes, Arc::new(SystemClock)));
             serve(tokio_listener(listener)?, source, None, guard).await.map_err(ended)
         })

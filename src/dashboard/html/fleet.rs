@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::super::view::{FleetView, Next};
 use super::chart::chart;
-use super::{Frame, Part, heard, sections, sign, signed, verdict_class, verdict_words};
+use super::{Frame, Part, heard, sections, sign, signed, silence, verdict_class, verdict_words};
 use crate::engine::TaskState;
 use crate::foresight::{Foreseen, Outcome};
 use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time, group_words};
@@ -29,6 +29,7 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
     let named = |title: &str, part: Markup| html! { h2 { (title) } (part) };
     // Each is there whatever there is to say, so that what comes later has its place.
     vec![
+        ("silence", silence(view.silent_since, view.now)),
         ("said", said(&view.report)),
         ("head", head(view)),
         ("do", if acts { buttons(view) } else { commands(view) }),

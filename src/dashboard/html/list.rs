@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::super::view::{ListView, path};
-use super::{Frame, Part, sections, verdict_class, verdict_words};
+use super::{Frame, Part, sections, silence, verdict_class, verdict_words};
 use crate::report::{FleetReport, Verdict, group_words};
 
 /// The page of all fleets.
@@ -27,7 +27,7 @@ pub fn parts(view: &ListView) -> Vec<Part> {
                 many => { (many) " fleets: " }
             }
             @if !view.fleets.is_empty() {
-                (ill) " stalled or refused, " (moving) " on the way, " (well) " up to date."
+                (ill) " stalled or refused, " (moving) " on the way, " (well) " up to date" @if view.silent_since.is_some() { ", when last heard of" } "."
             }
         }
         @if let Some(first) = view.fleets.first() {
@@ -37,7 +37,7 @@ pub fn parts(view: &ListView) -> Vec<Part> {
     let fleets = html! {
         ul.fleets { @for fleet in &view.fleets { li class=(verdict_class(fleet.verdict)) { (entry(view, fleet)) } } }
     };
-    vec![("count", count), ("fleets", fleets)]
+    vec![("silence", silence(view.silent_since, view.now)), ("count", count), ("fleets", fleets)]
 }
 
 fn entry(view: &ListView, fleet: &FleetReport) -> Markup {

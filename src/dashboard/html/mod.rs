@@ -7,9 +7,10 @@ mod fleet;
 mod list;
 mod nodes;
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 
-use crate::report::{Health, Verdict};
+use crate::report::{Health, Verdict, clock_time};
 
 pub use act::{Asked, act, told};
 pub use fleet::{fleet, parts as parts_of_fleet};
@@ -80,6 +81,19 @@ fn sections(parts: &[Part]) -> Markup {
 pub fn message(title: &str, sentence: &str) -> Markup {
     let main = html! { h1 { (title) } p { (sentence) } };
     Frame { title, live: None, crumbs: &[] }.around(&main)
+}
+
+/// What stands above all else while nothing is heard of the API server; its part is there all the same, so that it has
+/// its place.
+fn silence(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
+    let Some(since) = since else { return Markup::default() };
+    html! {
+        p.refusal role="alert" {
+            "Nothing is heard of the API server since "
+            time datetime=(since.to_rfc3339_opts(SecondsFormat::Secs, true)) { (clock_time(since, now)) }
+            " UTC: what is shown is as it was then."
+        }
+    }
 }
 
 /// What is only heard.

@@ -4,12 +4,17 @@ use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::super::view::{PAGE, path};
-use super::{Frame, signed};
+use super::{Frame, signed, silence};
 use crate::report::{FleetReport, clock_time};
 
 /// The nodes of a fleet: the page of this number, from 1.
 #[must_use]
-pub fn nodes(report: &FleetReport, page: usize, now: DateTime<Utc>) -> Markup {
+pub fn nodes(
+    report: &FleetReport,
+    page: usize,
+    silent_since: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> Markup {
     let path = path(report);
     let pages = report.nodes.len().div_ceil(PAGE).max(1);
     let page = page.clamp(1, pages);
@@ -17,6 +22,7 @@ pub fn nodes(report: &FleetReport, page: usize, now: DateTime<Utc>) -> Markup {
     let to = |page: usize| format!("{path}/nodes?page={page}");
     let main = html! {
         h1 { "Nodes of " (report.name) }
+        (silence(silent_since, now))
         p.dim { (report.nodes.len()) " nodes, as they were at " (clock_time(now, now)) " UTC. " a href="" { "Look again" } }
         div.wide tabindex="0" role="region" aria-label="Nodes" {
             table.nodes {

@@ -35,6 +35,7 @@
       if (part) put(part, html);
     }
     if (waiting.size) setTimeout(plan, 1000);
+    if (source.readyState === EventSource.OPEN) sayHow();
   };
 
   // A page that nobody sees is not drawn; the last of each part waits.
@@ -52,6 +53,11 @@
   });
   // What it shows is gone: the page that says so is another.
   source.addEventListener("anew", () => location.reload());
-  source.onopen = () => say("Live", false);
+  // The page may be told all there is, and still be old: what tells it hears nothing itself.
+  const sayHow = () => {
+    const old = document.querySelector("#silence p") !== null;
+    say(old ? "Not live: nothing is heard of the API server" : "Live", old);
+  };
+  source.onopen = sayHow;
   source.onerror = () => say("Not live: the connection is lost, and tried again", true);
 })();
