@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use kube::Client;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::cli::plan;
@@ -35,8 +36,10 @@ impl Own {
         let decide = |kept: &[Kept], object: &Value| {
             let change = decided(deed.button, kept, object, self.clock.now())?;
             match seal {
-                Some(looked_at) if change.write.is_some() && looked_at != self::seal(&change) => {
-                    Err(format!("it changed since you looked: now this would be \"{}\"", change.said))
+                Some(looked_at)
+                    if change.write.is_some() && looked_at != self::seal(deed.button, &change, object) =>
+                {
+                    Err("it changed since you looked: what this would do by now is said below".to_owned())
                 }
                 _ => Ok(change),
             }
@@ -46,7 +49,10 @@ impl Own {
             Refusal::Unread(sentence) | Refusal::Senseless(sentence) | Refusal::Failed(sentence) => {
                 Refused { sentence, insist: None }
             }
-            Refusal::Owned(sentence, change) => Refused { sentence, insist: Some(self::seal(&change)) },
+            Refusal::Owned(sentence, meant) => {
+                let (change, object) = &*meant;
+                Refused { sentence, insist: Some(self::seal(deed.button, change, object)) }
+            }
         })
     }
 
@@ -74,7 +80,12 @@ impl Hands for Own {
         let carried = self.carry(deed, how, None).await?;
         let changes = carried.change.write.is_some();
         let then = if changes { self.foreseen(deed, &carried).await } else { Vec::new() };
-        Ok(Rehearsed { said: carried.change.said.clone(), changes, then, seal: seal(&carried.change) })
+        Ok(Rehearsed {
+            said: carried.change.said.clone(),
+            changes,
+            then,
+            seal: seal(deed.button, &carried.change, &carried.before),
+        })
     }
 
     async fn carry_out(&self, deed: &Deed, reason: Option<&str>) -> Result<String, Refused> {
@@ -103,11 +114,11 @@ fn decided(
     change(&verb, Kind::Fleet, object, now)
 }
 
-/// What a change writes, in so few words that a form can hand it back: the plan, the task, the hash or the revision that
-/// it is about. When a restart is asked for is no part of it.
-fn seal(change: &Change) -> String {
-    match (&change.back_to, &change.write) {
-        (_, None) => String::new(),
+/// What a click does, in so few words that a form can hand it back: what is written, and a digest of all that tells what
+/// comes of that. Clicks that do the same now and later have one seal; when a restart is asked for is no part of it.
+fn seal(button: Button, change: &Change, object: &Value) -> String {
+    let written = match (&change.back_to, &change.write) {
+        (_, None) => return String::new(),
         (Some(revision), _) => format!("back to {revision}"),
         (_, Some(Write::Annotation(key, _))) if *key == ANNOTATION_RESTARTED_AT => (*key).to_owned(),
         (_, Some(Write::Annotation(key, value))) => format!("{key}={value}"),
@@ -115,7 +126,32 @@ fn seal(change: &Change) -> String {
         (_, Some(Write::Fields(fields))) => {
             json!(fields.clone().map(|(path, value)| (path, value))).to_string()
         }
+    };
+    let digest = Sha256::digest(meaning(button, change, object).to_string());
+    let digits = digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+    format!("{written} {digits}")
+}
+
+/// What a click comes to beside what it writes: which object it is, what that asks for, and where its rollout is. How far
+/// its nodes are is no part of it: that changes by the second, and nobody clicks for it.
+fn meaning(button: Button, change: &Change, object: &Value) -> Value {
+    let (meta, status) = (&object["metadata"], &object["status"]);
+    // To stop means the same whatever is under way, and is not to fail because something moves.
+    if button == Button::Pause {
+        return json!([meta["uid"]]);
     }
+    let (plan, rollout) = (&status["plan"], &status["rollout"]);
+    // The others that wait, or would, come and go; a task's ID says which is meant.
+    let said = Some(&change.said).filter(|_| !matches!(button, Button::Approve | Button::Skip));
+    json!([
+        meta["uid"],
+        object["spec"],
+        said,
+        [plan["id"], plan["recipe"], plan["state"] == "Active"],
+        [rollout["targetHash"], rollout["entrantSet"]],
+        [status["activeSet"], status["lastCompletedRolloutHash"], status["restartedAt"]],
+        status["rejected"]["planID"],
+    ])
 }
 
 /// What a person wants of an object: its spec and its annotations.
@@ -160,7 +196,8 @@ mod tests {
         let object = |plan: &str| json!({"status": {"plan": {"id": plan, "state": "Active"}, "rollout": {"stage": "Updating"}}});
         let of = |button, plan: &str, second: &str| {
             let now = format!("2026-01-01T00:00:{second}Z").parse().unwrap();
-            seal(&decided(button, &[], &object(plan), now).unwrap())
+            let object = object(plan);
+            seal(button, &decided(button, &[], &object, now).unwrap(), &object)
         };
         assert_eq!(of(Button::Abort, "a", "00"), of(Button::Abort, "a", "09"));
         assert_ne!(of(Button::Abort, "a", "00"), of(Button::Abort, "b", "00"));
@@ -170,5 +207,88 @@ mod tests {
             "at what time is no part of it"
         );
         assert_ne!(of(Button::Pause, "a", "00"), of(Button::Abort, "a", "00"));
+    }
+
+    /// A fleet for which each button but the way back does something.
+    fn standing() -> Value {
+        json!({
+            "metadata": {"uid": "u", "resourceVersion": "7", "generation": 3},
+            "spec": {"paused": true, "replicas": 3, "template": {"spec": {"image": "db:1.1",
+                "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}},
+                "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": 1}}},
+            "status": {
+                "observedGeneration": 3, "requestedRolloutHash": "v1:b", "activeSet": "first",
+                "plan": {"id": "a", "recipe": "InPlace", "state": "Active", "tasks": [
+                    {"id": "a-0", "type": "await-caught-up", "state": "Running"}]},
+                "rollout": {"stage": "Updating", "targetHash": "v1:b", "nodes": {"updated": 1}},
+                "hooks": [{"hook": "go", "taskID": "a-0", "state": "AwaitingApproval"}],
+                "rejected": {"planID": "x"},
+            },
+        })
+    }
+
+    /// The same, with this merged into it.
+    fn with(changes: Value) -> Value {
+        let mut object = standing();
+        json_patch::merge(&mut object, &changes);
+        object
+    }
+
+    const AT: &str = "2026-01-01T00:00:00Z";
+
+    fn sealed(button: Button, object: &Value) -> String {
+        let kept: Vec<Kept> =
+            ["db-1", "db-2"].iter().enumerate().map(|(index, name)| kept(name, index)).collect();
+        seal(button, &decided(button, &kept, object, AT.parse().unwrap()).unwrap(), object)
+    }
+
+    fn kept(name: &str, index: usize) -> Kept {
+        let spec = serde_json::from_value(json!({"image": format!("db:1.{index}"),
+            "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}));
+        Kept {
+            name: name.to_owned(),
+            number: i64::try_from(index).unwrap() + 1,
+            made_at: None,
+            build_id: Some(String::new()),
+            data: crate::revision::RevisionData::of(&spec.unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_form_holds_for_what_it_showed_alone() {
+        let shown = with(json!({"status": {"currentRevision": "db-1", "updateRevision": "db-2",
+            "lastCompletedRolloutHash": "v1:a"}}));
+        let buttons = [
+            Button::Resume,
+            Button::Approve,
+            Button::Restart,
+            Button::Abort,
+            Button::Retry,
+            Button::Skip,
+            Button::Rollback,
+        ];
+        let changed = [
+            ("another image", json!({"spec": {"template": {"spec": {"image": "db:2.0-other"}}}})),
+            ("another wave", json!({"spec": {"updateStrategy": {"inPlace": {"maxUnavailable": 3}}}})),
+            ("another fleet of that name", json!({"metadata": {"uid": "another"}})),
+            ("a rollout that ended", json!({"status": {"lastCompletedRolloutHash": "v1:b"}})),
+        ];
+        for button in buttons {
+            let looked_at = sealed(button, &shown);
+            assert!(!looked_at.is_empty(), "{button:?}");
+            for (what, change) in &changed {
+                let mut object = shown.clone();
+                json_patch::merge(&mut object, change);
+                assert_ne!(sealed(button, &object), looked_at, "{button:?} after {what}");
+            }
+            let moved = json!({"metadata": {"resourceVersion": "9"},
+                "status": {"rollout": {"nodes": {"updated": 2}, "stage": "Updating"}}});
+            let mut object = shown.clone();
+            json_patch::merge(&mut object, &moved);
+            assert_eq!(sealed(button, &object), looked_at, "{button:?}: a node more is the same rollout");
+        }
+        let running = with(json!({"spec": {"paused": false}}));
+        let another = with(json!({"spec": {"paused": false, "template": {"spec": {"image": "db:3"}}}}));
+        assert_eq!(sealed(Button::Pause, &running), sealed(Button::Pause, &another), "to stop is to stop");
     }
 }

@@ -40,8 +40,8 @@ pub enum Refusal {
     Unread(String),
     /// What the object says now leaves nothing to do.
     Senseless(String),
-    /// The field belongs to a program that would undo it.
-    Owned(String, Box<Change>),
+    /// The field belongs to a program that would undo it: what would be written all the same, and into which object.
+    Owned(String, Box<(Change, Value)>),
     /// The API server does not take it, or does not answer.
     Failed(String),
 }
@@ -83,7 +83,7 @@ pub async fn carry(
         if !how.force
             && let Some(refusal) = gitops::refusal(&object, &change, &write)
         {
-            return Err(Refusal::Owned(refusal, Box::new(change)));
+            return Err(Refusal::Owned(refusal, Box::new((change, object))));
         }
         let by = record::who(client).await;
         let ops = record::ops(&object, &change, write, &by, how.reason, now());
