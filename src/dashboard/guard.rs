@@ -96,13 +96,20 @@ impl Guard {
             rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
         };
         let origin = headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-        let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
+        let fetch = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let site = fetch("sec-fetch-site");
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        // A link that somebody follows reads a page as its address does.
+        let is_link = reads
+            && fetch("sec-fetch-mode") == Some("navigate")
+            && fetch("sec-fetch-dest") == Some("document");
         match (origin, site) {
             (Some(origin), _) if !ours(origin) => return Err(Turned::Origin),
-            // A browser says where a form comes from; what says nothing is not believed.
-            (None, site) if *method != Method::GET && site != Some("same-origin") => {
+            (_, Some(site)) if !matches!(site, "same-origin" | "none") && !is_link => {
                 return Err(Turned::Origin);
             }
+            // A browser says where a form comes from; what says nothing is not believed.
+            (None, site) if !reads && site != Some("same-origin") => return Err(Turned::Origin),
             _ => {}
         }
         let Some(secrets) = &self.secrets else { return Ok(()) };
@@ -216,6 +223,19 @@ mod tests {
         let (get, post) = (Method::GET, Method::POST);
         assert_eq!(asked(&get, &[]), Ok(()));
         assert_eq!(asked(&get, &[("origin", "https://evil.example")]), Err(Turned::Origin));
+        for site in ["cross-site", "same-site"] {
+            for method in [&get, &Method::HEAD] {
+                assert_eq!(asked(method, &[("sec-fetch-site", site)]), Err(Turned::Origin), "{site}");
+            }
+            let link =
+                [("sec-fetch-site", site), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+            assert_eq!(asked(&get, &link), Ok(()), "a link is followed");
+            assert_eq!(asked(&post, &link), Err(Turned::Origin));
+            let framed = [link[0], link[1], ("sec-fetch-dest", "iframe")];
+            assert_eq!(asked(&get, &framed), Err(Turned::Origin));
+        }
+        assert_eq!(asked(&get, &[("sec-fetch-site", "none")]), Ok(()), "an address that was typed");
+        assert_eq!(asked(&Method::HEAD, &[]), Ok(()));
         assert_eq!(asked(&post, &[("origin", "http://127.0.0.1:7070")]), Ok(()));
         assert_eq!(asked(&post, &[("sec-fetch-site", "same-origin")]), Ok(()));
         for origin in ["http://127.0.0.1:9090", "https://evil.example", "null", ""] {

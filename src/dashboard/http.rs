@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::rejection::FormRejection;
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -32,6 +33,10 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// A form is a reason and a few words.
 const MOST_OF_A_FORM: usize = 16 * 1024;
+/// The longest reason: it is kept in an annotation, and told in an event. The form says so, too.
+pub(super) const MOST_OF_A_REASON: usize = 200;
+/// No address of this page is nearly so long.
+const MOST_OF_AN_ADDRESS: usize = 4 * 1024;
 /// How many pages are told of changes at once: each costs a drawing a change.
 const LIVE: usize = 64;
 /// How long a page waits for what has to be asked for; without it, it says so.
@@ -80,6 +85,7 @@ pub(super) fn router(page: Page) -> Router {
             get(|| async { ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], html::SCRIPT) }),
         )
         .fallback(|| async { said(StatusCode::NOT_FOUND, "Not found", "There is no such page.") })
+        .method_not_allowed_fallback(|| async { no_such_method("GET, HEAD") })
         .layer(DefaultBodyLimit::max(MOST_OF_A_FORM))
         .layer(from_fn_with_state(page.clone(), gate))
         .with_state(page)
@@ -91,7 +97,13 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
         (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
     let is_public = matches!(path.as_str(), "/style.css" | "/page.js" | "/healthz");
     let token = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+    let is_known = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let mut response = match page.guard.check(request.method(), request.headers()) {
+        _ if path.len() + query.len() > MOST_OF_AN_ADDRESS => {
+            let said = said(StatusCode::URI_TOO_LONG, "Not found", "No address of this page is so long.");
+            ([(CONNECTION, "close")], said).into_response()
+        }
+        Err(Turned::Origin | Turned::Secret) | Ok(()) if !is_known => no_such_method("GET, HEAD, POST"),
         Err(Turned::Name) => said(
             StatusCode::MISDIRECTED_REQUEST,
             "Not this page",
@@ -128,6 +140,12 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// What is done to a page that only another method is for.
+fn no_such_method(allowed: &'static str) -> Response {
+    let sentence = "A page is read, and its forms are sent; nothing else can be done to it.";
+    ([(ALLOW, allowed)], said(StatusCode::METHOD_NOT_ALLOWED, "Not done", sentence)).into_response()
 }
 
 /// Leads on to a path of this page. One that begins with two slashes is another host's to a browser.
@@ -266,14 +284,32 @@ fn meant(state: &Page, (namespace, name, verb): Place, filled: &Filled) -> Resul
     Ok((Deed { namespace, name, button, seal: filled.seal.clone(), force }, hands.clone()))
 }
 
+/// Whether there is no such fleet, as far as the page can see.
+async fn is_gone(state: &Page, key: &Key) -> bool {
+    state.source.look().await.is_ok_and(|watched| watched.one(key).is_none())
+}
+
 async fn ask(State(state): State<Page>, Path(place): Path<Place>) -> Response {
+    let key = Key::new(&place.0, &place.1);
+    if is_gone(&state, &key).await {
+        return gone(&key);
+    }
     match meant(&state, place, &Filled::default()) {
         Ok((deed, hands)) => rehearsed(&state, &deed, hands.as_ref(), "", None).await,
         Err((status, sentence)) => said(status, "Not done", sentence),
     }
 }
 
-async fn act(State(state): State<Page>, Path(place): Path<Place>, Form(filled): Form<Filled>) -> Response {
+async fn act(
+    State(state): State<Page>,
+    Path(place): Path<Place>,
+    filled: Result<Form<Filled>, FormRejection>,
+) -> Response {
+    let filled = match filled {
+        Ok(Form(filled)) => filled,
+        Err(unread) => return unreadable(&place, &unread),
+    };
+    let key = Key::new(&place.0, &place.1);
     let (deed, hands) = match meant(&state, place, &filled) {
         Ok(meant) => meant,
         Err((status, sentence)) => return said(status, "Not done", sentence),
@@ -282,12 +318,35 @@ async fn act(State(state): State<Page>, Path(place): Path<Place>, Form(filled): 
         let sentence = "The form was not made by this page, or before it was started anew. Nothing was done.";
         return said(StatusCode::FORBIDDEN, "Refused", sentence);
     }
+    if is_gone(&state, &key).await {
+        return gone(&key);
+    }
     let reason = filled.reason.trim();
+    let length = reason.chars().count();
+    if length > MOST_OF_A_REASON {
+        let sentence = format!("a reason has at most {MOST_OF_A_REASON} characters, and this one {length}");
+        let refused = Refused { sentence, insist: None };
+        return rehearsed(&state, &deed, hands.as_ref(), "", Some((StatusCode::BAD_REQUEST, &refused))).await;
+    }
     let why = Some(reason).filter(|reason| !reason.is_empty());
     match hands.carry_out(&deed, why).await {
         Ok(done) => page(StatusCode::OK, html::told(&deed, &done)),
-        Err(refused) => rehearsed(&state, &deed, hands.as_ref(), reason, Some(&refused)).await,
+        Err(refused) => {
+            rehearsed(&state, &deed, hands.as_ref(), reason, Some((StatusCode::CONFLICT, &refused))).await
+        }
     }
+}
+
+/// A form that cannot be read, or is too large, and the way back.
+fn unreadable((namespace, name, verb): &Place, unread: &FormRejection) -> Response {
+    let status = unread.status();
+    let sentence = if status == StatusCode::PAYLOAD_TOO_LARGE {
+        format!("The form is larger than {} KiB. Nothing was done.", MOST_OF_A_FORM / 1024)
+    } else {
+        format!("The form cannot be read: {}. Nothing was done.", unread.body_text())
+    };
+    let back = format!("/fleets/{namespace}/{name}/{verb}");
+    page(status, html::message_with_way_back("Not done", &sentence, &back))
 }
 
 /// The page of a button; after a refusal with what was refused.
@@ -296,12 +355,13 @@ async fn rehearsed(
     deed: &Deed,
     hands: &dyn Hands,
     reason: &str,
-    tried: Option<&Refused>,
+    tried: Option<(StatusCode, &Refused)>,
 ) -> Response {
     let deed = Deed { seal: String::new(), ..deed.clone() };
     let answer = hands.rehearse(&deed).await;
+    let status = tried.map_or(StatusCode::OK, |(status, _)| status);
+    let tried = tried.map(|(_, refused)| refused);
     let asked = html::Asked { deed: &deed, form: state.guard.form(), reason, tried };
-    let status = if tried.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
     page(status, html::act(&asked, &answer))
 }
 

@@ -1,7 +1,7 @@
 //! The page over HTTP, without a socket, before a played API server.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body as Asked;
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::Source;
-use super::guard::Guard;
+use super::guard::{Guard, Secrets};
+use super::hands::{Deed, Hands, Refused, Rehearsed};
 use super::http::{Page, router};
 use crate::clock::SystemClock;
 use crate::cluster::watch::Scope;
@@ -95,6 +96,92 @@ async fn answered(page: &axum::Router, request: Request<Asked>) -> (StatusCode, 
     let status = answer.status();
     let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// Hands that write down what they were asked for.
+#[derive(Default)]
+struct Asking(Mutex<Vec<Deed>>);
+
+#[async_trait::async_trait]
+impl Hands for Asking {
+    async fn rehearse(&self, _: &Deed) -> Result<Rehearsed, Refused> {
+        Ok(Rehearsed { said: "paused".into(), changes: true, then: Vec::new(), seal: "a seal".into() })
+    }
+
+    async fn carry_out(&self, deed: &Deed, _: Option<&str>) -> Result<String, Refused> {
+        self.0.lock().unwrap().push(deed.clone());
+        Ok("paused".into())
+    }
+}
+
+/// A page with buttons, what opens it, and what they do.
+struct Acting {
+    page: axum::Router,
+    cookie: String,
+    form: String,
+    done: Arc<Asking>,
+}
+
+fn acting() -> Acting {
+    let source =
+        Source::new(played(&Arc::default()), vec![Scope::Namespace("prod".into())], Arc::new(SystemClock));
+    let secrets = Secrets::draw().unwrap();
+    let (cookie, form) = (format!("windlass-7070={}", secrets.token()), secrets.form().to_owned());
+    let done = Arc::new(Asking::default());
+    let page = router(Page::new(Arc::new(source), Some(done.clone()), Guard::local(7070, secrets)));
+    Acting { page, cookie, form, done }
+}
+
+impl Acting {
+    async fn asked(&self, method: &str, path: &str, body: String) -> (StatusCode, String) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost:7070")
+            .header("origin", "http://localhost:7070")
+            .header("cookie", &self.cookie)
+            .header("content-type", "application/x-www-form-urlencoded");
+        answered(&self.page, request.body(body.into()).unwrap()).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
+    let page = acting();
+    let none = String::new;
+    let (status, body) = page.asked("HEAD", "/fleets/prod/db", none()).await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, ""), "HEAD is as GET, without a body");
+    for method in ["OPTIONS", "PUT", "DELETE", "TRACE", "PATCH"] {
+        for path in ["/", "/fleets/prod/db/pause", "/none"] {
+            let (status, body) = page.asked(method, path, none()).await;
+            assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+            assert!(body.contains("nothing else can be done") && !body.contains("another page"), "{body}");
+        }
+    }
+    let (status, body) = page.asked("POST", "/fleets/prod/db", none()).await;
+    assert!(status == StatusCode::METHOD_NOT_ALLOWED && body.contains("<html"), "{status} {body}");
+    let (status, body) = page.asked("GET", &format!("/{}", "a".repeat(9_000)), none()).await;
+    assert!(status == StatusCode::URI_TOO_LONG && body.contains("<html"), "{status} {body}");
+    let (status, body) = page.asked("GET", "/fleets/prod/other/pause", none()).await;
+    assert!(status == StatusCode::NOT_FOUND && !body.contains("--namespace"), "{status} {body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_is_too_large_does_nothing_and_says_so() {
+    let page = acting();
+    let form = |reason: &str| format!("form={}&seal=x&reason={reason}", page.form);
+    let pause = "/fleets/prod/db/pause";
+    let (status, body) = page.asked("POST", pause, form(&"x".repeat(20_000))).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(body.contains("larger than 16 KiB") && body.contains(&format!("href=\"{pause}\"")), "{body}");
+    let (status, body) = page.asked("POST", pause, form(&"x".repeat(201))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(body.contains("at most 200 characters") && body.contains("<form"), "{body}");
+    let (status, _) = page.asked("POST", "/fleets/prod/other/pause", form("x")).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(page.done.0.lock().unwrap().is_empty(), "none of these did anything");
+    let (status, _) = page.asked("POST", pause, form(&"%C3%A4".repeat(200))).await;
+    assert_eq!((status, page.done.0.lock().unwrap().len()), (StatusCode::OK, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::Frame;
 use crate::dashboard::hands::{Button, Deed, Refused, Rehearsed};
+use crate::dashboard::http::MOST_OF_A_REASON;
 
 /// A deed that somebody asks about.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ fn form(asked: &Asked<'_>, seal: &str, force: bool) -> Markup {
             }
             p {
                 label for="reason" { "Why? It is recorded with your name, in the object, its history and an event." }
-                input #reason type="text" name="reason" maxlength="200" autocomplete="off" value=(asked.reason);
+                input #reason type="text" name="reason" maxlength=(MOST_OF_A_REASON) autocomplete="off" value=(asked.reason);
             }
             button.(class) type="submit" { (deed.button.title()) " " (deed.name) }
         }

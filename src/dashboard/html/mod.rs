@@ -83,6 +83,13 @@ pub fn message(title: &str, sentence: &str) -> Markup {
     Frame { title, live: None, crumbs: &[] }.around(&main)
 }
 
+/// The same, with the way back to where it was asked for.
+#[must_use]
+pub fn message_with_way_back(title: &str, sentence: &str, back: &str) -> Markup {
+    let main = html! { h1 { (title) } p { (sentence) } p { a href=(back) { "Back" } } };
+    Frame { title, live: None, crumbs: &[] }.around(&main)
+}
+
 /// What stands above all else while nothing is heard of the API server; its part is there all the same, so that it has
 /// its place.
 fn silence(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
