@@ -5,6 +5,8 @@
 
 #[path = "simulated/stage.rs"]
 mod stage;
+#[path = "planned/standing.rs"]
+mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 pub use change::Change;
 pub use differences::{Field, fields};
-pub use told::{Foreseen, Move, MoveWave, Outcome};
+pub use told::{Foreseen, Move, MoveWave, Outcome, Takeover};
 
 use crate::apply::fleet_objects;
 use crate::cluster::observed::{Observed, ObservedFleet};
@@ -165,7 +165,7 @@ impl Looked<'_> {
         if let Some(invalid) = &self.scope.invalid {
             foreseen.refuse(invalid.sentence.clone());
         }
-        foreseen.tell_waits(&facts, status, &decision);
+        foreseen.tell_waits(&facts, &fleet, &decision);
         foreseen.tell_time(&self.scope);
         Ok(())
     }
@@ -190,6 +190,10 @@ impl Looked<'_> {
             }
         }
         Ok(())
+    }
+
+    fn has_service(&self) -> bool {
+        self.scope.spec.service.is_some()
     }
 
     /// Whose the Service of the fleet's name is, if it is another's and the fleet is to have one.
@@ -232,6 +236,8 @@ impl Looked<'_> {
                             let other =
                                 facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
+                            let takes = (set.as_str(), start.target.as_str());
+                            foreseen.tell_takeover(facts, start.strategy, takes, self.has_service());
                             foreseen.first_given_up(facts, superseded && other);
                         }
                         Err(sentence) => self.scope.invalid = Some(Invalid::lasting(sentence)),
@@ -246,8 +252,10 @@ impl Looked<'_> {
                 let goes_on = active.filter(|_| facts.set_rollout.is_none()).map(|_| at);
                 foreseen.goes_on(active, facts);
                 // A set that goes first is not filled any more.
+                let mut beside = Vec::new();
                 if !facts.active_set_goes() {
-                    foreseen.waves = told::waves(forecast::in_place(&fleet, facts, goes_on));
+                    beside = forecast::in_place(&fleet, facts, goes_on);
+                    foreseen.waves = told::waves(beside.clone());
                 }
                 if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
                     foreseen.also_entrants(forecast::entrants(
@@ -256,6 +264,9 @@ impl Looked<'_> {
                         facts,
                         &rollout.target,
                     ));
+                    let takes = (rollout.entrant.as_str(), rollout.target.as_str());
+                    foreseen.tell_takeover(facts, rollout.strategy, takes, self.has_service());
+                    foreseen.also_incumbents(facts, rollout.strategy, &beside);
                 }
             }
             FleetDecision::Abort

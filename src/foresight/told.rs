@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::Change;
 use super::differences::{Field, at_once, of_target};
-use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Promotion, Stage};
+use crate::api::names::ANNOTATION_APPROVE;
+use crate::api::{NodeDeploymentSpec, Promotion, Stage};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::engine::Plan;
 use crate::observe::FleetScope;
@@ -14,7 +15,7 @@ use crate::planner::fleet::forecast::{self, Action};
 use crate::planner::fleet::sets::how_to_promote;
 use crate::planner::fleet::status::short;
 use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
-use crate::report::node_seconds;
+use crate::report::{node_seconds, tag};
 
 /// What applying a change comes to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -43,6 +44,37 @@ pub struct MoveWave {
     pub when: String,
     /// Who.
     pub nodes: Vec<Move>,
+}
+
+/// How one set of nodes takes over from another.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Takeover {
+    /// Whether the fleet has a Service, which moves; else only what its status says of who serves does.
+    pub service: bool,
+    /// The set that serves.
+    pub from_set: String,
+    /// The set that is to serve.
+    pub to_set: String,
+    /// The image of what serves; empty where no object that was read says so.
+    pub from_image: String,
+    /// The image of what is to serve.
+    pub to_image: String,
+    /// When.
+    pub when: String,
+}
+
+impl Takeover {
+    /// What moves from where to where, and when.
+    #[must_use]
+    pub fn sentence(&self, fleet: &str) -> String {
+        let what = if self.service { format!("Service {fleet}") } else { "the active set".to_owned() };
+        let of = |set: &str, image: &str| {
+            if image.is_empty() { format!("set {set}") } else { format!("set {set} ({})", tag(image)) }
+        };
+        let (from, to) = (of(&self.from_set, &self.from_image), of(&self.to_set, &self.to_image));
+        format!("{what} moves from {from} to {to} {}", self.when)
+    }
 }
 
 /// What a change would do.
@@ -79,6 +111,9 @@ pub struct Foreseen {
     /// The set that is made.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub set: String,
+    /// How it takes over, where one set of nodes does from another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub takes_over: Option<Takeover>,
     /// How many nodes may be disrupted at once.
     pub max_unavailable: i32,
     /// The nodes in their order.
@@ -141,6 +176,7 @@ impl Foreseen {
             recipe: String::new(),
             cause: String::new(),
             set: String::new(),
+            takes_over: None,
             max_unavailable: 1,
             waves: Vec::new(),
             waits: Vec::new(),
@@ -281,6 +317,59 @@ impl Foreseen {
         self.waves = waves.map(|(when, wave)| told(when, wave)).collect();
     }
 
+    /// How the set that a rollout makes takes over.
+    pub(super) fn tell_takeover(
+        &mut self,
+        facts: &FleetFacts,
+        strategy: Strategy,
+        (set, target): (&str, &str),
+        has_service: bool,
+    ) {
+        if set == facts.set {
+            return;
+        }
+        let image = |revision: &str| {
+            let of = facts.renderings.iter().find(|((hash, _), _)| hash == revision);
+            of.map(|(_, rendering)| rendering.image.clone()).unwrap_or_default()
+        };
+        let when = match strategy {
+            _ if facts
+                .set_rollout
+                .as_ref()
+                .is_some_and(|r| r.entrant == set && r.stage == Stage::Promoting) =>
+            {
+                "now".to_owned()
+            }
+            Strategy::HardFork => format!("once its nodes have halted at height {}", facts.halt_height),
+            Strategy::BlueGreenImmediate => "as soon as the new nodes run".to_owned(),
+            _ if facts.force_promote => "as soon as the new nodes run: a person asked for it".to_owned(),
+            _ if facts.promotion == Promotion::Manual => "once a person promotes it".to_owned(),
+            _ => "once the new nodes are ready to take over".to_owned(),
+        };
+        self.takes_over = Some(Takeover {
+            service: has_service,
+            from_set: facts.set.clone(),
+            to_set: set.to_owned(),
+            from_image: image(&facts.last_completed),
+            to_image: image(target),
+            when,
+        });
+    }
+
+    /// The set that served leaves, once another has taken over.
+    pub(super) fn also_incumbents(
+        &mut self,
+        facts: &FleetFacts,
+        strategy: Strategy,
+        beside: &[forecast::Wave],
+    ) {
+        let gone = forecast::incumbents(facts, beside);
+        // Under this strategy they went first.
+        if strategy != Strategy::BlueGreenImmediate && !gone.is_empty() {
+            self.waves.push(told(format!("{}s after traffic has moved", facts.retire_delay_seconds), gone));
+        }
+    }
+
     /// Nodes of a set that is to take over, and are not as they are to be yet.
     pub(super) fn also_entrants(&mut self, wave: forecast::Wave) {
         if !wave.is_empty() {
@@ -297,12 +386,8 @@ impl Foreseen {
     }
 
     /// What would be waited for now.
-    pub(super) fn tell_waits(
-        &mut self,
-        facts: &FleetFacts,
-        status: &NodeDeploymentStatus,
-        decision: &FleetDecision,
-    ) {
+    pub(super) fn tell_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
+        let status = &fleet.status;
         let mut waits = Vec::new();
         if facts.paused {
             waits.push("spec.paused is true: nothing of a rollout begins before windlass resume".to_owned());
@@ -322,10 +407,17 @@ impl Foreseen {
         if begins && self.recipe == Strategy::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
             waits.push(format!("a person: {}", how_to_promote(&self.target_hash, false)));
         }
+        if *decision == FleetDecision::Keep {
+            waits.extend(self.persons(facts, fleet));
+        }
+        // Those that go first wait for nothing, and what cannot run takes nothing of what serves when it is replaced.
+        let goes_first = |name: &str| {
+            self.waves.first().is_some_and(|wave| wave.nodes.iter().any(|node| node.name == name))
+        };
         let out: Vec<&str> = facts
             .children
             .iter()
-            .filter(|child| child.is_disrupted())
+            .filter(|child| child.is_disrupted() && !goes_first(&child.name))
             .map(|child| child.name.as_str())
             .collect();
         if !out.is_empty() && (begins || !self.waves.is_empty()) {
@@ -341,13 +433,42 @@ impl Foreseen {
         self.waits = waits;
     }
 
+    /// The persons who are waited for, and what they would do.
+    fn persons(&self, facts: &FleetFacts, fleet: &ObservedFleet) -> Vec<String> {
+        let status = &fleet.status;
+        let mut waits = Vec::new();
+        if let Some(rollout) = facts.set_rollout.as_ref().filter(|rollout| {
+            let is_to_come = rollout.strategy == Strategy::BlueGreen && rollout.entrant != facts.set;
+            is_to_come && facts.awaits_person()
+        }) {
+            let is_spent = status.spent_force_promote == rollout.target;
+            let how = how_to_promote(&rollout.target, is_spent);
+            waits.push(format!("a person: windlass promote nd/{}, or {how}", self.name));
+        }
+        let approved = fleet.meta.annotation(ANNOTATION_APPROVE).unwrap_or_default();
+        for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
+            let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
+            let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
+            match hook.state.as_str() {
+                "AwaitingApproval" => waits
+                    .push(format!("a person, for {name}: windlass approve nd/{} --task {task}", self.name)),
+                "Failed" => waits.push(format!(
+                    "a person, as {name} failed: windlass retry nd/{}, or windlass skip nd/{} --task {task}",
+                    self.name, self.name
+                )),
+                _ => {}
+            }
+        }
+        waits
+    }
+
     /// How long it takes, by what the fleet's nodes last took.
     pub(super) fn tell_time(&mut self, scope: &FleetScope) {
         let nodes = scope.children();
         let each = node_seconds(nodes.iter().map(AsRef::as_ref), None);
         let settle = scope.spec.min_ready_seconds;
         let waves = i64::try_from(self.waves.len()).unwrap_or(i64::MAX);
-        self.about_seconds = match (each, self.set.is_empty()) {
+        self.about_seconds = match (each, self.set.is_empty() && self.takes_over.is_none()) {
             (_, _) if self.waves.is_empty() => None,
             (Some(each), true) => Some(waves.saturating_mul(each + settle)),
             (Some(each), false) => Some(each + settle + scope.spec.retire_delay_seconds()),

@@ -342,7 +342,7 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
         failed: counts.failed,
         wave,
         elapsed_seconds: (now - rollout.started_at).num_seconds().max(0),
-        about_left_seconds: left.filter(|_| counts.failed == 0 || counts.disrupted < most),
+        about_left_seconds: left.filter(|_| runs && (counts.failed == 0 || counts.disrupted < most)),
         stalls_in_seconds: runs.then(|| (stalls_at - now).num_seconds().max(0)),
         from_image,
         to_image,

@@ -96,6 +96,15 @@ pub fn seen(fleet: &Value, nodes: &[Value]) -> Seen {
     }
 }
 
+#[test]
+fn what_stands_until_a_person_comes_takes_nobody_knows_how_long() {
+    let left = |changes: Value| report(changes).rollout.unwrap().about_left_seconds;
+    let moving = json!({"status": {"rollout": {"nodes": {"failed": 0, "disrupted": 1}}}});
+    assert!(left(moving.clone()).is_some());
+    assert_eq!(left(merged(moving.clone(), json!({"spec": {"paused": true}}))), None);
+    assert_eq!(left(merged(moving, json!({"status": {"rollout": {"clockStopped": true}}}))), None);
+}
+
 fn report(changes: Value) -> FleetReport {
     FleetReport::of(&seen(&merged(fleet(), changes), &nodes()), now())
 }

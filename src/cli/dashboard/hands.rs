@@ -62,7 +62,8 @@ impl Own {
         let change = foresight::Change::Merge(patch);
         let asked = foresee(&self.client, &deed.namespace, &deed.name, &change, self.clock.now()).await;
         match asked {
-            Ok(foreseen) if foreseen.outcome == Outcome::Nothing => Vec::new(),
+            // An annotation alone changes no field, and may be what a rollout waits for.
+            Ok(foreseen) if foreseen.outcome == Outcome::Nothing && foreseen.happens.is_empty() => Vec::new(),
             Ok(foreseen) => {
                 // The first line names the fleet; the others are indented under it.
                 let under = |line: &Line| line.plain().chars().skip(2).collect();

@@ -144,6 +144,7 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
             "then:",
             Some(foreseen.happens.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
         );
+        section("traffic:", foreseen.takes_over.iter().map(|takes| takes.sentence(&foreseen.name)).collect());
         section("in this order:", order(foreseen));
         section("waits now for:", foreseen.waits.clone());
     }
@@ -173,7 +174,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         }
         None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
     };
-    let most = if foreseen.set.is_empty() {
+    let most = if foreseen.set.is_empty() && foreseen.takes_over.is_none() {
         format!("at most {} out of service at once; ", foreseen.max_unavailable)
     } else {
         String::new()

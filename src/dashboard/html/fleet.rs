@@ -230,6 +230,7 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
         @if let Some(refused) = &foreseen.refused { p.ill { (refused) } }
         @if foreseen.outcome != Outcome::Refused {
             @if !foreseen.happens.is_empty() { p { (foreseen.happens) } }
+            @if let Some(takes) = &foreseen.takes_over { p { (takes.sentence(&foreseen.name)) } }
             @if !foreseen.waves.is_empty() {
                 dl.waves {
                     @for wave in foreseen.waves.iter().take(WAVES) {
