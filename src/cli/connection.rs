@@ -1,9 +1,10 @@
 //! How the cluster is reached: the flags that kubectl has for it, with the same meaning.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::cluster::client::connect;
@@ -98,9 +99,12 @@ impl Connection {
 
     async fn config(&self) -> Result<Config, String> {
         if self.kubeconfig.is_none() && self.context.is_none() {
-            return Config::infer().await.map_err(|e| {
-                format!("no cluster is known: set KUBECONFIG, or run in a pod with a service account ({e})")
-            });
+            if let Ok(config) = Config::infer().await {
+                return Ok(config);
+            }
+            // Its own words are those of each way that it tried.
+            let unread = Config::from_kubeconfig(&KubeConfigOptions::default()).await.err();
+            return Err(unknown(std::env::var_os("KUBECONFIG").as_deref(), unread));
         }
         let read = self.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
         let kubeconfig = read.map_err(|e| format!("the kubeconfig cannot be read: {e}"))?;
@@ -119,5 +123,42 @@ impl Connection {
         Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|e| format!("the kubeconfig cannot be used: {e}"))
+    }
+}
+
+/// Why no cluster is known, and what to do.
+fn unknown(named: Option<&OsStr>, unread: Option<KubeconfigError>) -> String {
+    let named = named.filter(|paths| !paths.is_empty());
+    match (named, unread) {
+        (Some(paths), Some(KubeconfigError::ReadConfig(error, path))) => format!(
+            "{} of KUBECONFIG ({}) cannot be read: {error}; name a kubeconfig, or unset KUBECONFIG",
+            path.display(),
+            paths.to_string_lossy()
+        ),
+        (_, Some(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)) => {
+            "no cluster is known: set KUBECONFIG to a kubeconfig, or run in a pod with a service account"
+                .to_owned()
+        }
+        (_, Some(error)) => format!("the kubeconfig cannot be used: {error}"),
+        (_, None) => "the kubeconfig could not be read, and can be by now: try again".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_no_cluster_is_known_is_said_in_a_sentence_that_says_what_to_do() {
+        let missing = || KubeconfigError::ReadConfig(std::io::ErrorKind::NotFound.into(), "/none".into());
+        for (named, unread, said) in [
+            (Some("/none"), missing(), "/none of KUBECONFIG (/none) cannot be read: "),
+            (None, missing(), "no cluster is known: set KUBECONFIG"),
+            (Some(""), missing(), "no cluster is known: set KUBECONFIG"),
+            (None, KubeconfigError::CurrentContextNotSet, "the kubeconfig cannot be used: "),
+        ] {
+            let sentence = unknown(named.map(OsStr::new), Some(unread));
+            assert!(sentence.starts_with(said) && !sentence.contains("in-cluster"), "{sentence}");
+        }
     }
 }

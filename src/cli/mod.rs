@@ -142,18 +142,23 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => return coded(runtime.block_on(status::status(arguments))),
         Command::Plan(arguments) => return coded(runtime.block_on(plan::plan(arguments))),
         Command::Wait(arguments) => return coded(runtime.block_on(status::wait(arguments))),
+        Command::Explain(arguments) => return ended(runtime.block_on(explain::explain(arguments))),
+        Command::Diff(arguments) => return ended(runtime.block_on(explain::diff::diff(arguments))),
+        Command::Logs(arguments) => return ended(runtime.block_on(explain::logs::logs(arguments))),
         other => other,
     };
     ended(match asked {
         // Each has a code of its own.
-        Command::Status(_) | Command::Plan(_) | Command::Wait(_) => Ok(()),
+        Command::Status(_)
+        | Command::Plan(_)
+        | Command::Wait(_)
+        | Command::Explain(_)
+        | Command::Diff(_)
+        | Command::Logs(_) => Ok(()),
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::run(arguments),
         Command::Dashboard(arguments) => runtime.block_on(dashboard::dashboard(arguments)),
-        Command::Explain(arguments) => runtime.block_on(explain::explain(arguments)),
-        Command::Diff(arguments) => runtime.block_on(explain::diff::diff(arguments)),
-        Command::Logs(arguments) => runtime.block_on(explain::logs::logs(arguments)),
         Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
         Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),
         Command::Restart(arguments) => runtime.block_on(verbs::run(Verb::Restart, arguments)),
@@ -187,16 +192,44 @@ fn command() -> clap::Command {
     if called().starts_with("kubectl-") { command.bin_name("kubectl windlass") } else { command }
 }
 
-fn ended(result: Result<(), String>) -> ExitCode {
+/// Why a command did not do what it was asked for, in a sentence.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Failure {
+    /// The words that were typed make no sense together.
+    Usage(String),
+    /// They do, and it did not work.
+    Failed(String),
+}
+
+impl From<String> for Failure {
+    fn from(sentence: String) -> Self {
+        Self::Failed(sentence)
+    }
+}
+
+impl Failure {
+    /// Says it. Returns the exit code.
+    fn told(self) -> ExitCode {
+        match self {
+            Self::Failed(sentence) => failed(&sentence),
+            Self::Usage(sentence) => {
+                eprintln!("windlass: {sentence}");
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+fn ended(result: Result<(), impl Into<Failure>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => failed(&sentence),
+        Err(failure) => failure.into().told(),
     }
 }
 
 /// As [`ended`], of a command whose code says more than whether it went well.
-fn coded(result: Result<ExitCode, String>) -> ExitCode {
-    result.unwrap_or_else(|sentence| failed(&sentence))
+fn coded(result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(Failure::told)
 }
 
 fn failed(sentence: &str) -> ExitCode {

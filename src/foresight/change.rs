@@ -31,7 +31,7 @@ pub enum After {
 /// Asks the API server what a change would make of a fleet, or of nothing.
 pub async fn after(
     client: &Client,
-    namespace: &str,
+    (namespace, name): (&str, &str),
     before: Option<&Value>,
     change: &Change,
 ) -> Result<After, String> {
@@ -39,7 +39,10 @@ pub async fn after(
         Api::namespaced_with(client.clone(), namespace, &Kind::NodeDeployment.resource());
     let answer = match (before, change) {
         (None, Change::Merge(_)) => {
-            return Err("it does not exist: name a file with -f to make one".to_owned());
+            return Err(format!(
+                "nodedeployment.windlass.dev/{name} is not in namespace {namespace}; name another with --namespace, or a file \
+                 with -f to make one"
+            ));
         }
         (None, Change::Apply(manifest)) => {
             let raw = Api::namespaced_with(client.clone(), namespace, &Kind::NodeDeployment.resource());
@@ -56,7 +59,6 @@ pub async fn after(
                 field_validation: Some(ValidationDirective::Strict),
                 ..PatchParams::default()
             };
-            let name = before["metadata"]["name"].as_str().unwrap_or_default();
             api.patch(name, &params, &Patch::Merge(&patch)).await.map(|object| json!(object))
         }
     };

@@ -53,7 +53,7 @@ pub async fn foresee(
     now: DateTime<Utc>,
 ) -> Result<Foreseen, String> {
     let before = before(client, namespace, name).await?;
-    let (object, unasked) = match after(client, namespace, before.as_ref(), change).await? {
+    let (object, unasked) = match after(client, (namespace, name), before.as_ref(), change).await? {
         After::Refused(sentence) => {
             return Ok(Foreseen::refused(namespace, name, before.as_ref(), change, sentence));
         }

@@ -40,12 +40,21 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     let client = Careful::new(&cluster.client).client();
     let source = Arc::new(Source::new(client.clone(), vec![scope], Arc::new(SystemClock)));
     // What cannot be read is said here, and not on a page that nobody may open.
-    source.look().await?;
+    let watched = source.look().await?;
     let serving = local.serve(tokio_listener(listener)?, client, source);
     super::print(&format!(
         "Open this in a browser; whoever has the address acts with your rights:\n\n    {url}\n\nIt is served to this machine only, \
          until Ctrl-C.\n"
     ))?;
+    if watched.all().is_empty() {
+        let place = if cluster.all_namespaces {
+            "any namespace".to_owned()
+        } else {
+            format!("namespace {}", cluster.namespace)
+        };
+        eprintln!("No fleets found in {place}; one that is made there is shown.");
+    }
+    drop(watched);
     tokio::select! {
         ended = serving => ended,
         () = stopped => Ok(()),

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::super::Failure;
 use super::super::output::Output;
 use super::super::target::{Kind, Meant, Selected};
 use super::super::text::{Line, Look, Style};
@@ -32,13 +33,13 @@ struct Side {
 }
 
 /// Prints what differs.
-pub async fn diff(arguments: DiffArgs) -> Result<(), String> {
+pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
     let cluster = arguments.selected.scope.cluster().await?;
     let Meant::These(targets) = &arguments.selected.meant else {
-        return Err("say which fleet: nd/NAME".to_owned());
+        return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     };
     for target in targets {
-        target.require(Kind::Fleet, "diff")?;
+        target.require(Kind::Fleet, "diff").map_err(Failure::Usage)?;
         let fleet = target.get(&cluster.client, &cluster.namespace).await?;
         let kept = kept(&cluster.client, &cluster.namespace, &fleet).await?;
         let (from, to) = sides(&fleet, &kept, &arguments.revision)?;

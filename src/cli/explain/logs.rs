@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
+use super::super::Failure;
 use super::super::output::Output;
 use super::super::target::{Kind, Meant, Selected};
 use super::super::text::{Line, Look, Style};
@@ -22,13 +23,13 @@ pub struct LogsArgs {
 }
 
 /// Prints a fleet's story.
-pub async fn logs(arguments: LogsArgs) -> Result<(), String> {
+pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
     let cluster = arguments.selected.scope.cluster().await?;
     let Meant::These(targets) = &arguments.selected.meant else {
-        return Err("say which fleet: nd/NAME".to_owned());
+        return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     };
     for target in targets {
-        target.require(Kind::Fleet, "logs")?;
+        target.require(Kind::Fleet, "logs").map_err(Failure::Usage)?;
         let fleet = target.get(&cluster.client, &cluster.namespace).await?;
         let (told, unread) = match events(&cluster.client, &cluster.namespace, None).await {
             Ok(told) => (told, None),

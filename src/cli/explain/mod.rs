@@ -8,6 +8,7 @@ use clap::Args;
 use kube::Client;
 use serde_json::json;
 
+use super::Failure;
 use super::output::Output;
 use super::target::{Kind, Meant, Selected, Target};
 use super::text::{Line, Look, Style};
@@ -32,10 +33,10 @@ pub struct ExplainArgs {
 const EVENTS: usize = 5;
 
 /// Explains each object that is named.
-pub async fn explain(arguments: ExplainArgs) -> Result<(), String> {
+pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
     let cluster = arguments.selected.scope.cluster().await?;
     let Meant::These(targets) = &arguments.selected.meant else {
-        return Err("say what to explain: nd/NAME or sn/NAME".to_owned());
+        return Err(Failure::Usage("say what to explain: nd/NAME or sn/NAME".to_owned()));
     };
     for (index, target) in targets.iter().enumerate() {
         let (chain, unread) = match target.kind {

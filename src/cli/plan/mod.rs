@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Meant, Selected};
@@ -34,7 +35,7 @@ pub struct PlanArgs {
 }
 
 /// Says what it would do. Ends with 0 where nothing would change, 2 where something would, 1 where it would be refused.
-pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, String> {
+pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let cluster = arguments.selected.scope.cluster().await?;
     let wishes = wishes(&arguments, &cluster)?;
     let mut codes = Vec::new();
@@ -66,7 +67,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, String> {
 const FOLD: usize = 4;
 
 /// Which fleets are meant, and what is to become of each.
-fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String, Change)>, String> {
+fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String, Change)>, Failure> {
     let Some(file) = &arguments.file else {
         let mut patch = json!({});
         if let Some(image) = &arguments.image {
@@ -76,16 +77,16 @@ fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String
             patch["spec"]["replicas"] = json!(replicas);
         }
         let Meant::These(targets) = &arguments.selected.meant else {
-            return Err("say which fleet, nd/NAME, or which file, -f FILE".to_owned());
+            return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
         };
         let wish = |target: &super::target::Target| {
-            target.require(Kind::Fleet, "plan")?;
+            target.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
             Ok((cluster.namespace.clone(), target.name.clone(), Change::Merge(patch.clone())))
         };
         return targets.iter().map(wish).collect();
     };
     if arguments.selected.meant != Meant::Nothing {
-        return Err("the file says which fleet it is about: leave the name out".to_owned());
+        return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
     }
     let named = file.display();
     let text = if file.as_os_str() == "-" {
@@ -103,7 +104,7 @@ fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String
     });
     let fleets: Vec<Value> = items.filter(|object| object["kind"] == Kind::Fleet.name()).collect();
     if fleets.is_empty() {
-        return Err(format!("{named} has no NodeDeployment"));
+        return Err(format!("{named} has no NodeDeployment").into());
     }
     let wish = |fleet: Value| {
         let name = fleet["metadata"]["name"].as_str().filter(|name| !name.is_empty());

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
+use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Meant, Selected, Target};
@@ -69,13 +70,13 @@ pub fn wanted(meant: &Meant, cluster: &Cluster, verb: &str) -> Result<Wanted, St
 const ROWS: usize = 20;
 
 /// Shows what fleets are doing.
-pub async fn status(arguments: StatusArgs) -> Result<ExitCode, String> {
+pub async fn status(arguments: StatusArgs) -> Result<ExitCode, Failure> {
     let cluster = arguments.selected.scope.cluster().await?;
-    let wanted = wanted(&arguments.selected.meant, &cluster, "status")?;
+    let wanted = wanted(&arguments.selected.meant, &cluster, "status").map_err(Failure::Usage)?;
     let client = cluster.client;
     let sight = Sight::read(&client, &wanted, &OF_REPORTS).await?;
     if arguments.watch && sight.missing.is_empty() {
-        return live::watch(&client, &sight, &wanted, &arguments).await;
+        return Ok(live::watch(&client, &sight, &wanted, &arguments).await?);
     }
     let reports = reports(&sight, &wanted);
     let text = match arguments.output {
@@ -84,7 +85,7 @@ pub async fn status(arguments: StatusArgs) -> Result<ExitCode, String> {
     };
     super::print(&text)?;
     if !sight.missing.is_empty() {
-        return Err(sight.missing.join("\nwindlass: "));
+        return Err(sight.missing.join("\nwindlass: ").into());
     }
     if reports.is_empty() && arguments.output.is_none() {
         eprintln!("{}", none_found(&wanted));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::StreamExt;
 
+use super::super::Failure;
 use super::super::target::{Meant, Selected};
 use super::super::text::Look;
 use super::{reports, tree, wanted};
@@ -47,13 +48,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Waits. Ends with 0 where all are up to date, 1 as soon as one is stalled or refused, 3 when the time is over, and 2 where it is
 /// not said for which fleet.
-pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, String> {
+pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
     if arguments.selected.meant == Meant::Nothing {
-        eprintln!("windlass: say for which fleet: nd/NAME, or nd for all of them");
-        return Ok(ExitCode::from(2));
+        return Err(Failure::Usage("say for which fleet: nd/NAME, or nd for all of them".to_owned()));
     }
     let cluster = arguments.selected.scope.cluster().await?;
-    let wanted = wanted(&arguments.selected.meant, &cluster, "wait")?;
+    let wanted = wanted(&arguments.selected.meant, &cluster, "wait").map_err(Failure::Usage)?;
     let client = cluster.client;
     // Nodes are not needed to tell.
     let sight = Sight::read_all(&client, &wanted, &[]).await?;
@@ -64,14 +64,14 @@ pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, String> {
     loop {
         let seen = reports(&sight, &wanted);
         if seen.len() < known {
-            return Err("a fleet that was waited for was deleted".to_owned());
+            return Err("a fleet that was waited for was deleted".to_owned().into());
         }
         if seen.first().is_some_and(|worst| worst.verdict != Verdict::Progressing) {
-            return ended(&seen, false);
+            return Ok(ended(&seen, false)?);
         }
         tokio::select! {
             _ = changes.next() => {}
-            () = &mut over => return ended(&reports(&sight, &wanted), true),
+            () = &mut over => return Ok(ended(&reports(&sight, &wanted), true)?),
         }
     }
 }

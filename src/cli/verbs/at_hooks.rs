@@ -40,7 +40,10 @@ pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, Stri
         Some(task) => waiting
             .find(|hook| text(hook, "taskID") == task)
             .ok_or_else(|| format!("task {task} waits for nobody's approval; see status.hooks"))?,
-        None => waiting.next().ok_or("no hook waits for an approval")?,
+        None => match waiting.next() {
+            Some(hook) => hook,
+            None => return nobody_waits(object),
+        },
     };
     let id = text(hook, "taskID");
     let others = match waiting.count() {
@@ -52,6 +55,19 @@ pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, Stri
     }
     let said = format!("approved {}{others}", name(hook));
     Ok(Change::done("approve", Write::Annotation(ANNOTATION_APPROVE, id.to_owned()), said))
+}
+
+/// An approval that is asked for again once the hook has gone on is no failure.
+fn nobody_waits(object: &Value) -> Result<Change, String> {
+    let plan = text(&object["status"]["plan"], "id");
+    let of_plan = |id: &&str| id.rsplit_once('-').is_some_and(|(of, _)| of == plan);
+    match annotation(object, ANNOTATION_APPROVE).filter(of_plan) {
+        Some(id) => Ok(Change::already(
+            "approve",
+            format!("task {id} is approved, and no other hook waits for a person"),
+        )),
+        None => Err("no hook waits for an approval".to_owned()),
+    }
 }
 
 /// Has what failed tried again, if anything has: in the plan that holds.
