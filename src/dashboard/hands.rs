@@ -4,8 +4,7 @@ use async_trait::async_trait;
 
 use crate::api::{NodeDeploymentStatus, Stage};
 use crate::cluster::observed::ObservedFleet;
-use crate::engine::PlanState;
-use crate::report::PlanReport;
+use crate::engine::{Plan, PlanState};
 
 /// A button: a verb of the command line.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -101,13 +100,12 @@ impl Button {
     }
 
     /// Whether it is offered first: it does something, as far as the object tells. The others are there all the same, and
-    /// say why they do nothing.
+    /// say why they do nothing. `plan`: that of the status, where it can be read.
     #[must_use]
-    pub fn suits(self, fleet: &ObservedFleet) -> bool {
+    pub fn suits(self, fleet: &ObservedFleet, plan: Option<&Plan>) -> bool {
         let status = &fleet.status;
         let paused = fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
-        let plan = status.plan.as_ref().and_then(PlanReport::of);
-        let is_active = plan.as_ref().is_some_and(|plan| plan.state == PlanState::Active);
+        let is_active = plan.is_some_and(Plan::is_active);
         let hook = |state: &str| status.hooks.iter().any(|hook| hook.state == state);
         match self {
             Self::Pause => !paused,
@@ -120,7 +118,7 @@ impl Button {
                 let failed = plan.is_some_and(|plan| plan.state == PlanState::Failed);
                 status.rejected.is_some() || hook("Failed") || (failed && status.rollout.is_some())
             }
-            Self::Skip => hook("Failed") || is_active && awaits(status),
+            Self::Skip => hook("Failed") || is_active && plan.is_some_and(awaits),
             Self::Restart => true,
         }
     }
@@ -132,10 +130,9 @@ fn waits_for_promotion(status: &NodeDeploymentStatus) -> bool {
 }
 
 /// Whether the plan is at a task that may be skipped.
-fn awaits(status: &NodeDeploymentStatus) -> bool {
-    let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
-    let task = plan.as_ref().and_then(crate::engine::Plan::current_task);
-    task.is_some_and(|task| matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height"))
+fn awaits(plan: &Plan) -> bool {
+    plan.current_task()
+        .is_some_and(|task| matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height"))
 }
 
 /// What a person asks for.

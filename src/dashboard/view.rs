@@ -130,7 +130,8 @@ impl FleetView {
 }
 
 fn buttons(fleet: &ObservedFleet) -> Vec<(Button, bool)> {
-    Button::ALL.into_iter().map(|button| (button, button.suits(fleet))).collect()
+    let plan = fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
+    Button::ALL.into_iter().map(|button| (button, button.suits(fleet, plan.as_ref()))).collect()
 }
 
 /// Where a fleet's page is.

@@ -3,7 +3,6 @@
 
 use chrono::{DateTime, Utc};
 
-use super::PlanReport;
 use super::chain::Happened;
 use crate::api::names::place_of;
 use crate::cluster::observed::ObservedFleet;
@@ -37,8 +36,7 @@ pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
         let note = format!("plan {} ({}) to {}", plan.id, plan.recipe, short(&plan.target_hash));
         add("PlanBegan", note, Some(plan.started_at));
     }
-    let plan = status.plan.as_ref().and_then(PlanReport::of);
-    for task in plan.iter().flat_map(|plan| &plan.tasks) {
+    for task in parsed.iter().flat_map(|plan| &plan.tasks) {
         add("TaskBegan", task.type_.clone(), task.started_at);
         let note = format!("{} is {:?}{}", task.type_, task.state, after(&task.message));
         add("TaskEnded", note, task.finished_at);
