@@ -7,6 +7,7 @@ pub mod chain;
 pub mod chart;
 mod estimate;
 mod fleet;
+mod glyphs;
 mod images;
 mod node;
 mod seen;
@@ -18,6 +19,7 @@ mod words;
 
 pub use estimate::{about, node_seconds};
 pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, worst_first};
+pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
 pub use seen::Seen;
 pub use tree::{Tree, group_words};

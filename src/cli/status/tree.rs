@@ -6,7 +6,7 @@ use crate::api::HookStatus;
 use crate::cli::text::{Line, Look, Style};
 use crate::engine::TaskState;
 use crate::report::{
-    FleetReport, Health, NodeReport, RolloutReport, Verdict, about, clock_time, group_words,
+    FleetReport, Health, NodeReport, RolloutReport, Verdict, about, clock_time, group_words, task_glyph,
 };
 
 /// What the glyphs mean.
@@ -103,13 +103,13 @@ pub fn line(report: &FleetReport) -> Line {
 const GLYPHS: usize = 100;
 
 fn glyph(health: Health) -> (&'static str, Style) {
-    match health {
-        Health::Failed | Health::Down => ("✗", Style::Red),
-        Health::Moving => ("◐", Style::Yellow),
-        Health::Settling => ("◉", Style::Yellow),
-        Health::Before => ("○", Style::Cyan),
-        Health::Serving => ("●", Style::Green),
-    }
+    let style = match health {
+        Health::Failed | Health::Down => Style::Red,
+        Health::Moving | Health::Settling => Style::Yellow,
+        Health::Before => Style::Cyan,
+        Health::Serving => Style::Green,
+    };
+    (health.glyph(), style)
 }
 
 fn head(report: &FleetReport, look: Look, namespaces: bool) -> Line {
@@ -159,14 +159,13 @@ fn plan(report: &FleetReport) -> Option<Line> {
     for (index, task) in plan.tasks.iter().enumerate() {
         let hook = if task.hook.is_empty() { String::new() } else { format!(" {}", task.hook) };
         line.add(Style::Plain, format!("{}{}{hook}", if index == 0 { "" } else { ", " }, task.type_));
-        let (glyph, style) = match task.state {
-            TaskState::Pending => (" ○", Style::Dim),
-            TaskState::Running => (" ◐", Style::Yellow),
-            TaskState::Complete => (" ✓", Style::Green),
-            TaskState::Failed => (" ✗", Style::Red),
-            TaskState::Skipped => (" –", Style::Dim),
+        let style = match task.state {
+            TaskState::Pending | TaskState::Skipped => Style::Dim,
+            TaskState::Running => Style::Yellow,
+            TaskState::Complete => Style::Green,
+            TaskState::Failed => Style::Red,
         };
-        line.add(style, glyph);
+        line.add(style, format!(" {}", task_glyph(task.state)));
     }
     line.add(Style::Plain, ")");
     Some(line)

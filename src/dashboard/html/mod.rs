@@ -127,14 +127,15 @@ fn verdict_words(verdict: Verdict) -> &'static str {
 
 /// A node's sign, its class, and what it means.
 fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
-    match health {
-        Health::Failed => ("✗", "ill", "cannot run"),
-        Health::Down => ("✗", "ill", "does not serve"),
-        Health::Moving => ("◐", "moving", "on its way"),
-        Health::Settling => ("◉", "moving", "Ready, and not for long enough yet"),
-        Health::Before => ("○", "before", "serves what was before"),
-        Health::Serving => ("●", "well", "serves what is wanted"),
-    }
+    let (class, words) = match health {
+        Health::Failed => ("ill", "cannot run"),
+        Health::Down => ("ill", "does not serve"),
+        Health::Moving => ("moving", "on its way"),
+        Health::Settling => ("moving", "Ready, and not for long enough yet"),
+        Health::Before => ("before", "serves what was before"),
+        Health::Serving => ("well", "serves what is wanted"),
+    };
+    (health.glyph(), class, words)
 }
 
 /// A sign that is seen, and said in words to who does not see it.
