@@ -118,6 +118,28 @@ mod tests {
         assert!(checked > 10, "so few commands are in the documentation: {checked}");
     }
 
+    #[tokio::test]
+    async fn words_that_mean_nothing_together_are_wrong_usage_before_any_cluster_is_looked_for() {
+        use crate::cli::{Command, Failure, explain};
+        for line in [
+            "windlass explain",
+            "windlass explain nd",
+            "windlass logs",
+            "windlass logs sn/db-0",
+            "windlass diff sn/db-0",
+        ] {
+            let read = crate::cli::command().try_get_matches_from_mut(line.split_whitespace());
+            let read = crate::cli::Arguments::from_arg_matches(&read.unwrap()).unwrap();
+            let ended = match read.command {
+                Command::Explain(arguments) => explain::explain(arguments).await,
+                Command::Logs(arguments) => explain::logs::logs(arguments).await,
+                Command::Diff(arguments) => explain::diff::diff(arguments).await,
+                _ => Ok(()),
+            };
+            assert!(matches!(ended, Err(Failure::Usage(_))), "{line}: {ended:?}");
+        }
+    }
+
     #[test]
     fn each_is_one_sentence_that_says_what_to_do() {
         for (line, expected) in [

@@ -34,12 +34,14 @@ struct Side {
 
 /// Prints what differs.
 pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
-    let cluster = arguments.selected.scope.cluster().await?;
     let Meant::These(targets) = &arguments.selected.meant else {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     };
     for target in targets {
         target.require(Kind::Fleet, "diff").map_err(Failure::Usage)?;
+    }
+    let cluster = arguments.selected.scope.cluster().await?;
+    for target in targets {
         let fleet = target.get(&cluster.client, &cluster.namespace).await?;
         let kept = kept(&cluster.client, &cluster.namespace, &fleet).await?;
         let (from, to) = sides(&fleet, &kept, &arguments.revision)?;

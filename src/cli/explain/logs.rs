@@ -24,12 +24,14 @@ pub struct LogsArgs {
 
 /// Prints a fleet's story.
 pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
-    let cluster = arguments.selected.scope.cluster().await?;
     let Meant::These(targets) = &arguments.selected.meant else {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     };
     for target in targets {
         target.require(Kind::Fleet, "logs").map_err(Failure::Usage)?;
+    }
+    let cluster = arguments.selected.scope.cluster().await?;
+    for target in targets {
         let fleet = target.get(&cluster.client, &cluster.namespace).await?;
         let (told, unread) = match events(&cluster.client, &cluster.namespace, None).await {
             Ok(told) => (told, None),

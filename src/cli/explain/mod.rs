@@ -34,10 +34,10 @@ const EVENTS: usize = 5;
 
 /// Explains each object that is named.
 pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
-    let cluster = arguments.selected.scope.cluster().await?;
     let Meant::These(targets) = &arguments.selected.meant else {
         return Err(Failure::Usage("say what to explain: nd/NAME or sn/NAME".to_owned()));
     };
+    let cluster = arguments.selected.scope.cluster().await?;
     for (index, target) in targets.iter().enumerate() {
         let (chain, unread) = match target.kind {
             Kind::Fleet => fleet(&cluster.client, &cluster.namespace, target).await?,
