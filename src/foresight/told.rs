@@ -443,7 +443,7 @@ impl Foreseen {
         }) {
             let is_spent = status.spent_force_promote == rollout.target;
             let how = how_to_promote(&rollout.target, is_spent);
-            waits.push(format!("a person: windlass promote nd/{}, or {how}", self.name));
+            waits.push(format!("a person, windlass promote nd/{}: {how}", self.name));
         }
         let approved = fleet.meta.annotation(ANNOTATION_APPROVE).unwrap_or_default();
         for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {

@@ -436,7 +436,10 @@ async fn a_manual_promotion_waits_for_the_whole_hash_and_an_automatic_one_for_no
     let wanted = revision_of("v2");
     for refused in ["", "v2", &wanted[..20]] {
         let waits = by("Manual", refused).without_a_write(&AwaitPromotion {}).await;
-        assert_eq!(waits, format!("waiting for a person: set spec.forcePromote to {wanted}"));
+        assert_eq!(
+            waits,
+            format!("waiting for a person: set spec.forcePromote to {wanted}, as windlass promote does")
+        );
     }
     assert_eq!(by("Manual", &wanted).without_a_write(&AwaitPromotion {}).await, "done");
     for (field, advice) in [(wanted.as_str(), "empty spec.forcePromote"), ("", "set spec.forcePromote")] {

@@ -184,8 +184,7 @@ fn up_to_date(
             Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
             Stage::AwaitingPromotion if facts.awaits_person() => {
                 let target = &rollout.target_hash;
-                let ask = sets::how_to_promote(target, status.spent_force_promote == *target);
-                let message = format!("{ask} to promote it");
+                let message = sets::how_to_promote(target, status.spent_force_promote == *target);
                 return verdict(Truth::Unknown, "ReadyToPromote", message);
             }
             _ => {}

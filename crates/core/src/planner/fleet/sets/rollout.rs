@@ -111,7 +111,7 @@ pub fn how_to_promote(target: &str, is_spent: bool) -> String {
              set it to {target}"
         );
     }
-    format!("set spec.forcePromote to {target}")
+    format!("set spec.forcePromote to {target}, as windlass promote does")
 }
 
 /// Whether a node has halted at the height of this rollout.

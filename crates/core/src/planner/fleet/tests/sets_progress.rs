@@ -302,7 +302,7 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     let waited = look(status, &manual, 5000);
     assert_eq!(
         up_to_date(&waited),
-        ("ReadyToPromote".into(), "set spec.forcePromote to v2 to promote it".into())
+        ("ReadyToPromote".into(), "set spec.forcePromote to v2, as windlass promote does".into())
     );
     let went_on = look(waited, &unasked, 5001);
     assert_eq!(went_on.rollout.unwrap().last_progress_at, later(5001));
