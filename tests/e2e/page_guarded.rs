@@ -62,12 +62,7 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     assert_eq!(asked(get(&fleet).header("origin", "https://evil.example")).await.status, 403);
 
     let form = asked(get(&pause)).await.body;
-    let hidden = |name: &str| {
-        let (_, rest) =
-            form.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {form}"));
-        rest.split('"').next().unwrap().to_owned()
-    };
-    let (secret, seal) = (hidden("form"), hidden("seal"));
+    let (secret, seal) = (hidden(&form, "form"), hidden(&form, "seal"));
     let own = page.at("");
     let post = |origin: &str, form: &str| {
         let body = [("form", form), ("seal", seal.as_str()), ("reason", "forged")];
@@ -90,6 +85,20 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     assert_eq!(done.status, 200, "{}", done.body);
     assert_eq!(world.db().await["spec"]["paused"], true);
 
+    // A form that was opened before the fleet changed does nothing, and says what it would do by now.
+    let resume = format!("{fleet}/resume");
+    let stale = hidden(&asked(get(&resume)).await.body, "seal");
+    world.set_image("db:2").await;
+    world.until_db("the other image is wanted", |db| db["status"]["rollout"].is_object()).await;
+    let body = reqwest::Url::parse_with_params("http://x/", [("form", &secret), ("seal", &stale)]).unwrap();
+    let late = http.post(&resume).header("cookie", &cookie).header("origin", &own);
+    let late = late.header("content-type", "application/x-www-form-urlencoded");
+    let late = asked(late.body(body.query().unwrap().to_owned())).await;
+    assert_eq!(late.status, 409, "{}", late.body);
+    assert!(late.body.contains("it changed since you looked"), "{}", late.body);
+    assert_ne!(hidden(&late.body, "seal"), stale, "the new meaning has a form of its own");
+    assert_eq!(world.db().await["spec"]["paused"], true);
+
     // A page of this very machine, in the browser that has the cookie.
     let Some(mut browser) = Browser::start().await else { return };
     world.patch_fleet(json!({"spec": {"paused": false}})).await;
@@ -100,6 +109,13 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_ne!(world.db().await["spec"]["paused"], true);
     browser.close().await;
+}
+
+/// A field of a form that nobody sees.
+fn hidden(form: &str, name: &str) -> String {
+    let (_, rest) =
+        form.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {form}"));
+    rest.split('"').next().unwrap().to_owned()
 }
 
 /// A page that sends a form to another as soon as it is opened, all secrets known.

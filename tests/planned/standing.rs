@@ -78,6 +78,7 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
         let foreseen = world.then(json!({})).await;
         let person = format!("a person, for hook go: windlass approve nd/db --task {task}");
         assert_eq!(foreseen.waits, [person]);
+        assert!(foreseen.unread.iter().any(|left| left.starts_with("its hooks")), "{:?}", foreseen.unread);
         let foreseen = world.then(json!({"metadata": {"annotations": {"windlass.dev/approve": task}}})).await;
         assert!(foreseen.waits.is_empty() && foreseen.happens.contains("goes on"), "{foreseen:#?}");
         assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
@@ -91,5 +92,26 @@ fn the_way_back_does_not_wait_for_the_node_that_it_heals() {
         let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:1"}}}})).await;
         assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
         assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);
+    });
+}
+
+#[test]
+fn a_hard_fork_says_at_which_height_traffic_moves() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        let forks = json!({"spec": {"updateStrategy": {"type": "HardFork", "hardFork": {"haltHeight": 100}},
+            "template": {"spec": {"image": "db:2", "sidecar": {"image": "side:1"}}}}});
+        let foreseen = world.then(forks).await;
+        assert_eq!((foreseen.recipe.as_str(), foreseen.refused.as_deref()), ("HardFork", None));
+        let set = &foreseen.set;
+        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        let moves = format!(
+            "Service db moves from set first (1) to set {set} (2) once its nodes have halted at height 100"
+        );
+        assert_eq!(said, moves);
+        let made = of(&foreseen, &["Create"]);
+        assert_eq!(made, [[format!("db-{set}-0"), format!("db-{set}-1")]]);
+        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
+        assert!(foreseen.waves[1].when.starts_with("after the halt at height 100"), "{foreseen:#?}");
     });
 }
