@@ -229,9 +229,9 @@ mod tests {
     }
 
     /// The same, with this merged into it.
-    fn with(changes: Value) -> Value {
+    fn with(changes: &Value) -> Value {
         let mut object = standing();
-        json_patch::merge(&mut object, &changes);
+        json_patch::merge(&mut object, changes);
         object
     }
 
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_form_holds_for_what_it_showed_alone() {
-        let shown = with(json!({"status": {"currentRevision": "db-1", "updateRevision": "db-2",
+        let shown = with(&json!({"status": {"currentRevision": "db-1", "updateRevision": "db-2",
             "lastCompletedRolloutHash": "v1:a"}}));
         let buttons = [
             Button::Resume,
@@ -288,8 +288,8 @@ mod tests {
             json_patch::merge(&mut object, &moved);
             assert_eq!(sealed(button, &object), looked_at, "{button:?}: a node more is the same rollout");
         }
-        let running = with(json!({"spec": {"paused": false}}));
-        let another = with(json!({"spec": {"paused": false, "template": {"spec": {"image": "db:3"}}}}));
+        let running = with(&json!({"spec": {"paused": false}}));
+        let another = with(&json!({"spec": {"paused": false, "template": {"spec": {"image": "db:3"}}}}));
         assert_eq!(sealed(Button::Pause, &running), sealed(Button::Pause, &another), "to stop is to stop");
     }
 }
