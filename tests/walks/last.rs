@@ -108,12 +108,19 @@ pub struct Person {
     promoted: Option<Value>,
     /// Whether a status was changed or lost by others, or two operators wrote: then the fleet may ask what a set is for.
     decides: bool,
+    /// Whether a hand deleted a node, which may have been made again without the sidecar that it had.
+    skips: bool,
 }
 
 impl Person {
     /// Who may be asked what a set of nodes is for.
     pub fn who_decides(decides: bool) -> Self {
         Self { decides, ..Self::default() }
+    }
+
+    /// The same who, if a hand deleted a node, sees to it that one without a sidecar has halted.
+    pub fn who_skips(self, skips: bool) -> Self {
+        Self { skips, ..self }
     }
 
     /// Does what the fleet says that it waits for. Answers with what was done.
@@ -141,6 +148,10 @@ impl Person {
         if let Some(done) = mend_promoted(hand, &fleet).await {
             return Some(done);
         }
+        if let Some(task) = halt_to_skip(&fleet).filter(|_| self.skips) {
+            drop(hand.annotate_fleet("windlass.dev/skip", &json!(task)).await);
+            return Some(format!("skips {task}"));
+        }
         let held = status["plan"]["state"] == "Failed" && status["rollout"].is_object();
         let ended = if held { &status["plan"]["id"] } else { &status["rejected"]["planID"] };
         let goes_back = status["plan"]["state"] == "Active" && status["rollout"].is_object();
@@ -151,6 +162,14 @@ impl Person {
         drop(hand.annotate_fleet("windlass.dev/retry", ended).await);
         Some(format!("retries {ended}"))
     }
+}
+
+/// The task that waits for nodes without a sidecar to halt: the fleet asks a person to skip it once they have.
+fn halt_to_skip(fleet: &Value) -> Option<&str> {
+    let rollout = &fleet["status"]["rollout"];
+    let message = rollout["message"].as_str().filter(|_| rollout["stage"] == "Promoting")?;
+    let (_, task) = message.split_once("no sidecar says when; once it has, annotate windlass.dev/skip=")?;
+    Some(task)
 }
 
 /// Where nothing says any more what a set is for, the fleet names the nodes that are to be deleted if nobody wants them.
@@ -197,4 +216,15 @@ async fn mend_promoted(hand: &Hand, fleet: &Value) -> Option<String> {
         drop(hand.patch("ConfigMap", "mended", &json!({"data": data})).await);
     }
     Some("makes what is promoted run".to_owned())
+}
+
+#[test]
+fn only_a_promotion_that_names_the_task_is_skipped() {
+    let message = "waiting for db-2 to halt at height 1000: no sidecar says when; once it has, annotate \
+                   windlass.dev/skip=e0379751fe-2";
+    let fleet =
+        |stage: &str, message: &str| json!({"status": {"rollout": {"stage": stage, "message": message}}});
+    assert_eq!(halt_to_skip(&fleet("Promoting", message)), Some("e0379751fe-2"));
+    assert_eq!(halt_to_skip(&fleet("Updating", message)), None);
+    assert_eq!(halt_to_skip(&fleet("Promoting", "waiting for db-2 to halt at height 1000")), None);
 }

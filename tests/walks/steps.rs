@@ -64,6 +64,11 @@ impl Done {
             || (self.words.contains(" of StatefulNode ") && self.words.contains("\"ownerReferences\":null"))
     }
 
+    /// Whether a node was deleted, in whichever way.
+    pub fn deletes_node(&self) -> bool {
+        self.words.contains("deletes ") && self.words.contains("StatefulNode ")
+    }
+
     pub fn new(words: impl Into<String>, answer: Answer) -> Self {
         Self { words: words.into(), refused: answer.err() }
     }

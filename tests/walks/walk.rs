@@ -179,6 +179,8 @@ struct Way<'a> {
     debts: Vec<Debt>,
     /// Whether a hand did what leaves a doubt about a set of nodes.
     lost: bool,
+    /// Whether a hand deleted a node.
+    deleted: bool,
     report: Report,
 }
 
@@ -187,7 +189,16 @@ impl<'a> Way<'a> {
         let mut world = World::new(scenario(), walk.seed);
         let trouble = Trouble::new(&mut world);
         let hand = hand(&world);
-        Self { walk, world, hand, trouble, debts: Vec::new(), lost: false, report: Report::default() }
+        Self {
+            walk,
+            world,
+            hand,
+            trouble,
+            debts: Vec::new(),
+            lost: false,
+            deleted: false,
+            report: Report::default(),
+        }
     }
 
     fn fail(&mut self, what: impl Into<String>) {
@@ -215,6 +226,7 @@ impl<'a> Way<'a> {
             self.report.steps += 1;
             self.report.refused += u32::from(done.refused.is_some());
             self.lost |= done.leaves_doubt();
+            self.deleted |= done.deletes_node();
             let refused = done.refused.map(|why| format!(" (refused: {why})")).unwrap_or_default();
             self.tell(&format!("{step}: {}{refused}", done.words));
             self.pause(&mut random).await;
@@ -301,7 +313,8 @@ impl<'a> Way<'a> {
     async fn until_well(&mut self) -> bool {
         let until = monotonic() + PATIENCE;
         let (mut version, mut still) = (self.world.version(), 0);
-        let mut person = Person::who_decides(self.lost || self.trouble.may_leave_doubt());
+        let mut person =
+            Person::who_decides(self.lost || self.trouble.may_leave_doubt()).who_skips(self.deleted);
         while monotonic() < until {
             self.trouble.wait(&mut self.world, Duration::from_secs(1)).await;
             let now = self.world.version();

@@ -329,6 +329,12 @@ impl Watcher {
             if step.after.is_some_and(is_nobodys) {
                 self.taken.remove(name);
             }
+            // What a person suspended was down by that wish. What its pod was made of when it comes back is not what the node
+            // was granted meanwhile: until it serves with that, it is no node of the wave that Windlass takes down.
+            let is_down = self.stored.pods.get(&format!("{name}-0")).is_none_or(|pod| !pod.ready);
+            if is_down && ends_suspension(step) {
+                self.free.insert(name.to_owned());
+            }
         }
         if is_leaving(step) && actor == Actor::Operator {
             self.check_removal(name);
@@ -494,6 +500,12 @@ fn is_nobodys(object: &Value) -> bool {
     let meta = &object["metadata"];
     meta["ownerReferences"].as_array().is_none_or(Vec::is_empty)
         && meta["annotations"][windlass::api::names::ANNOTATION_OWNER_UID].is_null()
+}
+
+/// Whether this change ends the suspension of a node.
+fn ends_suspension(step: Step<'_>) -> bool {
+    let is_suspended = |object: Option<&Value>| object.is_some_and(|o| o["spec"]["suspend"] == true);
+    is_suspended(step.before) && step.after.is_some() && !is_suspended(step.after)
 }
 
 fn place(step: Step<'_>) -> Option<(&str, String)> {
