@@ -51,14 +51,8 @@ fn api(client: &kube::Client, group: &str, version: &str, kind: &str) -> Api<Dyn
 impl World {
     async fn new(seed: u64, fleet: Value) -> Self {
         let cluster = furnished(Options::seeded(seed));
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
-        for file in std::fs::read_dir(folder).unwrap() {
-            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-                if object["kind"] == "CustomResourceDefinition" {
-                    cluster.install(object).unwrap();
-                }
-            }
+        for definition in windlass::api::crd::crds() {
+            cluster.install(json!(definition)).unwrap();
         }
         let client = cluster.client("test", "test");
         let fleets = api(&client, "windlass.dev", "v1alpha1", "NodeDeployment");

@@ -15,14 +15,8 @@ const NAMESPACE: &str = "default";
 
 async fn installed(nodes: usize, updated: usize) -> Cluster {
     let cluster = Cluster::start(Options::seeded(1));
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-            if object["kind"] == "CustomResourceDefinition" {
-                cluster.install(object).unwrap();
-            }
-        }
+    for definition in windlass::api::crd::crds() {
+        cluster.install(json!(definition)).unwrap();
     }
     let rolls = updated < nodes;
     let template = json!({"image": "registry.example/db:1.2", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});

@@ -10,14 +10,8 @@ use windlass_sim::{Cluster, Options};
 use super::stage::{furnished, image, paused, pod};
 
 fn install_crds(cluster: &Cluster) {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-            if object["kind"] == "CustomResourceDefinition" {
-                cluster.install(object).unwrap();
-            }
-        }
+    for definition in windlass::api::crd::crds() {
+        cluster.install(json!(definition)).unwrap();
     }
 }
 
