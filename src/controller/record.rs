@@ -62,6 +62,17 @@ fn log(kind: Kind, meta: &Meta, ended: &Ended<'_>) {
     }
 }
 
+/// Notes the plan that a reconcile finds, for what is logged of it; answers with the IDs of its tasks that are over. An error
+/// is a plan too: the one that says why it ends now.
+pub fn found(plan: &Result<Option<Plan>, Box<Plan>>) -> Vec<String> {
+    let known = match plan {
+        Ok(plan) => plan.as_ref(),
+        Err(ended) => Some(&**ended),
+    };
+    note(known);
+    known.map(tasks_over).unwrap_or_default()
+}
+
 /// Has what is logged of a reconcile say which plan it is about, and which of its tasks.
 pub fn note(plan: Option<&Plan>) {
     let Some(plan) = plan.filter(|plan| plan.is_active()) else { return };

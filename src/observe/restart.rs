@@ -34,6 +34,14 @@ pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
 }
 
+/// What is said of a `windlass.dev/restartedAt` that cannot be read.
+#[must_use]
+pub fn unreadable_restart(text: &str) -> String {
+    format!(
+        "{ANNOTATION_RESTARTED_AT}: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
+    )
+}
+
 /// The plan that a value of `windlass.dev/retry` names: what follows a slash tells one wish from another.
 #[must_use]
 pub fn retried_plan(asked: &str) -> &str {

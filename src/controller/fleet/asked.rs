@@ -5,7 +5,7 @@ use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
 use crate::engine::{self, Plan, SkipRefused, TaskState};
-use crate::observe::restart::parse_time;
+use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::fleet::FleetFacts;
 use crate::planner::fleet::sets::decide::may_go_back;
 
@@ -75,10 +75,7 @@ impl Fleet<'_> {
         self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
-            let note = format!(
-                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
-            );
-            self.warn("InvalidSpec", text, note);
+            self.warn("InvalidSpec", text, unreadable_restart(text));
         }
     }
 

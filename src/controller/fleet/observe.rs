@@ -6,7 +6,7 @@ use super::context::Fleet;
 use crate::api::HookRetry;
 use crate::apply::fleet_objects;
 use crate::controller::ReconcileError;
-use crate::controller::record::{note, tasks_over};
+use crate::controller::record::found;
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, possible};
@@ -41,12 +41,7 @@ impl<'a> Fleet<'a> {
         }
         let mut edits = Edits::default();
         let plan = self.stored_plan();
-        let known = match &plan {
-            Ok(plan) => plan.as_ref(),
-            Err(ended) => Some(&**ended),
-        };
-        note(known);
-        self.report.over_before = known.map(tasks_over).unwrap_or_default();
+        self.report.over_before = found(&plan);
         let plan = plan.map(|mut plan| {
             edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
             edits.retried = self.obey_retry(plan.as_mut(), &facts);

@@ -3,9 +3,9 @@
 use super::context::Node;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::controller::events::Event;
-use crate::controller::record::{note, tasks_over};
+use crate::controller::record::found;
 use crate::engine::Plan;
-use crate::observe::restart::parse_time;
+use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::node::NodeFacts;
 
 /// A node as it was when the reconcile began.
@@ -23,12 +23,7 @@ impl<'a> Node<'a> {
             self.refuse_what_cannot_be_read();
         }
         let plan = self.stored_plan();
-        let known = match &plan {
-            Ok(plan) => plan.as_ref(),
-            Err(ended) => Some(&**ended),
-        };
-        note(known);
-        self.report.over_before = known.map(tasks_over).unwrap_or_default();
+        self.report.over_before = found(&plan);
         Observed { facts: self.facts(), plan, node: self }
     }
 
@@ -48,11 +43,7 @@ impl<'a> Node<'a> {
     fn refuse_what_cannot_be_read(&self) {
         let restart = self.stored.meta.annotation(ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
-            let note = format!(
-                "windlass.dev/restartedAt: {text:?} is not a time in RFC 3339, for example \
-                 2030-01-31T12:00:00Z; nothing is restarted"
-            );
-            self.record(&Event::warning("InvalidSpec", text, note));
+            self.record(&Event::warning("InvalidSpec", text, unreadable_restart(text)));
         }
     }
 }
