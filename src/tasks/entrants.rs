@@ -11,7 +11,7 @@ use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::planner::fleet::{
-    ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Strategy,
+    ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Strategy, WAITS_TO_BE_RESUMED,
 };
 
 /// The set that is to take over.
@@ -99,8 +99,7 @@ pub(super) async fn ensure_entrants(
     }
     let facts = fleet.facts();
     if facts.paused {
-        let sentence = "waiting for the fleet to be resumed: spec.paused is true";
-        return Ok(Err(Outcome::waiting(sentence)));
+        return Ok(Err(Outcome::waiting(WAITS_TO_BE_RESUMED)));
     }
     if facts.replicas == 0 {
         return Ok(Err(Outcome::waiting("waiting for replicas to be above 0: there is no node to promote")));

@@ -8,6 +8,7 @@ use crate::api::Stage;
 use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 
 /// Waits until the incumbents are gone; where they go before their successors come, removes them.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -26,7 +27,7 @@ impl Task for RetireIncumbents {
         }
         let facts = fleet.facts();
         if facts.paused {
-            return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
+            return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
         let set = &rollout.incumbent;
         if rollout.stage == Stage::Promoting {

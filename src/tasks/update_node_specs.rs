@@ -7,7 +7,7 @@ use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::observe::fleet_scope::FleetScope;
-use crate::planner::fleet::{hooks, next_grants, progress};
+use crate::planner::fleet::{WAITS_TO_BE_RESUMED, hooks, next_grants, progress};
 
 /// Writes the target revision into the nodes and grants it to them, as the wave allows.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -25,7 +25,7 @@ impl Task for UpdateNodeSpecs {
         let fleet = cx.env.get::<FleetScope>()?;
         let facts = fleet.facts();
         if facts.paused {
-            return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
+            return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
         if hooks::hold_grants(&facts, &fleet.scope) {
             let failure = hooks::failure(&facts).unwrap_or_default();

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use windlass::api::{NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
+use windlass::api::{Ending, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
 use windlass::planner::fleet::leave::in_waves;
 use windlass::planner::fleet::refresh;
-use windlass::planner::fleet::status::{Ending, RefreshInput, begin, complete, reject, scope_of};
+use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, scope_of};
 use windlass::planner::fleet::{
     ABORT, ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants,
     pins,

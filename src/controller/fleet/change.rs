@@ -2,7 +2,7 @@
 
 use super::apply::StatusChange;
 use super::context::Fleet;
-use crate::api::{NodeDeploymentStatus, RawPlan, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
@@ -10,7 +10,7 @@ use crate::planner::fleet::Start;
 use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::hooks::{self, Course};
 use crate::planner::fleet::sets::{stage, status as set_status};
-use crate::planner::fleet::status::{Ending, begin, complete, end, note_asked, reject, scope_of, short};
+use crate::planner::fleet::status::{begin, complete, end, note_asked, reject, scope_of, short};
 use crate::planner::fleet::verdicts::why_stalled;
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Strategy};
 

@@ -17,7 +17,7 @@ use crate::hooks::{Values, check};
 use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, Course};
 use crate::planner::fleet::report::Invalid;
-use crate::planner::fleet::{FleetFacts, SetRollout};
+use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{Wanted, is_of_list, point_of};
 use crate::tasks::hooks::{DryRun, HookScope, JobOwner, delete_jobs, dry_run};
 
@@ -170,8 +170,7 @@ impl Fleet<'_> {
             set: Some(set.unwrap_or_else(|| self.scope.facts().set.clone())),
             ..Values::default()
         };
-        let paused =
-            spec.paused.then(|| "waiting for the fleet to be resumed: spec.paused is true".to_owned());
+        let paused = spec.paused.then(|| WAITS_TO_BE_RESUMED.to_owned());
         let scope = self.cx.hook_scope(self.job_owner(), Some(spec.clone()), &[&fleet.meta], values);
         Some(HookScope { hold: paused, ..scope })
     }

@@ -9,6 +9,7 @@ use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
 use crate::engine::{self, Outcome, Plan};
 use crate::hooks::Values;
+use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::hooks::tried;
 use crate::planner::hooks::{Wanted, is_of_list, point_of};
 use crate::planner::node::decide::{is_rolling, recipes};
@@ -132,7 +133,7 @@ impl Node<'_> {
                 None => {}
             },
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
-                hold = Some("waiting for the fleet to be resumed: spec.paused is true".to_owned());
+                hold = Some(WAITS_TO_BE_RESUMED.to_owned());
             }
             _ => {}
         }

@@ -4,11 +4,11 @@ use chrono::TimeDelta;
 
 use super::change::StatusChange;
 use super::context::Node;
-use crate::api::HistoryEntry;
+use crate::api::{Ending, HistoryEntry};
 use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
-use crate::planner::fleet::status::{Ending, short};
+use crate::planner::fleet::status::short;
 use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, target};
 use crate::planner::node::{NodeDecision, NodeFacts};
 

@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use super::decision::Scope;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, status::give_up};
-use super::status::{Ending, end, reject, scope_of, short};
-use crate::api::{NodeDeploymentStatus, Stage};
+use super::status::{end, reject, scope_of, short};
+use crate::api::{Ending, NodeDeploymentStatus, Stage};
 use crate::engine::Plan;
 
 /// Takes a plan that cannot be carried out into the history. Before there is no way back its target is rejected, and

@@ -28,6 +28,6 @@ pub use child::{ChildFacts, Conflict, SidecarFacts};
 pub use decide::decide;
 pub use decision::{Cause, FleetDecision, Scope, Start, Strategy};
 pub use facts::{FleetFacts, Rendering};
-pub use refresh::refresh;
+pub use refresh::{WAITS_TO_BE_RESUMED, refresh};
 pub use sets::{SetFacts, SetRollout};
 pub use wave::{ABORT, Clause, Grant, may_grant, next_grants, pins};

@@ -12,6 +12,9 @@ use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{NodeDeploymentStatus, Rollout, Stage};
 use crate::engine::Plan;
 
+/// What a paused fleet is said to wait for, by its status and by each task that would act.
+pub const WAITS_TO_BE_RESUMED: &str = "waiting for the fleet to be resumed: spec.paused is true";
+
 /// Brings everything in the status that is observed, not decided, up to date.
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
@@ -139,7 +142,7 @@ fn refresh_rollout(
         _ if held.is_some() => held.unwrap_or_default(),
         // A node that has its grant finishes, with its hooks.
         _ if facts.paused => {
-            let resumed = "waiting for the fleet to be resumed: spec.paused is true".to_owned();
+            let resumed = WAITS_TO_BE_RESUMED.to_owned();
             [Some(resumed), hooks::people(fleet, input.name)]
                 .into_iter()
                 .flatten()

@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::decision::{Cause, Scope, Start};
 use super::facts::FleetFacts;
 use super::{filling, hooks, progress};
-pub use crate::api::Ending;
+use crate::api::Ending;
 use crate::api::status::{MAX_ASKED_BYTES, remember};
 use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
 use crate::engine::{Plan, sentence::cut};

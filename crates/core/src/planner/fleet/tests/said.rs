@@ -322,7 +322,8 @@ fn why_a_rollout_starts_is_told_from_what_is_seen() {
 
 #[test]
 fn the_history_of_a_rollout_in_place_says_what_completed_before() {
-    use super::super::status::{Ending, end};
+    use super::super::status::end;
+    use crate::api::Ending;
     let facts = fleet(2).wanting("v2");
     let mut status = rolling_out(&facts, &to_v2());
     end(&mut status, &plan_to("v2"), Ending::Complete, "", now());

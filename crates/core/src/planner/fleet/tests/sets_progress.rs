@@ -367,7 +367,8 @@ fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
 
 #[test]
 fn the_history_says_what_ran_before_even_once_the_new_set_serves() {
-    use super::super::status::{Ending, end};
+    use super::super::status::end;
+    use crate::api::Ending;
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::Promoting);
     set_status::switched(&mut status, &facts, now());

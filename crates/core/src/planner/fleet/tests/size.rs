@@ -24,13 +24,7 @@ fn the_status_of_ten_thousand_nodes_with_endless_problems_stays_under_256_kib() 
     for _ in 0..30 {
         let mut plan = plan_to("v2");
         plan.failure = crate::engine::sentence::cut(&endless(), crate::engine::sentence::MAX_FAILURE_BYTES);
-        super::super::status::end(
-            &mut status,
-            &plan,
-            super::super::status::Ending::Failed,
-            &plan.failure,
-            now(),
-        );
+        super::super::status::end(&mut status, &plan, crate::api::Ending::Failed, &plan.failure, now());
     }
     let status = look(status, &facts, 5_000);
     assert_eq!(status.rollout.as_ref().unwrap().unconverged.len(), 20);

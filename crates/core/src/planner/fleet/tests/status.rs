@@ -1,9 +1,9 @@
 //! What a fleet's status says of a rollout: counts, unconverged nodes, progress and the clock.
 
-use super::super::status::{Ending, complete, end, is_stalled, note_asked, reject, scope_of, stall_deadline};
+use super::super::status::{complete, end, is_stalled, note_asked, reject, scope_of, stall_deadline};
 use super::*;
 use crate::api::conditions::{STALLED, find};
-use crate::api::{NodeCounts, Rollout, Stage};
+use crate::api::{Ending, NodeCounts, Rollout, Stage};
 
 fn to_v2() -> Start {
     start(to("v2"), "v2", Cause::TemplateChanged)
@@ -426,7 +426,7 @@ fn a_ready_node_whose_sidecar_cannot_be_reached_is_named_with_that() {
 
 #[test]
 fn an_aborted_plan_rejects_what_it_went_to_and_not_what_is_wanted_by_then() {
-    use super::super::status::{Ending, reject};
+    use super::super::status::reject;
     let rejected = |facts: &FleetFacts| {
         let mut status = rolling_out(facts, &to_v2());
         status.build_id = "of what is wanted".to_owned();
