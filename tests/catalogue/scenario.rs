@@ -140,6 +140,7 @@ impl Scenario {
                 &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout", "BeforeRemove"]
             }
             (_, "Immediately") => &["BeforeRollout", "AfterRollout", "BeforeRemove"],
+            ("HardFork", _) => &["BeforeRollout", "BeforePromotion", "AfterRollout", "BeforeRemove"],
             _ => &["BeforeRollout", "BeforePromotion", "AfterPromotion", "AfterRollout", "BeforeRemove"],
         };
         let each = points.iter().enumerate().map(|(index, at)| {

@@ -99,9 +99,16 @@ pub(super) fn points() -> Vec<Case> {
         Case::new(
             "AfterPromotion where nothing is promoted",
             in_place(one("AfterPromotion", &none)),
-            hard_fork(one("AfterPromotion", &none)),
+            blue_green("WhenReady", one("AfterPromotion", &none)),
             HOOKS,
             promotes,
+        ),
+        Case::new(
+            "AfterPromotion of a fork",
+            hard_fork(one("AfterPromotion", &none)),
+            hard_fork(one("BeforePromotion", &none)),
+            HOOKS,
+            "a hook at AfterPromotion is for updateStrategy.type BlueGreen",
         ),
         Case::new(
             "AfterPromotion where the old nodes go first",
@@ -114,13 +121,6 @@ pub(super) fn points() -> Vec<Case> {
             "Rollback of what leaves",
             in_place(one("BeforeRemove", &rollback)),
             in_place(one("BeforeNode", &rollback)),
-            HOOKS,
-            no_way_back,
-        ),
-        Case::new(
-            "Rollback of a fork",
-            hard_fork(one("AfterPromotion", &rollback)),
-            blue_green("WhenReady", one("AfterPromotion", &rollback)),
             HOOKS,
             no_way_back,
         ),

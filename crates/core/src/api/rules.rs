@@ -196,16 +196,24 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
          && has(self.blueGreen) && has(self.blueGreen.promotion) && self.blueGreen.promotion == 'Immediately')) \
          || !self.hooks.exists(h, has(h.at) && h.at in ['BeforePromotion', 'AfterPromotion'])",
         "a hook at BeforePromotion or AfterPromotion is for a set of nodes that takes over while the old one stands by: for \
-         updateStrategy.type BlueGreen, with a promotion that is not Immediately, or HardFork",
+         updateStrategy.type BlueGreen, with a promotion that is not Immediately, or, BeforePromotion, HardFork",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec.updateStrategy",
+        "!has(self.type) || self.type != 'HardFork' || !has(self.hooks) \
+         || !self.hooks.exists(h, has(h.at) && h.at == 'AfterPromotion')",
+        "a hook at AfterPromotion is for updateStrategy.type BlueGreen, whose old nodes still serve: those of a HardFork have \
+         halted; use BeforePromotion or AfterRollout",
     )
     .on("hooks"),
     Rule::new(
         "spec.updateStrategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.onFailure) && h.onFailure == 'Rollback' && has(h.at) \
-         && (h.at == 'BeforeRemove' || (has(self.type) && self.type == 'HardFork' && h.at == 'AfterPromotion') \
+         && (h.at == 'BeforeRemove' \
          || (has(self.type) && self.type in ['BlueGreen', 'HardFork'] && h.at == 'AfterRollout')))",
-        "onFailure Rollback has no way back from there: what leaves at BeforeRemove is not wanted any more, the old nodes of \
-         a HardFork have halted at AfterPromotion, and at AfterRollout the old set of nodes is gone; use Hold or Continue",
+        "onFailure Rollback has no way back from there: what leaves at BeforeRemove is not wanted any more, \
+         and at AfterRollout the old set of nodes is gone; use Hold or Continue",
     )
     .on("hooks"),
     Rule::new(
