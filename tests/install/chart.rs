@@ -223,6 +223,30 @@ fn metrics_behind_tokens_and_traces_are_arguments_with_the_rights_that_they_take
     assert!(!plain.keys().any(|(_, _, name)| name == "windlass-metrics-reader"));
 }
 
+#[test]
+fn workers_of_temporal_are_an_argument_with_the_rights_and_the_definition_that_they_take() {
+    let all = objects(&rendered(&["temporal.enabled=true"]).ok());
+    let get = |kind: &str, namespace: &str, name: &str| &all[&(kind.into(), namespace.into(), name.into())];
+    let system = "windlass-system";
+    let container = &get("Deployment", system, "windlass")["spec"]["template"]["spec"]["containers"][0];
+    assert!(container["args"].as_array().unwrap().contains(&json!("--temporal")), "{container:#}");
+    let text = std::fs::read_to_string(path("deploy/temporal/all-namespaces.yaml")).unwrap();
+    let documented = &objects(&text)[&("ClusterRole".into(), String::new(), "windlass-temporal".into())]["rules"];
+    assert_eq!(get("ClusterRole", "", "windlass-temporal")["rules"], *documented);
+    assert_eq!(get("ClusterRoleBinding", "", "windlass-temporal")["subjects"][0]["namespace"], system);
+    let definition = get("CustomResourceDefinition", "", "workerdeployments.windlass.dev");
+    assert_eq!(definition["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    for role in ["windlass-view", "windlass-edit"] {
+        let seen = get("ClusterRole", "", role)["rules"][0]["resources"].as_array().unwrap();
+        assert!(seen.contains(&json!("workerdeployments")), "{role}: {seen:?}");
+    }
+    let in_one = objects(&rendered(&["temporal.enabled=true,watchNamespaces={a},crds.install=false"]).ok());
+    assert!(in_one.contains_key(&("Role".into(), "a".into(), "windlass-temporal".into())));
+    assert!(!in_one.keys().any(|(kind, ..)| kind == "CustomResourceDefinition"));
+    let plain = rendered(&[]).ok();
+    assert!(!plain.contains("workerdeployments") && !plain.contains("--temporal"));
+}
+
 /// The operator may do by the chart what it may do by deploy/rbac, which a test of its own compares with what it does.
 #[test]
 fn the_chart_grants_what_deploy_rbac_grants() {
