@@ -1,7 +1,7 @@
 //! The page: what `windlass status`, `explain`, `logs` and `plan` say of fleets, in a browser, and buttons for the verbs. It
 //! shows the reports of [`crate::report`], so the terminal and the page cannot disagree.
 //!
-//! What is shown is a value ([`view`]), how it looks is HTML ([`html`]), and who may see it is HTTP ([`http`]). Whoever
+//! What is shown is a value (`view`), how it looks is HTML (`html`), and who may see it is HTTP (`http`). Whoever
 //! serves the page says what it reads by ([`Source`]), and what carries its buttons out ([`Hands`]): without hands it is
 //! read-only.
 

@@ -1,8 +1,8 @@
 //! Leader election by a Lease: one replica acts, the others stand by.
 //!
-//! A leader may begin a write for [`LEASE`] after it *sent* the renewal that was last answered; then its fence closes. A
+//! A leader may begin a write for `LEASE` after it *sent* the renewal that was last answered; then its fence closes. A
 //! write is over, one way or the other, within one time-out of a request. So nothing of a leader is under way any more
-//! when [`QUIET`] has passed since its last renewal, and nobody acts before that:
+//! when `QUIET` has passed since its last renewal, and nobody acts before that:
 //!
 //! - Whoever takes the Lease has seen it unchanged for that long, by its own clock and nobody else's.
 //! - Whoever makes it, since nobody had one or somebody deleted it, waits for that long: the leader before may not have

@@ -59,5 +59,10 @@
     say(old ? "Not live: nothing is heard of the API server" : "Live", old);
   };
   source.onopen = sayHow;
-  source.onerror = () => say("Not live: the connection is lost, and tried again", true);
+  // A browser tries again what was cut off, and not what was refused.
+  source.onerror = () => {
+    const refused = source.readyState === EventSource.CLOSED;
+    const then = refused ? "refused: open the address that windlass prints" : "lost, and tried again";
+    say(`Not live: the connection is ${then}`, true);
+  };
 })();
