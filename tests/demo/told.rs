@@ -80,7 +80,11 @@ fn what_cannot_be_played_is_refused_in_a_sentence() {
         (&["demo", "--nodes", "2"], 2, "3..=100"),
         (&["demo", "--port", "80"], 2, "--serve"),
         (&["demo", "--cluster", "--speed", "2"], 2, "cannot be used with"),
-        (&["demo", "--cluster"], 1, "cannot be read: No such file or directory (os error 2); name a kubeconfig, or unset KUBECONFIG"),
+        (
+            &["demo", "--cluster"],
+            1,
+            "cannot be read: No such file or directory (os error 2); name a kubeconfig, or unset KUBECONFIG",
+        ),
     ] {
         let output = windlass()
             .args(arguments)

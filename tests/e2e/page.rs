@@ -15,7 +15,7 @@ use crate::kit::{World, condition, fleet};
 pub struct Dashboard {
     /// The address that it printed, secret and all.
     pub url: String,
-    _child: Child,
+    child: Child,
 }
 
 impl Dashboard {
@@ -31,10 +31,17 @@ impl Dashboard {
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         while let Some(line) = said.next_line().await.unwrap() {
             if line.trim().starts_with("http://") {
-                return Self { url: line.trim().to_owned(), _child: child };
+                return Self { url: line.trim().to_owned(), child };
             }
         }
         panic!("it printed no address");
+    }
+
+    /// Ends it. Answers with the port that it was served on.
+    pub async fn end(mut self) -> String {
+        self.child.kill().await.unwrap();
+        let (base, _) = self.url.split_once("/?").unwrap();
+        base.rsplit_once(':').unwrap().1.to_owned()
     }
 
     /// The address of a path of it.

@@ -177,3 +177,19 @@ async fn ten_thousand_nodes_at_rest_are_smooth() {
     }
     browser.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_server_was_started_again_says_that_it_is_refused() {
+    let Some(mut browser) = Browser::start().await else { return };
+    let cluster = installed(3, 3).await;
+    let kubeconfig = served(&cluster).await;
+    let page = Dashboard::start(&kubeconfig, &[]).await;
+    browser.go(&page.url).await;
+    browser.wait("#live", "Live").await;
+    let port = page.end().await;
+    browser.wait("#live", "the connection is lost, and tried again").await;
+    // Another secret opens that one.
+    let _other = Dashboard::start(&kubeconfig, &["--port", &port]).await;
+    browser.wait("#live", "the connection is refused: open the address that windlass prints").await;
+    browser.close().await;
+}

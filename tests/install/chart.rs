@@ -231,7 +231,8 @@ fn workers_of_temporal_are_an_argument_with_the_rights_and_the_definition_that_t
     let container = &get("Deployment", system, "windlass")["spec"]["template"]["spec"]["containers"][0];
     assert!(container["args"].as_array().unwrap().contains(&json!("--temporal")), "{container:#}");
     let text = std::fs::read_to_string(path("deploy/temporal/all-namespaces.yaml")).unwrap();
-    let documented = &objects(&text)[&("ClusterRole".into(), String::new(), "windlass-temporal".into())]["rules"];
+    let documented =
+        &objects(&text)[&("ClusterRole".into(), String::new(), "windlass-temporal".into())]["rules"];
     assert_eq!(get("ClusterRole", "", "windlass-temporal")["rules"], *documented);
     assert_eq!(get("ClusterRoleBinding", "", "windlass-temporal")["subjects"][0]["namespace"], system);
     let definition = get("CustomResourceDefinition", "", "workerdeployments.windlass.dev");
