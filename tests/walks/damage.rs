@@ -96,6 +96,13 @@ impl Target<'_> {
         self.done(&format!("{what} {patch} of"), self.hand.patch(self.kind, &self.name, &patch).await)
     }
 
+    /// The same of this object and no other that has its name by now: what is owed for it is owed to this one.
+    async fn patch_this(&self, what: &str, patch: Value) -> Done {
+        let mut of_this = patch.clone();
+        of_this["metadata"]["uid"] = self.object["metadata"]["uid"].clone();
+        self.done(&format!("{what} {patch} of"), self.hand.patch(self.kind, &self.name, &of_this).await)
+    }
+
     async fn delete(&self, how: &DeleteParams, what: &str) -> Done {
         self.done(what, self.hand.delete_so(self.kind, &self.name, how).await)
     }
@@ -128,14 +135,14 @@ impl Target<'_> {
         if owners.as_array().is_some_and(|list| !list.is_empty()) {
             self.owes(json!({"metadata": {"ownerReferences": owners}}), debts);
         }
-        self.patch("strips", json!({"metadata": {"ownerReferences": null}})).await
+        self.patch_this("strips", json!({"metadata": {"ownerReferences": null}})).await
     }
 
     /// Under `deletionPolicy: Retain` this annotation is all that says whose an object is.
     async fn disown_by_word(&self, key: &str, debts: &mut Vec<Debt>) -> Done {
         let owner = &self.object["metadata"]["annotations"][key];
         self.owes(json!({"metadata": {"annotations": {key: owner}}}), debts);
-        self.patch("strips", json!({"metadata": {"annotations": {key: null}}})).await
+        self.patch_this("strips", json!({"metadata": {"annotations": {key: null}}})).await
     }
 
     /// Holds an object up by a finalizer, for a while.
@@ -145,7 +152,7 @@ impl Target<'_> {
         held.retain(|finalizer| finalizer != HELD);
         self.owes(json!({"metadata": {"finalizers": held}}), debts);
         held.push(HELD.into());
-        let done = self.patch("holds", json!({"metadata": {"finalizers": held}})).await;
+        let done = self.patch_this("holds", json!({"metadata": {"finalizers": held}})).await;
         if done.refused.is_some() {
             return done;
         }
