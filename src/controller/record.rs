@@ -74,7 +74,7 @@ pub fn found(plan: &Result<Option<Plan>, Box<Plan>>) -> Vec<String> {
 }
 
 /// Has what is logged of a reconcile say which plan it is about, and which of its tasks.
-pub fn note(plan: Option<&Plan>) {
+fn note(plan: Option<&Plan>) {
     let Some(plan) = plan.filter(|plan| plan.is_active()) else { return };
     let span = tracing::Span::current();
     span.record("plan", plan.id.as_str());

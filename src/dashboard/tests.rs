@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::body::Body as Asked;
 use axum::http::{Request, StatusCode};
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -20,21 +19,6 @@ use super::http::{Page, router};
 use crate::clock::SystemClock;
 use crate::cluster::watch::Scope;
 use crate::report::tests::fleet;
-
-/// An answer of the played API server.
-struct Answer(BoxStream<'static, Vec<u8>>);
-
-impl http_body::Body for Answer {
-    type Data = bytes::Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, BoxError>>> {
-        self.0.poll_next_unpin(context).map(|part| part.map(|part| Ok(http_body::Frame::data(part.into()))))
-    }
-}
 
 /// An API server with one fleet, whose watches bring nothing and end when they were asked to. While it is gone it refuses
 /// connections, and those that it had fall silent.
@@ -64,7 +48,7 @@ fn played(gone: &Arc<AtomicBool>) -> Client {
                 let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items});
                 futures::stream::once(std::future::ready(list.to_string().into_bytes())).boxed()
             };
-            Ok(http::Response::new(Answer(body)))
+            Ok(http::Response::new(Asked::from_stream(body.map(Ok::<_, BoxError>))))
         }
     });
     Client::new(server, "prod")

@@ -16,6 +16,7 @@ use crate::cli::verbs::{Carried, How, Needs, Refusal, Verb, carry};
 use crate::clock::SharedClock;
 use crate::dashboard::{Button, Deed, Hands, Refused, Rehearsed};
 use crate::foresight::{self, Outcome, foresee};
+use crate::revision::hash::hex;
 
 /// Hands that write with one's own rights.
 pub struct Own {
@@ -129,8 +130,7 @@ fn seal(button: Button, change: &Change, object: &Value) -> String {
         }
     };
     let digest = Sha256::digest(meaning(button, change, object).to_string());
-    let digits = digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-    format!("{written} {digits}")
+    format!("{written} {}", hex(&digest[..8]))
 }
 
 /// What a click comes to beside what it writes: which object it is, what that asks for, and where its rollout is. How far
