@@ -46,6 +46,8 @@ mod health;
 pub mod lease;
 mod queue;
 mod triggers;
+#[cfg(feature = "temporal")]
+pub mod worker_hooks;
 
 /// How many objects are reconciled at the same time, unless told otherwise.
 pub const DEFAULT_CONCURRENCY: u16 = 32;
@@ -474,7 +476,7 @@ impl Reconciler {
         let failures = &self.context.memory.failures;
         let id = Memory::failure_key(self.kind, key);
         let count = failures.get(&id).unwrap_or_default().saturating_add(1);
-        failures.put(id.clone(), count);
+        failures.put(&id, count);
         if error.is_conflict() {
             return AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS));
         }

@@ -169,6 +169,8 @@ async fn steering_takes_effect_while_the_pod_runs() {
     assert_eq!(container(&again).unwrap().restart_count, 1);
 
     cp.steer(&ns, "db-0", "hold-terminating").await;
+    // The kubelet hears of it by a watch of its own, and of the deletion by another one, in no order.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     scene.pods.delete("db-0", &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let held = scene.pods.get("db-0").await.unwrap();

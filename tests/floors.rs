@@ -92,7 +92,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("traces", &[]),
     ("clock", &[]),
     ("report", &["planner", "cluster", "revision", "api", "engine"]),
-    ("reader", &["report", "cluster", "api"]),
+    ("reader", &["report", "cluster", "api", "clock"]),
     ("dashboard", &["foresight", "reader", "report", "cluster", "api", "engine", "clock"]),
     (
         "foresight",

@@ -1,8 +1,11 @@
 //! What `windlass plan` says, against what then happens: generated changes over fleets in every stage, on the simulated
-//! cluster under the unmodified operator. `tests/e2e/planned.rs` does a part of it on the real control plane.
+//! cluster under the unmodified operator. `tests/e2e/planned.rs` does the same on the real control plane.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the stage has more than is needed here")]
 
+#[allow(dead_code, reason = "it has more than is needed here")]
+#[path = "planned/judge.rs"]
+mod judge;
 #[path = "simulated/stage.rs"]
 mod stage;
 #[path = "planned/standing.rs"]
@@ -20,21 +23,8 @@ use windlass::foresight::{Change, Foreseen, Outcome, foresee};
 use windlass::operator::Operator;
 use windlass_sim::{Cluster, Options};
 
+use judge::{Chance, Log, Seen, change, follows};
 use stage::{furnished, paused};
-
-/// What was seen of nodes, in the order in which it happened.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Seen {
-    Made(String),
-    Granted(String),
-    Gone(String),
-}
-
-#[derive(Default)]
-struct Log {
-    grants: BTreeMap<String, String>,
-    seen: Vec<Seen>,
-}
 
 struct World {
     cluster: Cluster,
@@ -67,19 +57,10 @@ impl World {
                 let mut log = told.lock().unwrap();
                 match event.unwrap() {
                     Event::Apply(node) | Event::InitApply(node) => {
-                        let name = node.metadata.name.clone().unwrap();
-                        let grant = node.data["spec"]["grantID"].as_str().unwrap_or_default().to_owned();
-                        match log.grants.insert(name.clone(), grant.clone()) {
-                            None => log.seen.push(Seen::Made(name)),
-                            Some(before) if before != grant => log.seen.push(Seen::Granted(name)),
-                            Some(_) => {}
-                        }
+                        let grant = node.data["spec"]["grantID"].as_str().unwrap_or_default();
+                        log.stands(node.metadata.name.clone().unwrap(), grant);
                     }
-                    Event::Delete(node) => {
-                        let name = node.metadata.name.unwrap();
-                        log.grants.remove(&name);
-                        log.seen.push(Seen::Gone(name));
-                    }
+                    Event::Delete(node) => log.went(node.metadata.name.unwrap()),
                     Event::Init | Event::InitDone => {}
                 }
             }
@@ -90,7 +71,11 @@ impl World {
         world.fleets.create(&PostParams::default(), &serde_json::from_value(fleet).unwrap()).await.unwrap();
         world.settle().await;
         let made: BTreeSet<String> = foreseen.order().map(str::to_owned).collect();
-        assert_eq!(made, world.take().iter().map(name).collect(), "the nodes of a new fleet");
+        assert_eq!(
+            made,
+            world.take().iter().map(|seen| seen.name().clone()).collect(),
+            "the nodes of a new fleet"
+        );
         world
     }
 
@@ -118,22 +103,7 @@ impl World {
     }
 
     fn take(&self) -> Vec<Seen> {
-        std::mem::take(&mut self.log.lock().unwrap().seen)
-    }
-}
-
-fn name(seen: &Seen) -> String {
-    let (Seen::Made(name) | Seen::Granted(name) | Seen::Gone(name)) = seen;
-    name.clone()
-}
-
-/// Numbers that follow from a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
+        self.log.lock().unwrap().take()
     }
 }
 
@@ -158,78 +128,9 @@ fn fleet(chance: &mut Chance, strategy: &str) -> Value {
     })
 }
 
-/// A change that somebody may think of.
-fn change(chance: &mut Chance, step: u64, db: &Value) -> (String, Value) {
-    let spec = |patch: Value| json!({"spec": patch});
-    let template = |patch: Value| json!({"spec": {"template": {"spec": patch}}});
-    let image = |tag: String| template(json!({"image": format!("db:{tag}")}));
-    let replicas = db["spec"]["replicas"].as_u64().unwrap();
-    match chance.below(15) {
-        0..3 => ("another image".to_owned(), image(format!("{}", step + 2))),
-        3 => {
-            ("the same again".to_owned(), template(json!({"image": db["spec"]["template"]["spec"]["image"]})))
-        }
-        4 => ("an image that is not there".to_owned(), image(format!("{}-nope", step + 2))),
-        5 => ("the first image".to_owned(), image("1".to_owned())),
-        6 => ("more nodes".to_owned(), spec(json!({"replicas": (replicas + 1 + chance.below(2)).min(8)}))),
-        7 => (
-            "fewer nodes".to_owned(),
-            spec(json!({"replicas": replicas.saturating_sub(1 + chance.below(2)).max(1)})),
-        ),
-        8 => (
-            "labels".to_owned(),
-            json!({"spec": {"template": {"metadata": {"labels": {"step": step.to_string()}}}}}),
-        ),
-        9 => {
-            let both = json!({"replicas": (replicas + 1).min(8), "template": {"spec": {"image": format!("db:{}", step + 2)}}});
-            ("another image and more nodes".to_owned(), spec(both))
-        }
-        10 => ("fewer than none".to_owned(), spec(json!({"replicas": -1}))),
-        11 => {
-            let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
-            (
-                "a quantity that is none".to_owned(),
-                template(json!({"podTemplate": {"spec": {"volumes": volumes}}})),
-            )
-        }
-        12 => {
-            let claim = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}}}}]);
-            ("other claims".to_owned(), template(json!({"volumeClaimTemplates": claim})))
-        }
-        13 => (
-            "an annotation of the pods".to_owned(),
-            template(json!({"podTemplate": {"metadata": {"annotations": {"step": step.to_string()}}}})),
-        ),
-        _ => {
-            let paused = db["spec"]["paused"] != true;
-            let both = json!({"paused": paused, "template": {"spec": {"image": format!("db:{}", step + 2)}}});
-            (format!("another image, paused: {paused}"), spec(both))
-        }
-    }
-}
-
 /// The names of each wave that are of one action.
 fn of(foreseen: &Foreseen, actions: &[&str]) -> Vec<Vec<String>> {
-    let names = |wave: &windlass::foresight::MoveWave| {
-        let nodes = wave.nodes.iter().filter(|node| actions.contains(&node.action.as_str()));
-        nodes.map(|node| node.name.clone()).collect::<Vec<_>>()
-    };
-    foreseen.waves.iter().map(names).filter(|wave| !wave.is_empty()).collect()
-}
-
-/// Whether what was seen is what was said: wave by wave, in any order within one. `whole`: to the end.
-fn follows(said: &[Vec<String>], seen: &[String], whole: bool) -> bool {
-    let mut seen = seen;
-    for wave in said {
-        let (now, later) = seen.split_at(wave.len().min(seen.len()));
-        let of_wave: BTreeSet<&String> = wave.iter().collect();
-        if !now.iter().all(|name| of_wave.contains(name)) || (now.len() < wave.len() && whole) {
-            return false;
-        }
-        seen = later;
-    }
-    seen.is_empty()
+    judge::of(&json!(foreseen), actions)
 }
 
 /// How often something of a kind was compared.
@@ -285,7 +186,11 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             continue;
         }
         assert_eq!(status["requestedRolloutHash"], json!(foreseen.target_hash), "{context}");
-        let begun = status["plan"]["id"] != before["status"]["plan"]["id"];
+        // A node that was granted and is given back, as a higher partition does, has the same rollout begin its tasks anew.
+        let is_anew = status["history"].as_array().and_then(|history| history.last()).is_some_and(|last| {
+            last["reason"] == "ChildChanged" && last["targetHash"] == status["plan"]["targetHash"]
+        }) && status["history"] != before["status"]["history"];
+        let begun = status["plan"]["id"] != before["status"]["plan"]["id"] && !is_anew;
         assert_eq!(begun, !foreseen.recipe.is_empty(), "whether a rollout begins: {context}");
         if begun {
             assert_eq!(status["plan"]["recipe"], json!(foreseen.recipe), "{context}");
@@ -293,8 +198,9 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
         let paused = after["spec"]["paused"] == true;
         // What cannot run, or may not begin, does not come to its end.
         let whole = status["rollout"].is_null();
-        let names =
-            |pick: fn(&Seen) -> bool| seen.iter().filter(|seen| pick(seen)).map(name).collect::<Vec<_>>();
+        let names = |pick: fn(&Seen) -> bool| {
+            seen.iter().filter(|seen| pick(seen)).map(|seen| seen.name().clone()).collect::<Vec<_>>()
+        };
         let granted = names(|seen| matches!(seen, Seen::Granted(_)));
         let made = names(|seen| matches!(seen, Seen::Made(_)));
         let gone = names(|seen| matches!(seen, Seen::Gone(_)));

@@ -159,7 +159,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     if changes.is_empty() {
         let nodes = kept.into_iter().chain(others).collect();
         let settled = Settled::new(fleet.fleet.clone(), serving, nodes);
-        fleet.memory.settled.put(uid.clone(), Arc::new(settled));
+        fleet.memory.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
     let change = |(target, ops)| async move {

@@ -48,7 +48,7 @@ pub async fn ask(
         }
         Err(error) => return Err(ReconcileError::Check(error)),
     };
-    memory.verdicts.put(content, (monotonic(), verdict.clone()));
+    memory.verdicts.put(&content, (monotonic(), verdict.clone()));
     Ok(verdict)
 }
 
@@ -107,7 +107,7 @@ async fn store(
                 return Ok(Ok(name));
             }
             let sentence = foreign_revision(&name);
-            fleet.memory.foreign.put(in_fleet(&meta.uid, &name), (monotonic(), sentence.clone()));
+            fleet.memory.foreign.put(&in_fleet(&meta.uid, &name), (monotonic(), sentence.clone()));
             Ok(Err(sentence))
         }
         Err(ClusterError::Refused { message, .. }) => {
@@ -302,7 +302,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
     if !fleet.owns(&service.meta) {
         let sentence = foreign_service(fleet, &service.meta);
-        fleet.memory.foreign.put(meta.uid.clone(), (monotonic(), sentence.clone()));
+        fleet.memory.foreign.put(&meta.uid, (monotonic(), sentence.clone()));
         return Ok(Some(sentence));
     }
     let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set));
@@ -344,10 +344,10 @@ pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
 /// Whose the object of a name was found to be, not long ago. No watch shows what is not Windlass's.
 #[must_use]
 pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
-    let (asked, sentence) = memory.foreign.get(&uid.to_owned())?;
+    let (asked, sentence) = memory.foreign.get(uid)?;
     if monotonic().duration_since(asked) < ASK_FOR_NAME {
         return Some(sentence);
     }
-    memory.foreign.take(&uid.to_owned());
+    memory.foreign.take(uid);
     None
 }

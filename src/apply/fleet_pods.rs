@@ -59,7 +59,7 @@ impl FleetScope {
             live
         } else {
             let live = Arc::new(self.read_pods(children).await?);
-            self.memory.live_pods.put(uid.clone(), live.clone());
+            self.memory.live_pods.put(uid, live.clone());
             live
         };
         let differs = |child: &&ChildFacts| {

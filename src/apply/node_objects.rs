@@ -15,7 +15,7 @@ use super::patches::{metadata_change, metadata_ops, retention_ops, set_target};
 use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
-use crate::cluster::memory::{CheckedTemplate, NoPod};
+use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskError};
@@ -49,8 +49,8 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     }
     let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
     let written_otherwise = set.written_for().is_some_and(|hash| !rendered.hashes.is(hash));
-    let hash = if written_otherwise {
-        None
+    let is_ours = if written_otherwise {
+        false
     } else {
         // What it says that its pods are made for is not compared. One that an earlier version of Windlass wrote says
         // nothing of it, and is not rewritten to: that would be another revision.
@@ -58,15 +58,14 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         let template = render::stateful_set_template(&identity, &rendered.template, made_for);
         let ops = vec![PatchOp::set("/spec/template", template)];
         match scope.cluster.try_patch(set_target(&set), ops).await {
-            Ok(answer) => {
-                (Meta::read(&answer).generation == set.meta.generation).then(|| rendered.hash.clone())
-            }
-            Err(error) if error.refusal().is_some() => None,
+            Ok(answer) => Meta::read(&answer).generation == set.meta.generation,
+            Err(error) if error.refusal().is_some() => false,
             Err(error) => return Err(ReconcileError::Observe(error)),
         }
     };
-    let checked = CheckedTemplate { generation: set.meta.generation, hash, compared_with: rendered.hash };
-    scope.memory.templates.put(set.meta.uid.clone(), checked);
+    let found = if is_ours { FoundTemplate::Rendered } else { FoundTemplate::OtherThan };
+    let checked = CheckedTemplate { generation: set.meta.generation, found: found(rendered.hash.into()) };
+    scope.memory.templates.put(&set.meta.uid, checked);
     Ok(())
 }
 
@@ -110,7 +109,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at + SKEW >= known.noticed);
         known.why = told.map(|told| in_short(&told.note).to_owned());
     }
-    memory.put(uid.clone(), known);
+    memory.put(uid, known);
     Some(if left.is_zero() { ASK_WHY } else { left })
 }
 
@@ -148,7 +147,7 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
             None => {
                 let whose = scope.whose(kind, node).await.map_err(ReconcileError::Observe)?;
                 if whose.is_none() {
-                    scope.memory.free.put((node.meta.uid.clone(), kind), monotonic());
+                    scope.memory.free.put(&(node.meta.uid.clone(), kind), monotonic());
                 }
                 whose
             }
@@ -226,7 +225,7 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
         }
     }
     if !names.is_empty() {
-        scope.memory.free.put((node.meta.uid.clone(), Kind::PersistentVolumeClaim), monotonic());
+        scope.memory.free.put(&(node.meta.uid.clone(), Kind::PersistentVolumeClaim), monotonic());
     }
     Ok(None)
 }
@@ -313,7 +312,7 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied
         Ok(_) => Ok(AppliedAtOnce::default()),
         Err(NotApplied::Conflict(error)) => Err(ReconcileError::Children(error)),
         Err(NotApplied::Failed(TaskError::Terminal { message })) => {
-            scope.memory.foreign.put(node.meta.uid.clone(), (monotonic(), message.clone()));
+            scope.memory.foreign.put(&node.meta.uid, (monotonic(), message.clone()));
             Ok(refused(message))
         }
         Err(NotApplied::Failed(error)) => Err(ReconcileError::Plan(error.to_string())),
@@ -431,7 +430,7 @@ async fn take_back(
     }
     let found = scope.cluster.get(Kind::PersistentVolumeClaim, &key.namespace, &key.name).await;
     let found = found.map_err(ReconcileError::Children)?;
-    scope.memory.unseen_claims.put(question, (node.meta.generation, monotonic()));
+    scope.memory.unseen_claims.put(&question, (node.meta.generation, monotonic()));
     let Some(claim) = found.map(|claim| ObservedClaim::read(&claim)) else { return Ok(()) };
     let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
     let (Some(index), None) = (owned_at, claim.meta.label(LABEL_NODE)) else { return Ok(()) };

@@ -17,6 +17,14 @@ const ASKED_BY: &str = "COMPLETE";
 /// For how long a person who pressed a key waits for names.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The kinds that may be named.
+const KINDS: &[Kind] = &[
+    Kind::Fleet,
+    Kind::Node,
+    #[cfg(feature = "temporal")]
+    Kind::Workers,
+];
+
 /// What `windlass completion` is told.
 #[derive(Args, Debug)]
 pub struct CompletionArgs {
@@ -82,11 +90,12 @@ pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
         },
         // After a type come names.
         None => match words.iter().find_map(|word| Kind::called(word)) {
-            Some(kind) if !current.starts_with("nd") && !current.starts_with("sn") => {
+            Some(kind) if !KINDS.iter().any(|kind| current.starts_with(kind.short())) => {
                 (kind, String::new(), "")
             }
             _ => {
-                let words = ["nd/", "sn/"].iter().filter(|word| word.starts_with(current));
+                let words = KINDS.iter().map(|kind| format!("{}/", kind.short()));
+                let words = words.filter(|word| word.starts_with(current));
                 return words.map(CompletionCandidate::new).collect();
             }
         },

@@ -9,21 +9,23 @@ use kube::{Client, Config};
 
 use crate::cluster::client::connect;
 
+/// Where help lists these flags. Each names it itself: a heading for all that follow would also take in the flags of the command.
+pub const HEADING: &str = "Cluster";
+
 /// Which cluster, and who asks it.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Cluster")]
 pub struct Connection {
     /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config; in a pod its service account]
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context [default: its current one]
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = HEADING, long, value_name = "NAME")]
     context: Option<String>,
     /// Ask as this user; takes the right to impersonate
-    #[arg(long = "as", value_name = "USER")]
+    #[arg(help_heading = HEADING, long = "as", value_name = "USER")]
     as_user: Option<String>,
     /// Ask as a member of this group; repeatable
-    #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
+    #[arg(help_heading = HEADING, long = "as-group", value_name = "GROUP", requires = "as_user")]
     as_groups: Vec<String>,
 }
 

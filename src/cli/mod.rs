@@ -7,9 +7,12 @@ mod definitions;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
+mod help;
 mod operator;
 mod output;
 mod plan;
+#[cfg(all(test, feature = "demo", feature = "otlp", not(feature = "temporal")))]
+mod reference;
 mod scrapers;
 mod status;
 mod target;
@@ -33,7 +36,7 @@ use verbs::Verb;
 
 /// Rolls out change across fleets of stateful nodes on Kubernetes, one persisted step at a time.
 #[derive(Debug, Parser)]
-#[command(name = "windlass", version, arg_required_else_help = true)]
+#[command(name = "windlass", version, arg_required_else_help = true, after_long_help = help::OF_ALL)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -47,8 +50,10 @@ enum Command {
     #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
     /// What fleets are doing, what they wait for, and which nodes are ill
+    #[command(after_long_help = help::OF_STATUS)]
     Status(status::StatusArgs),
     /// What a change would do, and to which node when, without doing it
+    #[command(after_long_help = help::OF_PLAN)]
     Plan(plan::PlanArgs),
     /// Why a fleet or a node is as it is, and what can be done
     Explain(explain::ExplainArgs),
@@ -59,24 +64,34 @@ enum Command {
     /// A page on this machine that shows fleets live, with buttons for the verbs, with your rights
     Dashboard(dashboard::DashboardArgs),
     /// Wait until a fleet is up to date, or stalled or refused
+    #[command(after_long_help = help::OF_WAIT)]
     Wait(status::WaitArgs),
     /// Begin nothing more of a fleet's rollouts until it is resumed
+    #[command(after_long_help = help::OF_VERBS)]
     Pause(verbs::VerbArgs),
     /// Go on with a paused fleet
+    #[command(after_long_help = help::OF_VERBS)]
     Resume(verbs::VerbArgs),
     /// Restart every node of a fleet in waves, or one node
+    #[command(after_long_help = help::OF_VERBS)]
     Restart(verbs::VerbArgs),
     /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
+    #[command(after_long_help = help::OF_VERBS)]
     Abort(verbs::VerbArgs),
     /// Try a target again that failed, was aborted or rolled back, or a hook that failed
+    #[command(after_long_help = help::OF_VERBS)]
     Retry(verbs::VerbArgs),
     /// Go on without a task: a hook, a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
+    #[command(after_long_help = help::OF_VERBS)]
     Skip(verbs::SkipArgs),
     /// Let a fleet's hook go on that waits for a person
+    #[command(after_long_help = help::OF_VERBS)]
     Approve(verbs::ApproveArgs),
     /// Move traffic to the nodes that wait to take over
+    #[command(after_long_help = help::OF_VERBS)]
     Promote(verbs::PromoteArgs),
     /// Set a fleet's template to a revision that is kept
+    #[command(after_long_help = help::OF_VERBS)]
     Rollback(verbs::RollbackArgs),
     /// List the revisions that a fleet keeps, what each changed, and the plans that ended
     History(verbs::HistoryArgs),
@@ -168,7 +183,7 @@ pub fn main() -> ExitCode {
         Command::Approve(arguments) => runtime.block_on(verbs::approve(arguments)),
         Command::Promote(arguments) => runtime.block_on(verbs::promote(arguments)),
         Command::Rollback(arguments) => runtime.block_on(verbs::rollback(arguments)),
-        Command::History(arguments) => runtime.block_on(verbs::history(arguments)),
+        Command::History(arguments) => return ended(runtime.block_on(verbs::history(arguments))),
         Command::Version(arguments) => runtime.block_on(version::version(arguments)),
         Command::Completion(arguments) => completion::script(&arguments, &called()),
         Command::Man(arguments) => completion::man(arguments, command()),

@@ -20,6 +20,8 @@ use tracing::info;
 use super::connection::Connection;
 use super::dashboard::PageArgs;
 use super::scrapers::Scrapers;
+#[cfg(feature = "temporal")]
+use crate::hooks::HookRules;
 use crate::hooks::{Host, PrometheusUrl};
 use crate::metrics::Format;
 use crate::operator::lease::Election;
@@ -129,7 +131,11 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let more = arguments.temporal.then(super::temporal::Controller::default);
     #[cfg(feature = "temporal")]
     if let Some(controller) = &more {
-        operator = operator.beside(controller.beside(&arguments.namespaces, &host));
+        let rules = HookRules {
+            hosts: arguments.hook_hosts.iter().cloned().collect(),
+            prometheus: arguments.prometheus_url.clone(),
+        };
+        operator = operator.beside(controller.beside(&arguments.namespaces, &host, rules)?);
     }
     #[cfg(feature = "otlp")]
     let traces =

@@ -150,7 +150,7 @@ impl Target {
         if self.kind == kind {
             return Ok(());
         }
-        Err(format!("{self}: {verb} is for a {}; name one, as nd/NAME", kind.name()))
+        Err(format!("{self}: {verb} is for a {}; name one, as {}/NAME", kind.name(), kind.short()))
     }
 }
 
@@ -166,6 +166,29 @@ pub enum Meant {
 }
 
 impl Meant {
+    /// A sentence unless all that was said is of this kind.
+    pub fn require(&self, kind: Kind, verb: &str) -> Result<(), String> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::All(said) => Target { kind: *said, name: "NAME".to_owned() }.require(kind, verb),
+            Self::These(targets) => targets.iter().try_for_each(|target| target.require(kind, verb)),
+        }
+    }
+
+    /// A sentence if nodes are meant: what is asked for is told of what they are parts of.
+    pub fn require_no_node(&self, verb: &str) -> Result<(), String> {
+        match self {
+            Self::All(Kind::Node) => {
+                Target { kind: Kind::Node, name: "NAME".to_owned() }.require(Kind::Fleet, verb)
+            }
+            Self::These(targets) => {
+                let mut nodes = targets.iter().filter(|target| target.kind == Kind::Node);
+                nodes.try_for_each(|target| target.require(Kind::Fleet, verb))
+            }
+            Self::Nothing | Self::All(_) => Ok(()),
+        }
+    }
+
     /// Reads words as kubectl does: each `TYPE/NAME`, or a type and then names, or a type alone.
     pub fn read(words: &[String]) -> Result<Self, String> {
         let Some((first, names)) = words.split_first() else { return Ok(Self::Nothing) };

@@ -14,10 +14,13 @@ use windlass_temporal::api::names::ANNOTATION_DELETE;
 use windlass_temporal::{Metrics, Workers};
 use windlass_temporal_grpc::{GrpcConnections, Secret, Secrets};
 
-use super::target::{Kind, Named, Target};
+use super::target::{Kind, Named};
 use crate::api::names::CLI_MANAGER;
+use crate::clock::SystemClock;
+use crate::cluster::{KubeCluster, View};
+use crate::hooks::HookRules;
 use crate::operator::Beside;
-use crate::report::chain::Chain;
+use crate::operator::worker_hooks::{WorkerHooks, peers};
 
 /// The controller of `WorkerDeployments`, as the operator runs it.
 #[derive(Clone, Default)]
@@ -27,18 +30,31 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// How it is run beside the operator's own controllers.
-    pub fn beside(&self, namespaces: &[String], instance: &str) -> Beside {
+    /// How it is run beside the operator's own controllers, with hooks under these rules. It fails only where the machine
+    /// cannot provide a client for their requests.
+    pub fn beside(&self, namespaces: &[String], instance: &str, rules: HookRules) -> Result<Beside, String> {
         let (namespaces, instance, metrics) =
             (namespaces.to_vec(), instance.to_owned(), self.metrics.clone());
-        Arc::new(move |client, shutdown| {
+        let http = peers()?;
+        Ok(Arc::new(move |client, shutdown| {
             let secrets = Arc::new(KubeSecrets { client: client.clone() });
+            let cluster = Arc::new(KubeCluster::new(client.clone(), View::shared()));
+            let (hooks, lanes) =
+                WorkerHooks::new(rules.clone(), http.clone(), cluster, Arc::new(SystemClock));
             let workers = Workers::new(client, Arc::new(GrpcConnections::new(secrets)))
                 .namespaces(namespaces.clone())
                 .instance(instance.clone())
+                .hooks(hooks.clone())
                 .metrics(metrics.clone());
-            workers.run(shutdown.shared()).boxed()
-        })
+            let shutdown = shutdown.shared();
+            async move {
+                tokio::select! {
+                    () = workers.run(shutdown) => {}
+                    () = hooks.ask(lanes) => {}
+                }
+            }
+            .boxed()
+        }))
     }
 }
 
@@ -101,16 +117,4 @@ pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
         super::print(&format!("{target} is deleted: {how}\n"))?;
     }
     Ok(())
-}
-
-/// What `windlass explain` says of one.
-pub async fn explain(
-    client: &Client,
-    namespace: &str,
-    target: &Target,
-) -> Result<(Chain, Vec<String>), String> {
-    target.get(client, namespace).await?;
-    Err(format!(
-        "{target}: explain is for fleets and nodes; kubectl describe {target} has its conditions and events"
-    ))
 }

@@ -168,6 +168,24 @@ impl Line {
         if look.colours { out } else { out.trim_end().to_owned() }
     }
 
+    /// Its words, each with the blanks after it, in pieces. A piece that begins with one blank goes on with the word
+    /// before it: a sign stays with what it is about.
+    fn words(&self) -> Vec<Vec<(Style, String)>> {
+        let (mut words, mut word) = (Vec::new(), Vec::new());
+        for (style, text) in &self.0 {
+            let mut has_begun = text.starts_with("  ");
+            for part in text.split_inclusive(' ') {
+                has_begun |= part != " ";
+                word.push((*style, part.to_owned()));
+                if has_begun && part.ends_with(' ') {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+        }
+        words.push(word);
+        words
+    }
+
     /// The same in as many lines as it takes, broken between words; those after the first begin with `indent` blanks.
     pub fn folded(&self, look: Look, indent: usize) -> Vec<Self> {
         let line = self.spelled(look.unicode);
@@ -175,15 +193,16 @@ impl Line {
             return vec![line];
         }
         let (mut lines, mut now, mut column) = (Vec::new(), Self::default(), 0);
-        for (style, text) in &line.0 {
-            for word in text.split_inclusive(' ') {
-                let long = word.trim_end().chars().count();
-                if column > indent && column + long > look.width {
-                    lines.push(std::mem::replace(&mut now, Self::of(Style::Plain, " ".repeat(indent))));
-                    column = indent;
-                }
-                now.add(*style, word);
-                column += word.chars().count();
+        for word in line.words() {
+            let text: String = word.iter().map(|(_, text)| text.as_str()).collect();
+            let long = text.trim_end().chars().count();
+            if column > indent && column + long > look.width {
+                lines.push(std::mem::replace(&mut now, Self::of(Style::Plain, " ".repeat(indent))));
+                column = indent;
+            }
+            column += text.chars().count();
+            for (style, text) in word {
+                now.add(style, text);
             }
         }
         lines.push(now);
@@ -292,6 +311,13 @@ mod tests {
         line.add(Style::Red, "three four");
         let folded: Vec<String> = line.folded(look(10, false), 2).iter().map(Line::plain).collect();
         assert_eq!(folded, ["  one two", "  three", "  four"]);
+        let mut line = Line::of(Style::Plain, "  (one, two");
+        line.add(Style::Green, " ✓");
+        line.add(Style::Plain, ", three");
+        line.add(Style::Dim, " ○");
+        line.add(Style::Plain, ")");
+        let folded: Vec<String> = line.folded(look(10, false), 2).iter().map(Line::plain).collect();
+        assert_eq!(folded, ["  (one,", "  two ✓,", "  three ○)"], "a sign stays with its word");
         assert_eq!(line.folded(look(80, false), 2).len(), 1);
     }
 }

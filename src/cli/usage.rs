@@ -120,13 +120,20 @@ mod tests {
 
     #[tokio::test]
     async fn words_that_mean_nothing_together_are_wrong_usage_before_any_cluster_is_looked_for() {
-        use crate::cli::{Command, Failure, explain};
+        use crate::cli::{Command, Failure, explain, plan, status, verbs};
         for line in [
             "windlass explain",
             "windlass explain nd",
             "windlass logs",
             "windlass logs sn/db-0",
             "windlass diff sn/db-0",
+            "windlass status sn/db-0",
+            "windlass wait",
+            "windlass wait sn",
+            "windlass plan",
+            "windlass plan sn/db-0 --image a:2",
+            "windlass plan nd/db -f file",
+            "windlass history sn/db-0",
         ] {
             let read = crate::cli::command().try_get_matches_from_mut(line.split_whitespace());
             let read = crate::cli::Arguments::from_arg_matches(&read.unwrap()).unwrap();
@@ -134,6 +141,10 @@ mod tests {
                 Command::Explain(arguments) => explain::explain(arguments).await,
                 Command::Logs(arguments) => explain::logs::logs(arguments).await,
                 Command::Diff(arguments) => explain::diff::diff(arguments).await,
+                Command::Status(arguments) => status::status(arguments).await.map(drop),
+                Command::Wait(arguments) => status::wait(arguments).await.map(drop),
+                Command::Plan(arguments) => plan::plan(arguments).await.map(drop),
+                Command::History(arguments) => verbs::history(arguments).await,
                 _ => Ok(()),
             };
             assert!(matches!(ended, Err(Failure::Usage(_))), "{line}: {ended:?}");

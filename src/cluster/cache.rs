@@ -70,16 +70,19 @@ const PAST_LIMIT: usize = 20_000;
 /// report that the object went, and would bring it back for good.
 #[derive(Default)]
 struct Past {
-    versions: HashMap<String, u64>,
-    order: VecDeque<String>,
+    versions: HashMap<Arc<str>, u64>,
+    order: VecDeque<Arc<str>>,
 }
 
 impl Past {
     fn remember(&mut self, uid: &str, version: u64) {
-        if self.versions.insert(uid.to_owned(), version).is_some() {
+        if let Some(known) = self.versions.get_mut(uid) {
+            *known = version;
             return;
         }
-        self.order.push_back(uid.to_owned());
+        let uid: Arc<str> = uid.into();
+        self.versions.insert(uid.clone(), version);
+        self.order.push_back(uid);
         if self.order.len() > PAST_LIMIT
             && let Some(oldest) = self.order.pop_front()
         {
@@ -89,7 +92,7 @@ impl Past {
 
     /// Whether this is from before its deletion. What only left the watch's selection may come back.
     fn is_past(&self, meta: &Meta) -> bool {
-        self.versions.get(&meta.uid).is_some_and(|gone_at| meta.version() < *gone_at)
+        self.versions.get(meta.uid.as_str()).is_some_and(|gone_at| meta.version() < *gone_at)
     }
 }
 

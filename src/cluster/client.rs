@@ -93,7 +93,9 @@ type Ear = Arc<dyn Fn(Sign) + Send + Sync>;
 /// What is heard of an API server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sign {
-    /// That it carries a request out, or a piece of its answer.
+    /// That it carries a request out: the answer begins.
+    Begun,
+    /// A piece of that answer.
     News,
     /// That it is there, and carries the request not out.
     Refusal,
@@ -175,10 +177,11 @@ async fn ask(
         client.send(request).await
     };
     let response = timeout_at(began + REQUEST_TIMEOUT, answer).await.map_err(|_| Unanswered::Late)??;
-    let sign = if response.status().is_success() { Sign::News } else { Sign::Refusal };
+    let is_carried_out = response.status().is_success();
     if let Some(ear) = &ear {
-        ear(sign);
+        ear(if is_carried_out { Sign::Begun } else { Sign::Refusal });
     }
+    let sign = if is_carried_out { Sign::News } else { Sign::Refusal };
     let until = (!is_watch).then_some(began + ANSWER_TIMEOUT);
     Ok(response.map(|body| Limited { body, ear, sign, until, timer: None }))
 }

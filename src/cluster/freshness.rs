@@ -9,9 +9,15 @@ use tokio::time::Instant;
 use super::{Kind, client::Sign};
 use crate::clock::monotonic;
 
+/// After how long without news what a person is shown is said to be old. A watch that is well is begun anew before that, and
+/// says so, although nothing changed.
+#[cfg(feature = "cli")]
+pub const SILENT: Duration = Duration::from_secs(28);
+
 /// When something was last heard about each kind that is watched: an event, a bookmark, a page of a list, a watch that
 /// was begun. Silence alone is no news that nothing changed. And when the API server last answered at all, be it with a
-/// refusal: what is known gets old by it, but it is not this process that is ill.
+/// refusal: what is known gets old by it, but it is not this process that is ill. And when what is known was last so, as
+/// far as anybody can tell: an API server that has forgotten what was since answers too, and is to be read anew first.
 #[derive(Debug, Default)]
 pub struct Freshness {
     last: Mutex<BTreeMap<Kind, Last>>,
@@ -21,22 +27,53 @@ pub struct Freshness {
 struct Last {
     news: Instant,
     answer: Instant,
+    /// When what is known was last so.
+    so: Instant,
+    /// What that was when the answer that comes in now began.
+    so_before: Instant,
+    /// All of it has to be listed anew before anything that is heard says that it is so.
+    is_lost: bool,
 }
 
 impl Freshness {
     /// A kind is watched from now on; nothing was heard yet.
     pub fn listen(&self, kind: Kind) {
         let now = monotonic();
-        self.last().entry(kind).or_insert(Last { news: now, answer: now });
+        let last = Last { news: now, answer: now, so: now, so_before: now, is_lost: false };
+        self.last().entry(kind).or_insert(last);
     }
 
     /// Something was heard. What no decision rests on is not watched in this sense, and may fall silent.
     pub fn heard(&self, kind: Kind, sign: Sign) {
         if let Some(last) = self.last().get_mut(&kind) {
             last.answer = monotonic();
-            if sign == Sign::News {
-                last.news = last.answer;
+            if sign == Sign::Refusal {
+                return;
             }
+            last.news = last.answer;
+            if sign == Sign::Begun {
+                last.so_before = last.so;
+            }
+            if !last.is_lost {
+                last.so = last.news;
+            }
+        }
+    }
+
+    /// What is known of a kind cannot be followed any further, and is listed anew: what the answer said that told of it was
+    /// no news.
+    pub fn lost(&self, kind: Kind) {
+        if let Some(last) = self.last().get_mut(&kind).filter(|last| !last.is_lost) {
+            last.so = last.so_before;
+            last.is_lost = true;
+        }
+    }
+
+    /// All of a kind was listed.
+    pub fn found(&self, kind: Kind) {
+        if let Some(last) = self.last().get_mut(&kind) {
+            last.so = monotonic();
+            last.is_lost = false;
         }
     }
 
@@ -44,6 +81,13 @@ impl Freshness {
     #[must_use]
     pub fn ages(&self) -> Vec<(Kind, Duration)> {
         self.since(|last| last.news)
+    }
+
+    /// For how long nobody knows whether what is known is still so, of the kind of which that is longest.
+    #[cfg(feature = "cli")]
+    #[must_use]
+    pub fn outdated(&self) -> Duration {
+        self.since(|last| last.so).into_iter().map(|(_, age)| age).max().unwrap_or_default()
     }
 
     /// For how long nothing was heard at all, no refusal either, by kind.

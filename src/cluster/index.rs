@@ -1,7 +1,7 @@
 //! Which objects of a kind belong together, beside their order by name: what is asked for the objects of one fleet must
 //! not go through those of every other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Key;
@@ -15,9 +15,17 @@ pub(super) struct Index<T> {
 }
 
 struct Group<T> {
-    members: BTreeMap<String, Arc<T>>,
+    /// By name. Most groups have one or two: what belongs to one node.
+    members: Vec<Arc<T>>,
     /// The count of changes of the whole cache when one of these last changed.
     changed_at: u64,
+}
+
+impl<T: Observed> Group<T> {
+    /// Where the member with this name is, or would be.
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        self.members.binary_search_by(|member| member.meta().name.as_str().cmp(name))
+    }
 }
 
 impl<T> Default for Index<T> {
@@ -40,17 +48,22 @@ impl<T: Observed> Index<T> {
         }
         let Some(new) = new else { return };
         for group in after {
-            let empty = || Group { members: BTreeMap::new(), changed_at: 0 };
+            let empty = || Group { members: Vec::with_capacity(1), changed_at: 0 };
             let group = self.groups.entry(group).or_insert_with(empty);
             group.changed_at = change;
-            group.members.insert(new.meta().name.clone(), new.clone());
+            match group.find(&new.meta().name) {
+                Ok(at) => group.members[at] = new.clone(),
+                Err(at) => group.members.insert(at, new.clone()),
+            }
         }
     }
 
     fn remove(&mut self, key: &Key, name: &str, change: u64) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.changed_at = change;
-        group.members.remove(name);
+        if let Ok(at) = group.find(name) {
+            group.members.remove(at);
+        }
         if group.members.is_empty() {
             self.groups.remove(key);
         }
@@ -58,7 +71,7 @@ impl<T: Observed> Index<T> {
 
     /// The members of a group, by name.
     pub fn members(&self, group: &Key) -> Vec<Arc<T>> {
-        self.groups.get(group).map(|group| group.members.values().cloned().collect()).unwrap_or_default()
+        self.groups.get(group).map(|group| group.members.clone()).unwrap_or_default()
     }
 
     /// How many members a group has.

@@ -11,6 +11,8 @@ pub enum Kind {
     NodeDeployment,
     /// `windlass.dev` StatefulNode.
     StatefulNode,
+    /// `windlass.dev` WorkerDeployment: whose Jobs of hooks are made; all else of it is another controller's.
+    WorkerDeployment,
     /// `apps` StatefulSet.
     StatefulSet,
     /// `apps` ControllerRevision.
@@ -36,6 +38,7 @@ impl Kind {
         match self {
             Self::NodeDeployment => "NodeDeployment",
             Self::StatefulNode => "StatefulNode",
+            Self::WorkerDeployment => "WorkerDeployment",
             Self::StatefulSet => "StatefulSet",
             Self::ControllerRevision => "ControllerRevision",
             Self::Service => "Service",
@@ -56,7 +59,7 @@ impl Kind {
 
     fn group_version(self) -> (&'static str, &'static str) {
         match self {
-            Self::NodeDeployment | Self::StatefulNode => (GROUP, VERSION),
+            Self::NodeDeployment | Self::StatefulNode | Self::WorkerDeployment => (GROUP, VERSION),
             Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),

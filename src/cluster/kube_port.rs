@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client::REQUEST_TIMEOUT;
-use super::memory::Remembered;
 use super::observed::Meta;
+use super::remembered::Remembered;
 use super::watch::PAGE;
-use super::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Target, View, raw::RawObject};
+use super::{
+    Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View, raw::RawObject,
+};
 use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
 
@@ -95,7 +97,7 @@ impl Cluster for KubeCluster {
         let created = strict(&api, &params, &manifest, &self.client);
         let stored = within(&described, created).await?;
         if meta.controller().is_some() {
-            self.made.put((kind, meta.key()), monotonic());
+            self.made.put(&(kind, meta.key()), monotonic());
         }
         Ok(self.took(kind, &stored))
     }
@@ -214,6 +216,17 @@ impl Cluster for KubeCluster {
             self.view.observe(Kind::Pod, found);
         }
         Ok(pod)
+    }
+
+    async fn selected(&self, kind: Kind, namespace: &str, by: Selector) -> Result<Vec<Value>, ClusterError> {
+        let described = format!("the list of {}s in {namespace}", kind.name());
+        let some = ListParams::default().limit(PAGE);
+        let page = match &by {
+            Selector::Labels(labels) => some.labels(labels),
+            Selector::Fields(fields) => some.fields(fields),
+        };
+        let list = within(&described, self.api(kind, namespace).list(&page)).await?;
+        Ok(list.items.iter().map(RawObject::value).collect())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What this process has learned and need not ask again. Nothing here is needed for correctness: a process
 //! that starts with an empty memory asks once more.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,59 +11,28 @@ use tokio::time::Instant;
 
 use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
+use super::remembered::Remembered;
 use super::{Key, Kind};
 use crate::api::AtHook;
 use crate::api::StatefulNodeSpec;
 use crate::clock::monotonic;
-
-/// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
-const MAX_ENTRIES: usize = 200_000;
-
-/// A bounded map behind a lock.
-pub struct Remembered<K, V> {
-    map: Mutex<HashMap<K, V>>,
-}
-
-impl<K, V> Default for Remembered<K, V> {
-    fn default() -> Self {
-        Self { map: Mutex::new(HashMap::new()) }
-    }
-}
-
-impl<K: std::hash::Hash + Eq, V: Clone> Remembered<K, V> {
-    /// What is remembered under a key.
-    pub fn get(&self, key: &K) -> Option<V> {
-        self.lock().get(key).cloned()
-    }
-
-    /// Remembers.
-    pub fn put(&self, key: K, value: V) {
-        let mut map = self.lock();
-        if map.len() >= MAX_ENTRIES {
-            map.clear();
-        }
-        map.insert(key, value);
-    }
-
-    /// Forgets; answers with what was remembered.
-    pub fn take(&self, key: &K) -> Option<V> {
-        self.lock().remove(key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, V>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What was found out about a StatefulSet's template at one generation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CheckedTemplate {
     /// The generation that was looked at.
     pub generation: i64,
-    /// The pod template hash that this version renders for it; `None`: it is something else.
-    pub hash: Option<String>,
-    /// The hash that it was compared with, so that another one is compared again.
-    pub compared_with: String,
+    /// What it is.
+    pub found: FoundTemplate,
+}
+
+/// What a template was found to be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FoundTemplate {
+    /// What this version renders, with this pod template hash.
+    Rendered(Box<str>),
+    /// Something else than what has this hash. It is compared again with another one.
+    OtherThan(Box<str>),
 }
 
 /// What a node's spec renders to, at one generation and under one restart.
@@ -73,10 +42,9 @@ pub struct RenderedSpec {
     pub generation: i64,
     /// The restart that is obeyed (RFC 3339); empty for none.
     pub restart: String,
-    /// The pod template hash, under every algorithm that is known, the newest first.
-    pub hashes: Vec<String>,
-    /// The main container's image.
-    pub image: String,
+    /// The pod template hash, under every algorithm that is known, the newest first, and the main container's image: one in
+    /// memory for all nodes of one content.
+    pub found: Arc<(Vec<String>, String)>,
 }
 
 /// How many fleets' pods are read at the same time. Such a read is a list that no cache of the API server answers, and of a
@@ -111,7 +79,7 @@ pub struct ReadPlan {
     /// The wish that the node leaves, where the plan waits for nothing but that.
     pub awaited_removal: Option<String>,
     /// The hook that it is at.
-    pub at_hook: Option<AtHook>,
+    pub at_hook: Option<Box<AtHook>>,
 }
 
 /// Progress of a node's plan that is not yet written.
@@ -275,27 +243,27 @@ impl Memory {
     /// Whether an object's status was last written no longer ago than this.
     #[must_use]
     pub fn was_saved_within(&self, uid: &str, time: Duration) -> bool {
-        self.saved_at.get(&uid.to_owned()).is_some_and(|at| monotonic().duration_since(at) < time)
+        self.saved_at.get(uid).is_some_and(|at| monotonic().duration_since(at) < time)
     }
 
     /// Remembers the revision that a StatefulSet gives to pods of a template of ours. The ones before it stay known: the
     /// pod that comes may be of one of them.
     pub fn learn_revision(&self, set_uid: &str, revision: &str) {
-        let mut known = self.revisions.get(&set_uid.to_owned()).unwrap_or_default();
+        let mut known = self.revisions.get(set_uid).unwrap_or_default();
         if revision.is_empty() || known.last().is_some_and(|last| last == revision) {
             return;
         }
         known.retain(|other| other != revision);
         known.push(revision.to_owned());
         known.drain(..known.len().saturating_sub(MAX_REVISIONS));
-        self.revisions.put(set_uid.to_owned(), known);
+        self.revisions.put(set_uid, known);
     }
 
     /// For how long the revision of this pod, which is asked about, has not been known.
     #[must_use]
     pub fn revision_unknown_for(&self, pod_uid: &str) -> Duration {
-        let (now, pod_uid) = (monotonic(), pod_uid.to_owned());
-        let since = self.unknown_revisions.get(&pod_uid).unwrap_or_else(|| {
+        let now = monotonic();
+        let since = self.unknown_revisions.get(pod_uid).unwrap_or_else(|| {
             self.unknown_revisions.put(pod_uid, now);
             now
         });
@@ -305,8 +273,8 @@ impl Memory {
     /// For how long a node has been seen to say that it is Ready since this time, which is ahead of our clock.
     #[must_use]
     pub fn ready_ahead_for(&self, node_uid: &str, since: DateTime<Utc>) -> Duration {
-        let (now, node_uid) = (monotonic(), node_uid.to_owned());
-        let known = self.ready_ahead.get(&node_uid).filter(|(of, _)| *of == since);
+        let now = monotonic();
+        let known = self.ready_ahead.get(node_uid).filter(|(of, _)| *of == since);
         let (_, seen_at) = known.unwrap_or_else(|| {
             self.ready_ahead.put(node_uid, (since, now));
             (since, now)
@@ -325,58 +293,58 @@ impl Memory {
 #[derive(Default)]
 pub struct Memory {
     /// By a StatefulSet's UID: what its template was found to be.
-    pub templates: Remembered<String, CheckedTemplate>,
+    pub templates: Remembered<str, CheckedTemplate>,
     /// By a StatefulSet's UID: the last revisions that it gave to pods of a template of ours before a write of ours that may
     /// have moved them, and that the node's status may not yet speak of; the oldest first.
-    pub revisions: Remembered<String, Vec<String>>,
+    pub revisions: Remembered<str, Vec<String>>,
     /// By a pod's UID: since when it is there, says that it was made for what is wanted, and is of a revision that is not known.
-    pub unknown_revisions: Remembered<String, Instant>,
+    pub unknown_revisions: Remembered<str, Instant>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
     pub held: Remembered<(String, String), (i64, String)>,
     /// By a node's UID: the resourceVersion, and what its plan said then.
-    pub plans: Remembered<String, (String, ReadPlan)>,
+    pub plans: Remembered<str, (String, ReadPlan)>,
     /// By the content of a node's spec and a build ID: its rollout hashes, the newest first.
     pub rollout_hashes: ByContent<Vec<String>>,
     /// By the content of a node's spec and a restart: the pod template hashes, the newest first, and the main image.
-    pub template_hashes: ByContent<(Vec<String>, String)>,
+    pub template_hashes: ByContent<Arc<(Vec<String>, String)>>,
     /// By a node's UID: what its spec was last found to render to.
-    pub rendered: Remembered<String, RenderedSpec>,
+    pub rendered: Remembered<str, RenderedSpec>,
     /// By rollout hash and restart: the pod template hashes, the newest first, and the main image that it renders to.
     pub renderings: Remembered<(String, String), (Vec<String>, String)>,
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
-    pub verdicts: Remembered<String, (Instant, Result<(), String>)>,
+    pub verdicts: Remembered<str, (Instant, Result<(), String>)>,
     /// By the UID of a node or fleet, for a revision with its name: when the name of its Service, or of the revision,
     /// was found to belong to something else, and to what.
-    pub foreign: Remembered<String, (Instant, String)>,
+    pub foreign: Remembered<str, (Instant, String)>,
     /// By a node's UID and a kind: when the names of its objects of that kind were last found to be nobody's.
     pub free: Remembered<(String, Kind), Instant>,
     /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
     /// By a node's UID: since when it says that it is Ready, which is ahead of our clock, and when that was first seen.
-    pub ready_ahead: Remembered<String, (DateTime<Utc>, Instant)>,
+    pub ready_ahead: Remembered<str, (DateTime<Utc>, Instant)>,
     /// By a node's UID: that it has no pod, and why.
-    pub no_pod: Remembered<String, NoPod>,
+    pub no_pod: Remembered<str, NoPod>,
     /// By a node's UID: since when its status has something to say that is not yet written.
-    pub unsaved_since: Remembered<String, Unsaved>,
+    pub unsaved_since: Remembered<str, Unsaved>,
     /// By an object's UID: when its status was last written.
-    pub saved_at: Remembered<String, Instant>,
+    pub saved_at: Remembered<str, Instant>,
     /// By an object's key: how often in a row its reconcile failed.
-    pub failures: Remembered<String, u32>,
+    pub failures: Remembered<str, u32>,
     /// By a fleet's UID: the nodes that have all that applies at once, while that set serves.
-    pub settled: Remembered<String, Arc<Settled>>,
+    pub settled: Remembered<str, Arc<Settled>>,
     /// By a fleet's UID: the nodes whose claims are as its spec says, at that state of the claims.
-    pub released: Remembered<String, Arc<Settled>>,
+    pub released: Remembered<str, Arc<Settled>>,
     /// By a fleet's UID: what the API server itself last said of its pods.
-    pub live_pods: Remembered<String, Arc<LivePods>>,
+    pub live_pods: Remembered<str, Arc<LivePods>>,
     /// Whose turn it is to read them.
     pub turns: Turns,
     /// By a fleet's UID and target: when no name was found for its new set, and why.
     pub nameless: Remembered<(String, String), Nameless>,
     /// By cause: what an event was already due for, and whether it was sent.
-    pub told: Remembered<String, bool>,
+    pub told: Remembered<str, bool>,
     /// By a fleet's UID: when as many plans of its nodes may be told of again as may be told of at once.
-    pub plans_told: Remembered<String, Instant>,
+    pub plans_told: Remembered<str, Instant>,
 }
 
 #[cfg(test)]

@@ -167,6 +167,15 @@ impl LivePod {
     }
 }
 
+/// By what objects are chosen, in the API server's own notation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Selector {
+    /// Their labels.
+    Labels(String),
+    /// Their fields.
+    Fields(String),
+}
+
 const CONDITIONS: Parts = Parts::Only(&[("status", Parts::Only(&[("conditions", Parts::All)]))]);
 
 /// Everything that Windlass asks of a Kubernetes API server beside watching. Reads are in [`super::View`].
@@ -204,4 +213,8 @@ pub trait Cluster: Send + Sync {
     /// One pod by its name, from the API server itself and as it is now; what it shows is in the view when the call
     /// returns, also that there is none.
     async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<LivePod>, ClusterError>;
+
+    /// Objects of a kind that a selector chooses, from the API server itself. Of very many it answers with some: they are to
+    /// be told of, not decided on.
+    async fn selected(&self, kind: Kind, namespace: &str, by: Selector) -> Result<Vec<Value>, ClusterError>;
 }

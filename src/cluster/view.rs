@@ -120,7 +120,7 @@ impl View {
             Kind::Service => self.services.take_in(object, &meta),
             Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
             Kind::ControllerRevision => self.revisions.take_in(object, &meta),
-            Kind::Event | Kind::Secret | Kind::Job => false,
+            Kind::Event | Kind::Secret | Kind::Job | Kind::WorkerDeployment => false,
         };
         if let Some(news) = self.news.get().filter(|_| is_new) {
             // The receiver is gone only when the operator stops.
@@ -179,7 +179,7 @@ impl View {
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
             Kind::ControllerRevision => self.revisions.deleted(key, uid),
-            Kind::Event | Kind::Secret | Kind::Job => {}
+            Kind::Event | Kind::Secret | Kind::Job | Kind::WorkerDeployment => {}
         }
     }
 

@@ -85,9 +85,20 @@ fn watch_with<T: Observed>(
     cache: fn(&View) -> &Cache<T>,
 ) -> BoxStream<'static, Meta> {
     view.freshness.listen(kind);
-    paced(watcher::watcher(api, config).boxed(), kind)
-        .flat_map(move |event| stream::iter(take(&view, cache(&view), event)))
-        .boxed()
+    let followed = view.clone();
+    let events = watcher::watcher(api, config).inspect(move |event| follow(&followed, kind, event));
+    paced(events.boxed(), kind).flat_map(move |event| stream::iter(take(&view, cache(&view), event))).boxed()
+}
+
+/// Tells whether what is known can be followed: after some refusals it is all to be listed anew, and until that is done the
+/// answers of the API server do not make it true.
+fn follow(view: &View, kind: Kind, event: &watcher::Result<Event<RawObject>>) {
+    match event {
+        Ok(Event::Init) => view.freshness.lost(kind),
+        Ok(Event::InitDone) => view.freshness.found(kind),
+        Err(watcher::Error::WatchError(status)) if status.code == 410 => view.freshness.lost(kind),
+        Ok(Event::InitApply(_) | Event::Apply(_) | Event::Delete(_)) | Err(_) => {}
+    }
 }
 
 /// What a watcher brings, whose next attempt waits longer after each that failed. kube-rs' own backoff begins anew with
@@ -109,7 +120,13 @@ fn paced<T: Send + 'static>(
                 }
                 Err(error) => {
                     warn!(kind = kind.name(), %error, "a watch failed and is tried again");
-                    let longest = if is_refusal(&error) { REFUSED_WAIT_MAX } else { WAIT_MAX };
+                    let is_refused = is_refusal(&error);
+                    if is_refused && !attempts.was_refused {
+                        // It answers again: that it is not ready yet, or has forgotten what was, says nothing about later.
+                        attempts.went_well();
+                    }
+                    attempts.was_refused = is_refused;
+                    let longest = if is_refused { REFUSED_WAIT_MAX } else { WAIT_MAX };
                     sleep(attempts.failed().min(longest)).await;
                 }
             }
@@ -183,12 +200,14 @@ pub(super) struct Attempts {
     count: u32,
     slower: u32,
     waited_until: Option<Instant>,
+    /// Whether what failed last was refused, rather than not answered.
+    was_refused: bool,
 }
 
 impl Attempts {
     /// Those of what is watched: from 0.5 s up to a minute.
     pub fn of(id: String) -> Self {
-        Self { id, count: 0, slower: 1, waited_until: None }
+        Self { id, count: 0, slower: 1, waited_until: None, was_refused: false }
     }
 
     /// Waits so many times as long.

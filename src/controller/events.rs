@@ -142,7 +142,7 @@ impl Events {
         }
         let can_wait = kind == Kind::StatefulNode && tone == Tone::Normal;
         let is_told = !can_wait || self.is_told_of(about, cause);
-        self.memory.told.put(name.clone(), is_told);
+        self.memory.told.put(&name, is_told);
         if !is_told {
             return;
         }
@@ -176,9 +176,9 @@ impl Events {
     fn is_told_of(&self, node: &Meta, plan_id: &str) -> bool {
         self.memory.told.get(&name(node, "PlanStarted", plan_id)).unwrap_or_else(|| {
             let now = monotonic();
-            let fleet = node.owner_uid().unwrap_or(&node.uid).to_owned();
+            let fleet = node.owner_uid().unwrap_or(&node.uid);
             // When there would be room for all of them again.
-            let full = self.memory.plans_told.get(&fleet).map_or(now, |at| at.max(now));
+            let full = self.memory.plans_told.get(fleet).map_or(now, |at| at.max(now));
             let has_room = full.duration_since(now) <= PLAN_TOLD_EVERY * (PLANS_TOLD - 1);
             if has_room {
                 self.memory.plans_told.put(fleet, full + PLAN_TOLD_EVERY);

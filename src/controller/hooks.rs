@@ -13,7 +13,7 @@ use crate::hooks::Values;
 use crate::planner::fleet::Cause;
 use crate::planner::fleet::hooks::{AtHook, Place};
 use crate::planner::hooks::hook_of;
-use crate::tasks::hooks::{About, HookScope, JobOwner};
+use crate::tasks::hooks::{About, HookList, HookScope, JobOwner};
 
 impl Context {
     /// The fleet that a node belongs to, if it does and the fleet is there. Its hooks are read of the fleet itself: a copy in
@@ -39,7 +39,7 @@ impl Context {
     ) -> HookScope {
         let approved = objects.iter().filter_map(|meta| meta.annotation(ANNOTATION_APPROVE));
         HookScope {
-            spec,
+            hooks: spec.map_or(HookList::Nobodys, HookList::Fleet),
             owner,
             values,
             rules: self.hook_rules.clone(),

@@ -109,7 +109,7 @@ fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Durati
             waits_for: waits_for.to_owned(),
         };
         let rest = left(unsaved.since, NODE_DELAY).min(left(unsaved.first, NODE_DELAY_IN_ALL));
-        cx.memory.unsaved_since.put(meta.uid.clone(), unsaved);
+        cx.memory.unsaved_since.put(&meta.uid, unsaved);
         rest
     };
     rest.filter(|rest| !rest.is_zero())
@@ -119,6 +119,6 @@ async fn write(cx: &Context, kind: Kind, meta: &Meta, op: PatchOp) -> Result<(),
     let patched = cx.cluster.patch(Target::of(kind, meta), Part::Status, vec![op]).await;
     patched.map_err(ReconcileError::Persist)?;
     cx.memory.unsaved_since.take(&meta.uid);
-    cx.memory.saved_at.put(meta.uid.clone(), monotonic());
+    cx.memory.saved_at.put(&meta.uid, monotonic());
     Ok(())
 }

@@ -20,9 +20,10 @@ use tokio::time::Instant;
 
 use super::html;
 use super::http::{Page, fleet_view, list_view, said};
-use super::source::{SILENT, Watched};
+use super::source::Watched;
 use crate::clock::monotonic;
 use crate::cluster::Key;
+use crate::cluster::freshness::SILENT;
 use crate::report::Verdict;
 
 /// The shortest time from one drawing to the next.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::view::Told;
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::Key;
+use crate::cluster::freshness::SILENT;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::watch::Scope;
 use crate::foresight::{Change, foresee};
@@ -29,9 +30,6 @@ const OLD: Duration = Duration::from_secs(5);
 const OLD_AT_REST: Duration = Duration::from_mins(1);
 /// Of larger fleets what comes next is not worked out unasked: it takes reading all of their objects.
 const LARGE: i32 = 500;
-/// After how long without news what is shown is said to be old. A watch that is well is begun anew before that, and says
-/// so, although nothing changed.
-pub const SILENT: Duration = Duration::from_secs(28);
 /// The most events that the chain tells: the last ones.
 const EVENTS: usize = 5;
 
@@ -107,8 +105,7 @@ impl Watched {
 
     /// For how long the longest silence of what is watched lasts: as long nobody knows what is so.
     pub fn silence(&self) -> Duration {
-        let ages = self.sights.iter().flat_map(|(_, sight)| sight.view.freshness.ages());
-        ages.map(|(_, age)| age).max().unwrap_or_default()
+        self.sights.iter().map(|(_, sight)| sight.view.freshness.outdated()).max().unwrap_or_default()
     }
 
     /// Since when nothing is heard, where that is too long to take what is known for what is so.
@@ -153,6 +150,7 @@ impl Source {
         for scope in &self.scopes {
             let wanted = Wanted { scope: scope.clone(), names: Vec::new() };
             let sight = Sight::read(&self.client, &wanted, &OF_REPORTS).await?;
+            let sight = sight.following(&self.client, &wanted).await?;
             sights.push((wanted, sight));
         }
         let watched = Arc::new(Watched { sights, changes: watch::Sender::new(0) });

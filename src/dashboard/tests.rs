@@ -23,16 +23,29 @@ use crate::report::tests::fleet;
 /// An API server with one fleet, whose watches bring nothing and end when they were asked to. While it is gone it refuses
 /// connections, and those that it had fall silent.
 fn played(gone: &Arc<AtomicBool>) -> Client {
-    let gone = gone.clone();
+    played_with(gone, &Arc::default())
+}
+
+/// The same; while it has forgotten what was, each watch is answered with that alone, and lists stay unanswered.
+fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
+    let (gone, forgotten) = (gone.clone(), forgotten.clone());
     let server = service_fn(move |request: http::Request<Body>| {
-        let gone = gone.clone();
+        let (gone, forgotten) = (gone.clone(), forgotten.clone());
         async move {
             if gone.load(Ordering::Relaxed) {
                 return Err(BoxError::from("connection refused"));
             }
             let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
             let seconds = query.split('&').find_map(|part| part.strip_prefix("timeoutSeconds="));
-            let body = if query.contains("watch=true") {
+            let is_watch = query.contains("watch=true");
+            let body = if forgotten.load(Ordering::Relaxed) {
+                if !is_watch {
+                    std::future::pending::<()>().await;
+                }
+                let expired = json!({"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                    "code": 410, "reason": "Expired", "message": "too old resource version"}});
+                futures::stream::once(std::future::ready(format!("{expired}\n").into_bytes())).boxed()
+            } else if is_watch {
                 let seconds = seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
                 let silence = async move {
                     tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -172,8 +185,8 @@ async fn a_form_that_is_too_large_does_nothing_and_says_so() {
 async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
     const SAID: &str = "Nothing is heard of the API server since";
     const PAGES: [&str; 3] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes"];
-    let gone = Arc::new(AtomicBool::new(false));
-    let page = page(played(&gone));
+    let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let page = page(played_with(&gone, &forgotten));
     let live = page.clone().oneshot(request("GET", "/live")).await.unwrap();
     let mut told = live.into_body().into_data_stream();
     let seconds = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -203,7 +216,19 @@ async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
     }
     assert!(live.contains(SAID) && live.contains("when last heard of"), "{live}");
 
+    // It is there again, and has forgotten what was when it was last heard of: what is shown is as old as before, until
+    // all of it is listed anew.
     gone.store(false, Ordering::Relaxed);
+    forgotten.store(true, Ordering::Relaxed);
+    for _ in 0..30 {
+        seconds(2).await;
+        for path in PAGES {
+            let (status, body) = answered(&page, request("GET", path)).await;
+            assert!(status == StatusCode::OK && body.contains(SAID), "{path}: {body}");
+        }
+    }
+
+    forgotten.store(false, Ordering::Relaxed);
     seconds(30).await;
     for path in PAGES {
         let (_, body) = answered(&page, request("GET", path)).await;

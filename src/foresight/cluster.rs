@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, ClusterError, Kind, LivePod, Part, PatchOp, Target, View};
+use crate::cluster::{Cluster, ClusterError, Kind, LivePod, Part, PatchOp, Selector, Target, View};
 
 /// A cluster that is only asked.
 pub struct Asked {
@@ -110,5 +110,9 @@ impl Cluster for Asked {
 
     async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<LivePod>, ClusterError> {
         self.inner.live_pod(namespace, name).await
+    }
+
+    async fn selected(&self, kind: Kind, namespace: &str, by: Selector) -> Result<Vec<Value>, ClusterError> {
+        self.inner.selected(kind, namespace, by).await
     }
 }

@@ -3,8 +3,11 @@
 
 mod change;
 mod cluster;
+mod compute;
 mod differences;
+mod quota;
 mod told;
+mod waits;
 
 use std::sync::Arc;
 
@@ -77,6 +80,16 @@ pub async fn foresee(
             looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash.as_str())).await?;
         }
         None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
+    }
+    let read = quota::read(client, namespace, &foreseen.waves).await;
+    let made = scope(&sight.view, &asked, &new, now);
+    let spec = |revision: &str| made.as_ref().and_then(|made| made.node_spec(revision));
+    let has_claim = |claim: &str| sight.view.claims.get(&Key::new(namespace, claim)).is_some();
+    let made = quota::Made { spec: &spec, has_claim: &has_claim };
+    let said = quota::judge(read, &foreseen.waves, &made);
+    foreseen.unread.extend(said.unread);
+    if let Some(sentence) = said.refused {
+        foreseen.refuse(sentence);
     }
     if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
         foreseen.unread.push(
@@ -166,7 +179,6 @@ impl Looked<'_> {
             foreseen.refuse(invalid.sentence.clone());
         }
         foreseen.tell_waits(&facts, &fleet, &decision);
-        foreseen.tell_time(&self.scope);
         Ok(())
     }
 
@@ -220,6 +232,8 @@ impl Looked<'_> {
     ) -> Result<(), String> {
         let fleet = self.scope.fleet.meta.name.clone();
         let active = plan.filter(|plan| plan.is_active());
+        // Whether a set that was to take over does not any more.
+        let mut gives_up = false;
         match decision {
             FleetDecision::Start(start)
             | FleetDecision::Supersede(start)
@@ -233,18 +247,17 @@ impl Looked<'_> {
                     let set = self.name(facts, start).await?;
                     match set {
                         Ok(set) => {
-                            let other =
-                                facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
+                            gives_up = superseded
+                                && facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
                             let takes = (set.as_str(), start.target.as_str());
                             foreseen.tell_takeover(facts, start.strategy, takes, self.has_service());
-                            foreseen.first_given_up(facts, superseded && other);
                         }
                         Err(sentence) => self.scope.invalid = Some(Invalid::lasting(sentence)),
                     }
                 } else {
                     foreseen.waves = told::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));
-                    foreseen.first_given_up(facts, superseded);
+                    gives_up = superseded;
                 }
             }
             FleetDecision::Keep if facts.terminating => {}
@@ -275,8 +288,12 @@ impl Looked<'_> {
             | FleetDecision::TakeBack => {
                 foreseen.gives_up(decision, active);
                 foreseen.waves = told::waves(forecast::in_place(&fleet, facts, None));
-                foreseen.first_given_up(facts, true);
+                gives_up = true;
             }
+        }
+        foreseen.tell_time(&self.scope);
+        if !facts.terminating {
+            foreseen.tell_others(facts, gives_up, self.now);
         }
         Ok(())
     }

@@ -1,21 +1,22 @@
 //! What was foreseen, as a person and a program are told it.
 
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Change;
 use super::differences::{Field, at_once, of_target};
-use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::{NodeDeploymentSpec, Promotion, Stage};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::engine::Plan;
 use crate::observe::FleetScope;
 use crate::planner::fleet::Start;
 use crate::planner::fleet::forecast::{self, Action};
-use crate::planner::fleet::sets::how_to_promote;
 use crate::planner::fleet::status::short;
 use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
-use crate::report::{node_seconds, tag};
+use crate::report::{clock_time, node_seconds, tag};
 
 /// What applying a change comes to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -35,6 +36,9 @@ pub struct Move {
     pub name: String,
     /// `Create`, `Update`, `Adopt` (it runs that already) or `Remove`.
     pub action: String,
+    /// The revision that it is to run; of one that leaves, none.
+    #[serde(skip)]
+    pub revision: String,
 }
 
 /// Nodes that go at one time, in their order.
@@ -141,8 +145,17 @@ fn told(when: String, wave: forecast::Wave) -> MoveWave {
         Action::Adopt => "Adopt",
         Action::Remove => "Remove",
     };
-    let nodes = wave.into_iter().map(|turn| Move { name: turn.name, action: action(turn.action).to_owned() });
+    let nodes = wave.into_iter().map(|turn| Move {
+        name: turn.name,
+        action: action(turn.action).to_owned(),
+        revision: turn.revision,
+    });
     MoveWave { when, nodes: nodes.collect() }
+}
+
+/// When the nodes of a set leave, after why they do.
+fn leaves_at(why: &str, at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    if at <= now { format!("{why}, at once") } else { format!("{why}, at {}", clock_time(at, now)) }
 }
 
 impl Foreseen {
@@ -154,6 +167,21 @@ impl Foreseen {
             Outcome::Refused => 1,
             Outcome::Changes => 2,
         }
+    }
+
+    /// The nodes that are made at what the fleet runs now, since others are down, and go to the target in a later wave.
+    #[must_use]
+    pub fn made_as_they_were(&self) -> Option<String> {
+        let nodes = || self.waves.iter().flat_map(|wave| &wave.nodes);
+        let of = |action| nodes().filter(move |node| node.action == action).map(|node| node.name.as_str());
+        let moved: BTreeSet<&str> = of("Update").collect();
+        let both: Vec<&str> = of("Create").filter(|name| moved.contains(name)).collect();
+        (!both.is_empty()).then(|| {
+            let names = crate::engine::sentence::some_of(&both);
+            format!(
+                "{names}: created at the current revision, since others are down, and updated in its wave"
+            )
+        })
     }
 
     /// The names of the nodes in their order.
@@ -377,89 +405,28 @@ impl Foreseen {
         }
     }
 
-    /// The nodes that were to take over and do not any more go before all else.
-    pub(super) fn first_given_up(&mut self, facts: &FleetFacts, gives_up: bool) {
-        let wave = forecast::given_up(facts);
-        if gives_up && !wave.is_empty() {
-            self.waves.insert(0, told("given up, at once".to_owned(), wave));
-        }
-    }
-
-    /// What would be waited for now.
-    pub(super) fn tell_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
-        let status = &fleet.status;
-        let mut waits = Vec::new();
-        if facts.paused {
-            waits.push("spec.paused is true: nothing of a rollout begins before windlass resume".to_owned());
-        }
-        let promoting = status.rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting);
-        if let Some(rollout) = promoting.filter(|_| *decision == FleetDecision::Keep) {
-            let to = short(&rollout.target_hash);
-            waits.push(format!("the promotion of {to} is finished first: it cannot be taken back any more"));
-        }
-        if let Some(rejected) = &facts.rejected {
-            waits.push(format!(
-                "this target is rejected, plan {} ended {}: windlass retry nd/{} tries it again",
-                rejected.plan_id, rejected.outcome, self.name
+    /// What leaves of other sets than the one that serves: the nodes of one that was to take over and does not any more, which
+    /// is said, those that a smaller fleet has no more room for, and what was replaced before.
+    pub(super) fn tell_others(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
+        let entrant = facts.set_rollout.as_ref().filter(|rollout| rollout.entrant != facts.set);
+        let given_up = entrant.filter(|_| gives_up);
+        let without = given_up.map(|rollout| rollout.entrant.as_str());
+        let mut first = Vec::new();
+        if let Some(rollout) = given_up {
+            first.push((
+                leaves_at("given up", facts.removal_of(&rollout.given_up(now)), now),
+                forecast::given_up(facts),
             ));
         }
-        let begins = !self.recipe.is_empty();
-        if begins && self.recipe == Strategy::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
-            waits.push(format!("a person: {}", how_to_promote(&self.target_hash, false)));
+        first.push(("more than are wanted, at once".to_owned(), forecast::surplus(facts, without)));
+        let first = first.into_iter().filter(|(_, wave)| !wave.is_empty());
+        let first: Vec<MoveWave> = first.map(|(when, wave)| told(when, wave)).collect();
+        self.waves.splice(0..0, first);
+        // A set that takes over again stays.
+        let stays = if self.set.is_empty() { without } else { Some(self.set.as_str()) };
+        for (at, wave) in forecast::retired(facts, stays) {
+            self.waves.push(told(leaves_at("replaced", at, now), wave));
         }
-        if *decision == FleetDecision::Keep {
-            waits.extend(self.persons(facts, fleet));
-        }
-        // Those that go first wait for nothing, and what cannot run takes nothing of what serves when it is replaced.
-        let goes_first = |name: &str| {
-            self.waves.first().is_some_and(|wave| wave.nodes.iter().any(|node| node.name == name))
-        };
-        let out: Vec<&str> = facts
-            .children
-            .iter()
-            .filter(|child| child.is_disrupted() && !goes_first(&child.name))
-            .map(|child| child.name.as_str())
-            .collect();
-        if !out.is_empty() && (begins || !self.waves.is_empty()) {
-            let names = crate::engine::sentence::some_of(&out);
-            waits.push(format!(
-                "{names}: out of service now, which takes of the {} that may be",
-                facts.max_unavailable
-            ));
-        }
-        if facts.held_below() > 0 && begins && self.recipe == Strategy::InPlace.recipe() {
-            waits.push(format!("the partition: ordinals below {} keep what they run", facts.held_below()));
-        }
-        self.waits = waits;
-    }
-
-    /// The persons who are waited for, and what they would do.
-    fn persons(&self, facts: &FleetFacts, fleet: &ObservedFleet) -> Vec<String> {
-        let status = &fleet.status;
-        let mut waits = Vec::new();
-        if let Some(rollout) = facts.set_rollout.as_ref().filter(|rollout| {
-            let is_to_come = rollout.strategy == Strategy::BlueGreen && rollout.entrant != facts.set;
-            is_to_come && facts.awaits_person()
-        }) {
-            let is_spent = status.spent_force_promote == rollout.target;
-            let how = how_to_promote(&rollout.target, is_spent);
-            waits.push(format!("a person, windlass promote nd/{}: {how}", self.name));
-        }
-        let approved = fleet.meta.annotation(ANNOTATION_APPROVE).unwrap_or_default();
-        for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
-            let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
-            let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
-            match hook.state.as_str() {
-                "AwaitingApproval" => waits
-                    .push(format!("a person, for {name}: windlass approve nd/{} --task {task}", self.name)),
-                "Failed" => waits.push(format!(
-                    "a person, as {name} failed: windlass retry nd/{}, or windlass skip nd/{} --task {task}",
-                    self.name, self.name
-                )),
-                _ => {}
-            }
-        }
-        waits
     }
 
     /// How long it takes, by what the fleet's nodes last took.

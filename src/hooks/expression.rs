@@ -68,6 +68,8 @@ impl Expression {
         match evaluated {
             Ok(Ok(Value::Bool(truth))) => Ok(truth),
             Ok(Ok(_)) => Err("it is neither true nor false over what was answered".to_owned()),
+            // The interpreter finds no comparison for it, and calls that a missing overload.
+            Ok(Err(_)) if variables.have_nan() => Err("NaN is smaller and greater than nothing".to_owned()),
             Ok(Err(error)) => {
                 Err(crate::engine::sentence::cut(&one_line(&error.to_string()), MAX_SENTENCE_BYTES))
             }
@@ -103,6 +105,10 @@ pub(super) fn one_line(text: &str) -> String {
 pub struct Variables(Vec<(&'static str, Value)>);
 
 impl Variables {
+    fn have_nan(&self) -> bool {
+        self.0.iter().any(|(_, value)| matches!(value, Value::Float(number) if number.is_nan()))
+    }
+
     /// An answer to a request. Header names are in lower case.
     #[must_use]
     pub fn of_answer(

@@ -76,7 +76,7 @@ impl FleetScope {
             running: status.pod_template_hash.clone(),
             running_image: status.current_image.clone(),
             rolling: read.rolling,
-            at_hook: read.at_hook,
+            at_hook: read.at_hook.map(|at| *at),
             // What a rollout has ended since it has put right, and said.
             was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
             ready: ready_since.is_some(),
@@ -110,13 +110,13 @@ impl FleetScope {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
                 awaited_removal: awaited_removal(&plan).map(str::to_owned),
-                at_hook: AtHook::of(&plan),
+                at_hook: AtHook::of(&plan).map(Box::new),
             },
             // What cannot be read may be anything; its executor fails it at its next reconcile.
             Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
             None => ReadPlan::default(),
         };
-        self.memory.plans.put(uid.clone(), (version.clone(), read.clone()));
+        self.memory.plans.put(uid, (version.clone(), read.clone()));
         read
     }
 }

@@ -259,12 +259,15 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let of_kind = |kind: Kind, m: &Meta| {
             let set = m.label(LABEL_SET).filter(|_| m.label(LABEL_DEPLOYMENT) == Some(&meta.name))?;
-            let leaving = if m.terminating { " (terminating)" } else { "" };
-            Some(Remnant {
-                set: set.to_owned(),
-                what: format!("{} {}{leaving}", kind.name(), m.name),
-                goes: m.terminating || m.controller().is_some(),
-            })
+            let owned = m.controller().is_some();
+            // What a hand has cut loose, nobody takes away but a hand.
+            let state = match (m.terminating, owned) {
+                (true, _) => " (terminating)",
+                (false, true) => "",
+                (false, false) => " (it has no owner any more: delete it)",
+            };
+            let what = format!("{} {}{state}", kind.name(), m.name);
+            Some(Remnant { set: set.to_owned(), what, goes: m.terminating || owned })
         };
         let stateful_sets = self.view.sets.group(&meta.namespace, &meta.name);
         let pods = self.view.pods.group(&meta.namespace, &meta.name);

@@ -77,7 +77,7 @@ impl FleetScope {
             return hash;
         }
         let hash = hashes().called(|hash| self.is_recorded(hash)).to_owned();
-        self.memory.held.put(key, (generation, hash.clone()));
+        self.memory.held.put(&key, (generation, hash.clone()));
         hash
     }
 
@@ -147,7 +147,7 @@ impl FleetScope {
         }
         let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
         let hash = hashes.called(|hash| self.is_recorded(hash)).to_owned();
-        self.memory.held.put(key, (0, hash.clone()));
+        self.memory.held.put(&key, (0, hash.clone()));
         Some(hash)
     }
 
@@ -191,7 +191,7 @@ impl FleetScope {
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
         let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
         let image = revision::main_image(&spec).unwrap_or_default().to_owned();
-        self.memory.renderings.put(key, (hashes.clone().into(), image.clone()));
+        self.memory.renderings.put(&key, (hashes.clone().into(), image.clone()));
         Some((hashes, image))
     }
 

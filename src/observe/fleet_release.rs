@@ -75,7 +75,7 @@ impl FleetScope {
         }
         if is_sure {
             let settled = Settled::new(self.fleet.clone(), beside, settled);
-            self.memory.released.put(uid.clone(), Arc::new(settled));
+            self.memory.released.put(uid, Arc::new(settled));
         }
         carried
     }

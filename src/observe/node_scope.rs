@@ -9,7 +9,7 @@ use super::restart::effective_restart;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{MadeFor, SidecarStatus, StatefulNodeSpec};
 use crate::asking::Askers;
-use crate::cluster::memory::RenderedSpec;
+use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
@@ -192,11 +192,13 @@ impl NodeScope {
     pub fn template(&self, node: &ObservedNode, set: &ObservedSet) -> Option<Template> {
         let generation = set.meta.generation;
         if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
-            if let Some(hash) = known.hash {
-                return Some(Template::At(self.called(node, hash)));
-            }
-            if known.compared_with == self.wanted(node).map(|w| w.hash).unwrap_or_default() {
-                return Some(Template::Unknown);
+            match known.found {
+                FoundTemplate::Rendered(hash) => return Some(Template::At(self.called(node, hash.into()))),
+                FoundTemplate::OtherThan(hash) => {
+                    if *hash == *self.wanted(node).map(|w| w.hash).unwrap_or_default() {
+                        return Some(Template::Unknown);
+                    }
+                }
             }
         }
         let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
@@ -220,15 +222,15 @@ impl NodeScope {
         let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
         let known = self.memory.rendered.get(uid);
         if let Some(known) = known.filter(|k| k.generation == generation && k.restart == restart) {
-            return Ok((known.hashes.into(), known.image));
+            let (hashes, image) = &*known.found;
+            return Ok((hashes.clone().into(), image.clone()));
         }
         let spec = node.spec.as_ref().map_err(Clone::clone)?;
-        let found = || self.rendered(node).map(|found| (found.hashes.into(), found.image));
-        let (hashes, image) = self.memory.template_hashes.of(spec, &restart, found)?;
-        let hashes = Hashes::from(hashes);
-        let found = RenderedSpec { generation, restart, hashes: hashes.clone().into(), image: image.clone() };
-        self.memory.rendered.put(uid.clone(), found);
-        Ok((hashes, image))
+        let found = || self.rendered(node).map(|found| Arc::new((found.hashes.into(), found.image)));
+        let found = self.memory.template_hashes.of(spec, &restart, found)?;
+        self.memory.rendered.put(uid, RenderedSpec { generation, restart, found: found.clone() });
+        let (hashes, image) = &*found;
+        Ok((hashes.clone().into(), image.clone()))
     }
 
     /// By which hash the node calls what its spec renders to: the one that it was granted, where that is it, or the one under
@@ -284,12 +286,9 @@ impl NodeScope {
     /// Remembers what a write of ours made of a StatefulSet's template.
     pub fn wrote_template(&self, answer: &Value, hash: &str) {
         let meta = Meta::read(answer);
-        let checked = crate::cluster::memory::CheckedTemplate {
-            generation: meta.generation,
-            hash: Some(hash.to_owned()),
-            compared_with: hash.to_owned(),
-        };
-        self.memory.templates.put(meta.uid, checked);
+        let checked =
+            CheckedTemplate { generation: meta.generation, found: FoundTemplate::Rendered(hash.into()) };
+        self.memory.templates.put(&meta.uid, checked);
     }
 
     /// Notes what the sidecar answered.

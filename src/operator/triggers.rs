@@ -131,7 +131,7 @@ impl Tell {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event | Kind::Secret | Kind::Job => {}
+            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Job => {}
         }
     }
 

@@ -2,8 +2,14 @@
 //! What those rights do not allow is left out, and said. Nothing is written here.
 
 mod events;
+mod following;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "temporal")]
+mod workers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -12,12 +18,15 @@ use kube::api::{Api, ListParams};
 use serde_json::Value;
 
 use crate::api::names::LABEL_DEPLOYMENT;
+use crate::clock::monotonic;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::raw::RawObject;
 use crate::cluster::watch::{self, Scope};
 use crate::cluster::{Key, Kind, View};
 
 pub use events::events;
+#[cfg(feature = "temporal")]
+pub use workers::{WorkersSight, WorkersView};
 
 /// As many objects are asked for at once as kubectl asks for.
 const PAGE: u32 = 500;
@@ -38,6 +47,14 @@ impl Wanted {
             [] => LABEL_DEPLOYMENT.to_owned(),
             [name] => format!("{LABEL_DEPLOYMENT}={name}"),
             names => format!("{LABEL_DEPLOYMENT} in ({})", names.join(",")),
+        }
+    }
+
+    /// The field by which one fleet is selected, where no other is wanted.
+    fn named(&self) -> Option<String> {
+        match self.names.as_slice() {
+            [name] => Some(format!("metadata.name={name}")),
+            _ => None,
         }
     }
 
@@ -102,7 +119,11 @@ impl Sight {
             let params = ListParams::default();
             let params = if every { params } else { params.labels(&labels) };
             let view = sight.view.clone();
-            async move { (kind, list(client, &wanted.scope, kind, params, &view).await) }.boxed()
+            async move {
+                let read = || list(client, &wanted.scope, kind, params.clone(), &view);
+                (kind, patiently(read).await)
+            }
+            .boxed()
         });
         let reads: Vec<_> = reads.collect();
         let results: Vec<(Kind, kube::Result<()>)> =
@@ -139,11 +160,7 @@ impl Sight {
             let fleet = format!("nodedeployment.windlass.dev/{name}");
             match api.get_opt(name).await {
                 Ok(Some(found)) => self.view.observe_raw(kind, &found),
-                Ok(None) => {
-                    missing.push(format!(
-                        "{fleet} is not in namespace {namespace}; name another with --namespace"
-                    ));
-                }
+                Ok(None) => missing.push(not_there(&fleet, namespace)),
                 Err(error) => missing.push(format!("{fleet}: {}", sentence(&error))),
             }
         }
@@ -160,10 +177,7 @@ impl Sight {
     #[must_use]
     pub fn watch(&self, client: &Client, wanted: &Wanted) -> BoxStream<'static, (Kind, Meta)> {
         let labels = wanted.labels();
-        let named = match wanted.names.as_slice() {
-            [name] => Some(format!("metadata.name={name}")),
-            _ => None,
-        };
+        let named = wanted.named();
         let streams = self.kinds.iter().filter_map(|kind| {
             let (view, labels) = (self.view.clone(), labels.as_str());
             let api = wanted.scope.api(client, &view, *kind);
@@ -179,6 +193,38 @@ impl Sight {
             Some(changes.map(move |meta| (kind, meta)).boxed())
         });
         stream::select_all(streams.collect::<Vec<_>>()).boxed()
+    }
+}
+
+fn not_there(object: &str, namespace: &str) -> String {
+    format!("{object} is not in namespace {namespace}; name another with --namespace")
+}
+
+/// Reads, and again where that fails for a moment only: what is left out once stays out of the picture.
+async fn patiently<R: Future<Output = kube::Result<()>>>(read: impl Fn() -> R) -> kube::Result<()> {
+    let until = monotonic() + PATIENCE;
+    loop {
+        match read().await {
+            Err(error) if is_passing(&error) && monotonic() < until => tokio::time::sleep(AGAIN).await,
+            ended => return ended,
+        }
+    }
+}
+
+/// For how long an answer that may be another in a moment is asked for again, and how often.
+const PATIENCE: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether the API server may answer otherwise in a moment. One that was just started knows the kinds of fleets before those of
+/// nodes, and neither who may do what: it says that there is no such kind, or no such role.
+fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            403 => status.message.contains("RBAC:"),
+            404 | 410 | 429 => true,
+            code => code >= 500,
+        },
+        _ => true,
     }
 }
 

@@ -1,6 +1,9 @@
 //! Why a fleet or a node is as it is: the chain from what its conditions say down to the kubelet's own words, each link with
 //! since when, and what a person can do about it, as commands. Pure.
 
+#[cfg(feature = "temporal")]
+mod workers;
+
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -9,6 +12,9 @@ use crate::api::Condition;
 use crate::api::TaskType;
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
+
+#[cfg(feature = "temporal")]
+pub use workers::{of_workers, version_in_the_way};
 
 /// One link: what speaks, what it says, and since when.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]

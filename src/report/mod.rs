@@ -16,6 +16,8 @@ pub mod story;
 pub mod tests;
 mod tree;
 mod words;
+#[cfg(feature = "temporal")]
+mod workers;
 
 pub use estimate::{about, node_seconds};
 pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, worst_first};
@@ -24,3 +26,5 @@ pub use node::{Health, NodeReport};
 pub use seen::Seen;
 pub use tree::{Tree, group_words};
 pub use words::{age, clock_time, tag};
+#[cfg(feature = "temporal")]
+pub use workers::{Ramp, WorkersReport};

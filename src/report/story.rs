@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::chain::Happened;
 use crate::api::names::place_of;
+use crate::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::PlanState;
 use crate::planner::fleet::status::short;
@@ -18,20 +19,44 @@ pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
         let node = event.about.strip_prefix("StatefulNode ");
         event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
     };
-    let mut story: Vec<Happened> = told.into_iter().filter(is_its).collect();
-    let status = &fleet.status;
+    let events = told.into_iter().filter(is_its).collect();
+    let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
+    story(&of_fleet, events, history, plan.as_ref(), conditions)
+}
+
+/// All that is known to have happened to a `WorkerDeployment`, as the API server has it, oldest first. Of the events those
+/// about it are taken.
+#[cfg(feature = "temporal")]
+#[must_use]
+pub fn of_workers(object: &serde_json::Value, told: Vec<Happened>) -> Vec<Happened> {
+    let of = format!("WorkerDeployment {}", object["metadata"]["name"].as_str().unwrap_or_default());
+    let events = told.into_iter().filter(|event| event.about == of).collect();
+    let status: windlass_temporal::api::WorkerDeploymentStatus =
+        serde_json::from_value(object["status"].clone()).unwrap_or_default();
+    story(&of, events, &status.history, status.plan.as_ref(), &status.conditions)
+}
+
+/// What events and a status tell.
+fn story(
+    about: &str,
+    events: Vec<Happened>,
+    history: &[HistoryEntry],
+    plan: Option<&RawPlan>,
+    conditions: &[Condition],
+) -> Vec<Happened> {
+    let mut story = events;
     let mut add = |reason: &str, note: String, at: Option<DateTime<Utc>>| {
-        let happened = |at| Happened { about: of_fleet.clone(), reason: reason.to_owned(), note, at };
+        let happened = |at| Happened { about: about.to_owned(), reason: reason.to_owned(), note, at };
         story.extend(at.map(happened));
     };
-    for entry in &status.history {
+    for entry in history {
         let (plan, recipe, target) = (&entry.plan_id, &entry.recipe, short(&entry.target_hash));
         add("PlanBegan", format!("plan {plan} ({recipe}) to {target}"), entry.started_at);
         let why = [entry.reason.as_str(), entry.message.as_str()];
         let why = why.iter().fold(String::new(), |said, why| said + &after(why));
         add("PlanEnded", format!("plan {plan} is {}{why}", entry.outcome), entry.finished_at);
     }
-    let parsed = status.plan.as_ref().and_then(|plan| plan.parse().ok());
+    let parsed = plan.and_then(|plan| plan.parse().ok());
     if let Some(plan) = parsed.as_ref().filter(|plan| plan.state == PlanState::Active) {
         let note = format!("plan {} ({}) to {}", plan.id, plan.recipe, short(&plan.target_hash));
         add("PlanBegan", note, Some(plan.started_at));
@@ -41,7 +66,7 @@ pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
         let note = format!("{} is {:?}{}", task.type_, task.state, after(&task.message));
         add("TaskEnded", note, task.finished_at);
     }
-    for condition in &status.conditions {
+    for condition in conditions {
         let says = format!("{}={} {}", condition.type_, condition.status, condition.reason);
         add("Condition", says + &after(&condition.message), Some(condition.last_transition_time));
     }

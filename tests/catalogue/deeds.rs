@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use windlass_sim::Pace;
 
 use crate::oracles::condition;
+use crate::peers;
 use crate::scenario::{Change, Follow, NAMESPACE, Scenario};
 use crate::sidecars::Manner;
 use crate::world::World;
@@ -59,6 +60,8 @@ pub enum Deed {
     OneFewerAndBack,
     /// A pod is asked to leave its machine.
     Evict,
+    /// The Jobs of hooks are deleted.
+    DeleteJobs,
     /// Every machine is drained: each pod is asked to leave once the one before is back.
     Drain,
     /// A field of the fleet's status is lost, another one at each point.
@@ -107,6 +110,7 @@ impl Deed {
             ("F12-older", OlderStatus),
             ("F12-older-of-node", OlderStatusOfNode),
             ("F12-newer", NewerStatus),
+            ("F14-job-deleted", DeleteJobs),
             ("F15-none-and-back", ToZeroAndBack),
             ("F15-fewer-and-back", OneFewerAndBack),
             ("F16-evict", Evict),
@@ -145,6 +149,9 @@ impl Deed {
         // What is promoted from its first write on is carried on with whatever is wanted next, and cannot run.
         if self == BrokenThenThird && scenario.promotion == "Immediately" {
             return false;
+        }
+        if self == DeleteJobs {
+            return scenario.job.is_some();
         }
         if self == OneFewerAndBack {
             return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);
@@ -283,6 +290,13 @@ impl Deed {
             Self::ToZeroAndBack => scale(world, 0).await,
             Self::OneFewerAndBack => scale(world, scenario.nodes - 1).await,
             Self::Evict => world.evict(&pod).await,
+            Self::DeleteJobs => {
+                for job in world.cluster.snapshot_of(NAMESPACE, &["Job"]) {
+                    world
+                        .delete("batch/v1", "Job", job["metadata"]["name"].as_str().unwrap_or_default())
+                        .await;
+                }
+            }
             Self::Drain => {
                 for node in &names {
                     drain(world, &format!("{node}-0")).await;
@@ -393,6 +407,8 @@ pub enum Illness {
     /// The StatefulSet controller sees everything five seconds late.
     Lagging,
     Sidecars(Manner),
+    /// The peers of hooks answer so.
+    Peers(peers::Manner),
     /// The garbage collector takes so many milliseconds, at least and at most.
     Collector(u64, u64),
 }
@@ -416,6 +432,11 @@ impl Illness {
             ("F14-lying", Self::Sidecars(Manner::Lying)),
             ("F14-late", Self::Sidecars(Manner::Late)),
             ("F14-mute", Self::Sidecars(Manner::Mute)),
+            ("F14-peer-dead", Self::Peers(peers::Manner::Dead)),
+            ("F14-peer-slow", Self::Peers(peers::Manner::Slow)),
+            ("F14-peer-lying", Self::Peers(peers::Manner::Lying)),
+            ("F14-peer-late", Self::Peers(peers::Manner::Late)),
+            ("F14-peer-erring", Self::Peers(peers::Manner::Erring)),
             ("F16-pulls", Self::Steered("pull-loop")),
             ("F16-restarts", Self::Steered("crash-loop")),
             ("F16-swallowed", Self::Sidecars(Manner::Swallowing)),
@@ -428,7 +449,12 @@ impl Illness {
     pub fn fits(self, scenario: &Scenario) -> bool {
         // Where the stall is the scenario's, no other is to be told from it.
         let stands = matches!(scenario.change, Change::Stall | Change::Broken);
-        (!matches!(self, Self::Sidecars(_)) || scenario.sidecar) && !stands
+        let is_there = match self {
+            Self::Sidecars(_) => scenario.sidecar,
+            Self::Peers(_) => scenario.job.is_some(),
+            _ => true,
+        };
+        is_there && !stands
     }
 
     /// Whether it befalls one node, and not the whole cluster.
@@ -445,6 +471,7 @@ impl Illness {
             Self::Held => world.cluster.hold_stateful_sets(true),
             Self::Lagging => world.cluster.set_pace(Pace { stateful_set_lag: 5000, ..Pace::default() }),
             Self::Sidecars(manner) => world.sidecars.behave(manner),
+            Self::Peers(manner) => world.peers.behave(manner),
             Self::Collector(least, most) => {
                 world.cluster.set_pace(Pace { collector: (least, most), ..Pace::default() });
             }
@@ -459,6 +486,7 @@ impl Illness {
             Self::Held => world.cluster.hold_stateful_sets(false),
             Self::Lagging | Self::Collector(..) => world.cluster.set_pace(Pace::default()),
             Self::Sidecars(_) => world.sidecars.behave(Manner::Well),
+            Self::Peers(_) => world.peers.behave(peers::Manner::Well),
         }
     }
 }

@@ -10,6 +10,7 @@ mod injector;
 mod many;
 mod oracles;
 mod pairs;
+mod peers;
 mod platform;
 mod point;
 mod regressions;

@@ -49,7 +49,7 @@ const SLOW_LOOK: Duration = Duration::from_mins(20);
 /// Long enough for everybody to see what the platform did while nothing else happened.
 const NOTICED: Duration = Duration::from_mins(1);
 /// How often a person retries what says that it waits for that.
-const RETRIES: u32 = 3;
+const RETRIES: usize = 3;
 
 /// What a run came to.
 #[derive(Default)]
@@ -151,7 +151,7 @@ struct Run {
     injector: Injector,
     signals: UnboundedReceiver<Signal>,
     still_until: Option<Instant>,
-    retries: u32,
+    retries: usize,
     may_retry: bool,
     follower: Follower,
     /// How many glances without any change are rest.
@@ -288,6 +288,7 @@ impl Run {
             end: &end,
             left,
             baseline,
+            retries: self.retries,
             failures: std::mem::take(&mut self.failures),
         };
         let (writes, busiest_minute) = oracles::examine(&mut evidence);

@@ -66,6 +66,8 @@ pub struct Scenario {
     pub claims_go: bool,
     /// Whether it has a hook at each point, half of which fail and are passed over.
     pub hooks: bool,
+    /// The image of its hooks' Job, where they ask peers and run one.
+    pub job: Option<&'static str>,
 }
 
 pub const NAMESPACE: &str = "shop";
@@ -130,11 +132,50 @@ impl Scenario {
             },
             Self::hard_fork("hooks-hard-fork/image/2", Change::Image, 2),
         ];
-        scenarios.map(|scenario| Self { hooks: true, ..scenario }).into()
+        // Jobs that are done, that fail and that never start; the last two are passed over.
+        let asking = [
+            (in_place("peers", Change::Image), "backup:1"),
+            (Self::blue_green("hooks-blue-green/peers/2", Change::Image, 2), "backup:1"),
+            (Self::new("hooks/job-fails/1".into(), Change::Image, 1, 1, false), "backup:crash"),
+            (Self::new("hooks/job-never-starts/1".into(), Change::Image, 1, 1, false), "backup:nope"),
+        ];
+        let asking = asking.map(|(scenario, image)| Self { job: Some(image), ..scenario });
+        scenarios.into_iter().chain(asking).map(|scenario| Self { hooks: true, ..scenario }).collect()
+    }
+
+    /// A Job, requests and a query, at points of their own; beside a person who does not come.
+    fn hooks_that_ask(&self, image: &str) -> Value {
+        let pod = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "backup", "image": image}]});
+        // It is kept for longer than anybody looks.
+        let job = json!({"backoffLimit": 0, "ttlSecondsAfterFinished": 86_400, "template": {"spec": pod}});
+        let http = |what: &str| {
+            let url = format!("http://{{{{podIP}}}}:7/{what}?node={{{{node}}}}");
+            json!({"url": url, "method": "POST", "success": "body.state == 'drained'",
+                "failure": "body.state == 'failed'", "intervalSeconds": 1, "requestTimeoutSeconds": 1})
+        };
+        let query = json!({"promql": "errors", "success": "scalar < 0.5", "intervalSeconds": 1});
+        let (before, after) = if self.makes_sets() {
+            ("BeforePromotion", "AfterPromotion")
+        } else {
+            ("AfterStep", "AfterRollout")
+        };
+        json!([
+            {"name": "backup", "at": "BeforeRollout", "timeoutSeconds": 20, "onFailure": "Continue",
+                "job": {"template": job}},
+            {"name": "drain", "at": "BeforeNode", "timeoutSeconds": 86_400, "http": http("drain")},
+            {"name": "look", "at": "AfterNode", "timeoutSeconds": 86_400, "http": http("look")},
+            {"name": "errors", "at": before, "timeoutSeconds": 86_400, "query": query},
+            {"name": "go", "at": after, "approval": {}, "timeoutSeconds": 1, "onFailure": "Continue"},
+            {"name": "leave", "at": "BeforeRemove", "timeoutSeconds": 86_400, "http": http("leave")},
+        ])
     }
 
     /// One that waits a moment at each point, and one for a person who does not come.
     fn list_of_hooks(&self) -> Value {
+        if let Some(image) = self.job {
+            return self.hooks_that_ask(image);
+        }
         let points: &[&str] = match (self.strategy, self.promotion) {
             ("InPlace", _) => {
                 &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout", "BeforeRemove"]
@@ -217,6 +258,7 @@ impl Scenario {
             follow: Follow::Nothing,
             claims_go: false,
             hooks: false,
+            job: None,
         }
     }
 

@@ -16,11 +16,13 @@ use kube::api::{
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use windlass::hooks::PrometheusUrl;
 use windlass::operator::lease::Election;
 use windlass::operator::{Health, Operator, OperatorError};
 use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
 use windlass_sim::{ApiService, AuditEntry, Cluster, ClusterClock, Image, Options, SimBody};
 
+use crate::peers::Peers;
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;
 
@@ -38,6 +40,8 @@ pub struct World {
     /// The operator's clock, which may be wrong. The cluster has its own.
     pub clock: Arc<ClusterClock>,
     pub sidecars: Sidecars,
+    /// What hooks ask.
+    pub peers: Peers,
     /// Reads of the operator that may have been answered from the past.
     stale: Arc<Mutex<BTreeSet<String>>>,
     person: kube::Client,
@@ -157,6 +161,7 @@ impl World {
             cluster,
             clock,
             sidecars,
+            peers: Peers::default(),
             stale: Arc::default(),
             person,
             kubelet,
@@ -212,7 +217,9 @@ impl World {
         let network = Network { service: self.cluster.service(agent), stale: self.stale.clone() };
         let operator = Operator::new(kube::Client::new(network, NAMESPACE))
             .clock(self.clock.clone())
-            .sidecars(Arc::new(self.sidecars.clone()));
+            .sidecars(Arc::new(self.sidecars.clone()))
+            .hook_client(Arc::new(self.peers.clone()))
+            .prometheus(PrometheusUrl::parse("http://prometheus").unwrap());
         let operator =
             if self.upgraded { operator.pod_annotation("windlass.test/version", "2") } else { operator };
         (operator, agent.to_owned())

@@ -161,6 +161,12 @@ impl Audit {
         self.entries.len()
     }
 
+    /// What was refused for want of a right, each as its verb and address.
+    pub fn refused(&self) -> Vec<String> {
+        let refused = self.entries.iter().filter(|entry| entry.response_status.code == 403);
+        refused.map(|entry| format!("{} {}", entry.verb, entry.request_uri)).collect()
+    }
+
     /// How many entries each object has, its subresources counted apart.
     pub fn per_object(&self) -> BTreeMap<ObjectRef, usize> {
         self.entries.iter().fold(BTreeMap::new(), |mut counts, entry| {

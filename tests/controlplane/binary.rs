@@ -12,7 +12,12 @@ use sha2::{Digest, Sha256};
 
 use super::Error;
 
-const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
+/// The version, and its parts.
+type Version = (&'static str, &'static str, &'static str);
+
+const NEWEST: Version = ("v1.36.3", "1", "36");
+/// `WINDLASS_KUBERNETES=oldest` has tests run on it. Its sources are links to those of the newest.
+const OLDEST: Version = ("v1.33.13", "1", "33");
 /// Other versions of a program that stay in the cache, for other checkouts.
 const KEPT: usize = 3;
 
@@ -39,11 +44,24 @@ const CONTROL_PLANE: GoProgram = GoProgram {
     package: ".",
 };
 
+const OLD_CONTROL_PLANE: GoProgram = GoProgram {
+    name: "controlplane-oldest",
+    told: "the control plane of Kubernetes v1.33.13",
+    module: "tests/controlplane/oldest",
+    modfile: None,
+    package: ".",
+};
+
 /// The path of the control plane's binary. Blocks, for minutes where Go's build cache is cold.
 pub fn path() -> Result<PathBuf, Error> {
-    let (version, major, minor) = KUBERNETES;
+    let asked = std::env::var("WINDLASS_KUBERNETES").unwrap_or_default();
+    let (program, (version, major, minor)) = match asked.as_str() {
+        "" | "newest" => (CONTROL_PLANE, NEWEST),
+        "oldest" => (OLD_CONTROL_PLANE, OLDEST),
+        _ => return Err(format!("WINDLASS_KUBERNETES={asked}: set it to oldest or newest").into()),
+    };
     // Without a version clients cannot parse what the API server calls itself.
-    CONTROL_PLANE.built(&format!(
+    program.built(&format!(
         "-s -w -X k8s.io/component-base/version.gitVersion={version} -X k8s.io/component-base/version.gitMajor={major} \
          -X k8s.io/component-base/version.gitMinor={minor} -X k8s.io/client-go/pkg/version.gitVersion={version}"
     ))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass::clock::on_the_wall;
 
-use crate::kit::{PATIENCE, Served, shared};
+use crate::kit::{PATIENCE, Served, shared, text, windlass};
 
 #[test]
 fn get_prints_the_columns_of_the_definitions() {
@@ -170,4 +170,31 @@ fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
     assert_eq!(demo.interrupt(), Some(0));
     assert!(began.elapsed() < PATIENCE.min(Duration::from_secs(20)));
     assert!(!kubeconfig.exists(), "nothing is left behind");
+}
+
+#[test]
+fn its_page_shows_what_status_says() {
+    let served = shared();
+    let output = windlass().args(["status", "nd/db"]).env("KUBECONFIG", &served.kubeconfig).output().unwrap();
+    let (said, complaints) = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{complaints}");
+    let nodes =
+        said.lines().last().unwrap().split_once("● ").unwrap_or_else(|| panic!("{said}")).1.to_owned();
+    assert!(nodes.starts_with("5 nodes serve "), "{said}");
+    let (base, _) = served.page.split_once("/?token=").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let read = runtime.block_on(async {
+        let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        let http = http.build().unwrap();
+        let fleet = format!("{base}/fleets/default/db");
+        assert_eq!(http.get(&fleet).send().await.unwrap().status(), 401, "without what it printed");
+        let opened = http.get(&served.page).send().await.unwrap();
+        let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+        let answer = http.get(&fleet).header("cookie", cookie).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.text().await.unwrap()
+    });
+    for words in [nodes.as_str(), "What happened", "What comes next"] {
+        assert!(read.contains(words), "{words}: {read}");
+    }
 }

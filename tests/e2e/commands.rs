@@ -124,7 +124,7 @@ async fn what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_written() {
 }
 
 /// An account that may do just this in the world's namespace.
-async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
+pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
     let rbac = "rbac.authorization.k8s.io/v1";
     world.create(rbac, "Role", json!({"metadata": {"name": name}, "rules": rules})).await;
     let binding = json!({

@@ -243,3 +243,96 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_names_the_quota_that_has_no_room_and_the_name_that_is_taken_and_what_is_waited_for() {
+    let world = World::new("plan-refused").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    for (name, what) in [("few-nodes", "count/statefulnodes.windlass.dev"), ("few-pods", "pods")] {
+        let quota = json!({"metadata": {"name": name}, "spec": {"hard": {what: "3"}}});
+        world.create("v1", "ResourceQuota", quota).await;
+        let quotas = world.api("v1", "ResourceQuota");
+        let counted = |quota: &Value| quota["status"]["used"][what] == "2";
+        world.until(&quotas, name, "it is counted", counted).await;
+        let (code, said) = planned(&world, &["--replicas", "3"]).await;
+        assert_eq!((code, &said["refused"]), (2, &Value::Null), "{said:#}");
+        let (code, said) = planned(&world, &["--replicas", "4"]).await;
+        let sentence =
+            format!("exceeded quota: {name}, requested: {what}=2, used: {what}=2, limited: {what}=3");
+        assert_eq!((code, said["refused"].as_str()), (1, Some(sentence.as_str())), "{said:#}");
+        let (code, said) = planned(&world, &["--image", "db:2"]).await;
+        assert_eq!(code, 2, "no node more is made: {said:#}");
+        let text = windlass(&world, &["plan", "nd/db", "--replicas", "4"]).await;
+        assert!(text.code == 1 && text.out.contains(&sentence), "{}", text.out);
+        world.delete(&quotas, name).await;
+        world.until(&quotas, name, "it is gone", Value::is_null).await;
+    }
+    // Without the right to look it is said that nobody looked, where it matters.
+    let viewer = account(
+        &world,
+        "viewer",
+        json!([{"apiGroups": ["windlass.dev", "apps"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]),
+    )
+    .await;
+    let seen = windlass_as(&world, &viewer, &["plan", "nd/db", "--replicas", "3"]).await;
+    assert!(seen.out.contains("not looked which quotas there are"), "{}{}", seen.out, seen.err);
+
+    // A name that is taken.
+    world
+        .create(
+            "windlass.dev/v1alpha1",
+            "StatefulNode",
+            json!({"metadata": {"name": "db-2"},
+        "spec": {"podTemplate": {"spec": {"containers": [{"name": "x", "image": "x:1"}]}}}}),
+        )
+        .await;
+    let (code, said) = planned(&world, &["--replicas", "3"]).await;
+    assert!(code == 1 && said["refused"].as_str().unwrap().contains("db-2"), "{said:#}");
+    world.delete(&world.nodes(), "db-2").await;
+    world.until(&world.nodes(), "db-2", "it is gone", Value::is_null).await;
+
+    // What is waited for now: a node that is down, a pause.
+    world.steer("db-0-0", "dead").await;
+    world
+        .until(&world.nodes(), "db-0", "it is down", |node| {
+            crate::kit::condition(node, "Ready").starts_with("False")
+        })
+        .await;
+    let (_, said) = planned(&world, &["--image", "db:2"]).await;
+    let waits = |said: &Value, words: &str| {
+        said["waits"].as_array().unwrap().iter().any(|wait| wait.as_str().unwrap().contains(words))
+    };
+    assert!(
+        waits(&said, "db-0") && waits(&said, "out of service now") || order(&said)[0] == "db-0",
+        "{said:#}"
+    );
+    world.steer("db-0-0", "default").await;
+    world.patch_fleet(json!({"spec": {"paused": true}})).await;
+    let (_, said) = planned(&world, &["--image", "db:2"]).await;
+    assert!(waits(&said, "spec.paused is true"), "{said:#}");
+    world.patch_fleet(json!({"spec": {"paused": false}})).await;
+    world.until_applied().await;
+
+    // How long about, by what its nodes took.
+    world.set_image("db:2").await;
+    world.until_applied().await;
+    let (_, said) = planned(&world, &["--image", "db:3"]).await;
+    assert!(said["aboutSeconds"].is_i64(), "{said:#}");
+    let text = windlass(&world, &["plan", "nd/db", "--image", "db:3"]).await;
+    assert!(
+        text.out.contains("about ") && text.out.contains("by what its nodes took before"),
+        "{}",
+        text.out
+    );
+
+    // Two revisions that are kept, beside each other.
+    let differs = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "2"]).await;
+    assert_eq!(differs.code, 0, "{}", differs.err);
+    assert!(differs.out.contains("image \"db:1\" → \"db:2\""), "{}", differs.out);
+    let back = windlass(&world, &["diff", "nd/db", "--revision", "2", "--revision", "1", "-o", "json"]).await;
+    let back: Value = serde_json::from_str(&back.out).unwrap();
+    assert_eq!(
+        (&back["fields"][0]["from"], &back["fields"][0]["to"]),
+        (&json!("\"db:2\""), &json!("\"db:1\""))
+    );
+}

@@ -4,34 +4,31 @@ use serde_json::{Value, json};
 
 use crate::commands::windlass;
 use crate::kit::{World, condition, fleet, is_applied, with};
+use crate::sets::text;
 
-fn person(name: &str, at: &str) -> Value {
+pub fn person(name: &str, at: &str) -> Value {
     json!({"name": name, "at": at, "approval": {}})
 }
 
 /// A hook that fails after two seconds.
-fn fails(name: &str, at: &str, on_failure: &str) -> Value {
+pub fn fails(name: &str, at: &str, on_failure: &str) -> Value {
     json!({"name": name, "at": at, "approval": {}, "timeoutSeconds": 2, "onFailure": on_failure})
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
-}
-
 /// Who is waited for: the hook, its node, its task.
-fn asked(db: &Value) -> Option<(String, String, String)> {
+pub fn asked(db: &Value) -> Option<(String, String, String)> {
     let hooks = db["status"]["hooks"].as_array()?;
     let hook = hooks.iter().find(|hook| hook["state"] == "AwaitingApproval")?;
     Some((text(hook, "hook").to_owned(), text(hook, "node").to_owned(), text(hook, "taskID").to_owned()))
 }
 
-async fn does(world: &World, words: &[&str]) {
+pub async fn does(world: &World, words: &[&str]) {
     let ran = windlass(world, words).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}: {}", ran.out);
 }
 
 /// Waits until a person is asked who was not asked for one of these tasks, kills the operator with it, and approves.
-async fn approve_next(world: &mut World, before: &mut Vec<(String, String, String)>) {
+pub async fn approve_next(world: &mut World, before: &mut Vec<(String, String, String)>) {
     let known: Vec<String> = before.iter().map(|(_, _, task)| task.clone()).collect();
     let is_new = |db: &Value| asked(db).is_some_and(|(_, _, task)| !known.contains(&task));
     let db = world.until_db("a person is asked", is_new).await;
@@ -83,7 +80,12 @@ async fn a_person_is_asked_at_each_point_once_though_the_operator_is_killed_at_e
     assert_eq!(world.images().await, ["db:2", "db:2"]);
     let tasks = done["status"]["plan"]["tasks"].as_array().unwrap();
     assert!(tasks.iter().all(|task| task["state"] == "Complete"), "{tasks:#?}");
-    assert_eq!(world.notes("ApprovalRequested").await.len(), expected.len());
+    // An operator that is killed between the task's write and its event leaves the event out; none comes twice.
+    let mut notes = world.notes("ApprovalRequested").await;
+    let told = notes.len();
+    notes.sort();
+    notes.dedup();
+    assert!(told == notes.len() && (1..=expected.len()).contains(&told), "{notes:#?}");
 
     world.patch_fleet(json!({"spec": {"replicas": 1}})).await;
     approve_next(&mut world, &mut asked_so_far).await;

@@ -9,13 +9,13 @@ use crate::kit::{World, condition, fleet, with};
 use crate::peers::{Manner, Peer, no_data, sample};
 
 /// A namespace with an operator that may ask the peer, also as its Prometheus, and may run Jobs.
-struct Scene {
-    world: World,
-    peer: Peer,
+pub struct Scene {
+    pub world: World,
+    pub peer: Peer,
 }
 
 impl Scene {
-    async fn new(prefix: &str) -> Self {
+    pub async fn new(prefix: &str) -> Self {
         let world = World::without_operator(prefix).await;
         let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");
         world.cp.kubectl(&["-n", &world.ns, "apply", "-f", rights]).await.ok();
@@ -25,20 +25,20 @@ impl Scene {
         scene
     }
 
-    async fn start(&mut self) {
+    pub async fn start(&mut self) {
         let prometheus = format!("http://127.0.0.1:{}", self.peer.port);
         let arguments = ["--hook-host", "127.0.0.1", "--prometheus-url", &prometheus];
         self.world.start_operator(&arguments).await;
     }
 
     /// Kills the operator with SIGKILL and starts another.
-    async fn kill(&mut self) {
+    pub async fn kill(&mut self) {
         self.world.kill_operator().await;
         self.start().await;
     }
 
     /// A fleet with these hooks. `PORT` in them is the peer's.
-    async fn fleet(&self, replicas: i64, strategy: Value) {
+    pub async fn fleet(&self, replicas: i64, strategy: Value) {
         let text = strategy.to_string().replace("PORT", &self.peer.port.to_string());
         let strategy: Value = serde_json::from_str(&text).unwrap();
         let loopback = json!({"metadata": {"annotations": {"windlass.test/pod-ip": "loopback"}}});
@@ -47,17 +47,17 @@ impl Scene {
         self.world.settled_fleet(with(fleet(replicas, "db:1"), &changes)).await;
     }
 
-    async fn hooks(&self, hooks: Value) {
+    pub async fn hooks(&self, hooks: Value) {
         let text = hooks.to_string().replace("PORT", &self.peer.port.to_string());
         let hooks: Value = serde_json::from_str(&text).unwrap();
         self.world.patch_fleet(json!({"spec": {"updateStrategy": {"hooks": hooks}}})).await;
     }
 
-    async fn jobs(&self) -> Vec<Value> {
+    pub async fn jobs(&self) -> Vec<Value> {
         self.world.list(&self.world.api("batch/v1", "Job")).await
     }
 
-    async fn until_jobs(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub async fn until_jobs(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         for _ in 0..600 {
             let jobs = self.jobs().await;
             if holds(&jobs) {
@@ -69,7 +69,7 @@ impl Scene {
     }
 
     /// Waits until a task of this type of the fleet's plan is in a state and says this.
-    async fn until_task(&self, type_: &str, state: &str, words: &str) -> Value {
+    pub async fn until_task(&self, type_: &str, state: &str, words: &str) -> Value {
         let is = |task: &Value| {
             let message = task["message"].as_str().unwrap_or_default();
             task["type"] == type_ && task["state"] == state && message.contains(words)

@@ -195,6 +195,8 @@ async fn it_is_a_plugin_of_kubectl_that_completes_names_and_tells_versions() {
     let mut world = World::without_operator("plugin").await;
     world.fleet(named("db")).await;
     world.fleet(named("web")).await;
+    let node = json!({"metadata": {"name": "alone"}, "spec": {"podTemplate": {"spec": {"containers": [{"name": "x", "image": "x:1"}]}}}});
+    world.create("windlass.dev/v1alpha1", "StatefulNode", node).await;
 
     let folder = world.cp.kubeconfig().with_file_name(format!("{}-plugins", &*world.ns));
     std::fs::create_dir_all(&folder).unwrap();
@@ -233,6 +235,22 @@ async fn it_is_a_plugin_of_kubectl_that_completes_names_and_tells_versions() {
     assert_eq!(completed(&["windlass", "pause", "-n", ns, "nd/w"]).await, "nd/web");
     assert_eq!(completed(&["windlass", "pause", "-n", ns, "nd", "d"]).await, "db");
     assert!(completed(&["windlass", "pause", "--dry"]).await.starts_with("--dry-run"));
+    // And those of fish and zsh.
+    for shell in ["fish", "zsh"] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command.args(["--", "windlass", "pause", "-n", ns, "nd/"]).env("KUBECONFIG", world.cp.kubeconfig());
+        command.envs([("COMPLETE", shell), ("_CLAP_COMPLETE_INDEX", "4"), ("_CLAP_IFS", "\n")]);
+        let offered = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
+        let names: Vec<&str> = offered.lines().filter_map(|line| line.split([':', '\t']).next()).collect();
+        assert_eq!(names, ["nd/db", "nd/web"], "{shell}: {offered}");
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command
+            .args(["--", "windlass", "explain", "-n", ns, "sn/al"])
+            .env("KUBECONFIG", world.cp.kubeconfig());
+        command.envs([("COMPLETE", shell), ("_CLAP_COMPLETE_INDEX", "4"), ("_CLAP_IFS", "\n")]);
+        let offered = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
+        assert!(offered.contains("sn/alone"), "{shell}: {offered}");
+    }
     for (shell, part) in [("bash", "complete "), ("zsh", "#compdef windlass"), ("fish", "complete ")] {
         let script = done_without_namespace(&world, &["completion", shell]).await;
         assert!(script.contains(part) && script.contains("COMPLETE"), "{shell}: {script}");

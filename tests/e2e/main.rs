@@ -17,6 +17,10 @@ mod deletion;
 mod edits;
 mod events;
 mod eyes;
+mod eyes_codes;
+mod eyes_printed;
+mod eyes_quota;
+mod eyes_silent;
 mod flags;
 mod force;
 mod foreign;
@@ -24,7 +28,12 @@ mod fresh;
 mod gitops;
 mod grants;
 mod held;
+mod hook_failures;
+mod hook_jobs;
+mod hook_lists;
 mod hook_plans;
+mod hook_points;
+mod hook_prometheus;
 mod hooks;
 mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
@@ -33,11 +42,16 @@ mod kubectl;
 mod leader;
 mod leaving;
 mod otlp;
+mod outage;
 mod page;
 mod page_guarded;
 mod page_load;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod peers;
+mod planned;
+#[allow(dead_code, reason = "the other one that plans has a use for the rest")]
+#[path = "../planned/judge.rs"]
+mod planned_judge;
 mod plans;
 mod platform;
 mod policies;
@@ -46,6 +60,7 @@ mod refused;
 mod release;
 mod restart;
 mod revisions;
+mod rights;
 mod rollout;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod sampler;
@@ -62,6 +77,8 @@ mod supersede;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod tools;
 mod traces;
+mod upgraded;
+mod verb_rights;
 mod verbs;
 mod walked;
 mod wave;

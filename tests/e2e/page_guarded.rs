@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::browser::Browser;
 use crate::kit::{World, fleet};
@@ -118,6 +118,19 @@ fn hidden(form: &str, name: &str) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
+/// Whoever is on another machine has no way to it: it is served on one address of loopback, and on no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_is_served_on_one_address_of_this_machine_alone() {
+    let world = World::without_operator("page-alone").await;
+    let page = Dashboard::start(world.cp.kubeconfig(), &["-n", &world.ns]).await;
+    let (base, _) = page.url.split_once("/?").unwrap();
+    let port: u16 = base.strip_prefix("http://127.0.0.1:").expect(&page.url).parse().unwrap();
+    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_ok());
+    // What listens on all addresses answers at this one, too.
+    let other = TcpStream::connect(("127.0.0.2", port)).await;
+    assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
 /// A page that sends a form to another as soon as it is opened, all secrets known.
 async fn evil(action: &str, secret: &str, seal: &str) -> String {
     let html = format!(
@@ -179,4 +192,23 @@ async fn the_operators_page_shows_and_changes_nothing() {
     assert_eq!(world.db().await["spec"]["paused"], true);
     let wrote = world.cp.audit_since(mark).await.namespace(&world.ns).write_attempts();
     assert!(wrote.entries().is_empty(), "looking writes nothing: {:?}", wrote.entries());
+}
+
+/// The cookie of who has opened the page.
+pub async fn opened(page: &Dashboard) -> String {
+    let opened = asked(http().get(&page.url)).await;
+    let cookie = opened.headers["set-cookie"].to_str().unwrap();
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+/// What the page says once a button's form was opened and sent; where there is no form, what it says instead.
+pub async fn form_sent(page: &Dashboard, cookie: &str, path: &str) -> String {
+    let form = asked(http().get(path).header("cookie", cookie)).await.body;
+    if !form.contains("name=\"seal\"") {
+        return form;
+    }
+    let fields = [("form", hidden(&form, "form")), ("seal", hidden(&form, "seal").replace("&quot;", "\""))];
+    let body = reqwest::Url::parse_with_params("http://x/", fields).unwrap().query().unwrap().to_owned();
+    let sent = http().post(path).header("cookie", cookie).header("origin", page.at("")).body(body);
+    asked(sent.header("content-type", "application/x-www-form-urlencoded")).await.body
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::helm::{Objects, helm, objects, path, rendered};
+use crate::references::is_as_generated;
 
 /// What Helm says of itself on objects.
 const HELMS: [&str; 2] = ["helm.sh/chart", "app.kubernetes.io/managed-by"];
@@ -253,7 +254,13 @@ fn workers_of_temporal_are_an_argument_with_the_rights_and_the_definition_that_t
 fn the_chart_grants_what_deploy_rbac_grants() {
     let rules =
         |all: &Objects, name: &str| all[&("ClusterRole".into(), String::new(), name.into())]["rules"].clone();
+    // Whoever makes Jobs runs what it likes: the right is there only where it is asked for.
+    for plain in [&[][..], &["watchNamespaces={a}"]] {
+        let all = objects(&rendered(plain).ok());
+        assert!(!all.values().any(|o| o["rules"].to_string().contains("\"jobs\"")), "{plain:?}");
+    }
     let of_chart = objects(&rendered(&["rbac.hookJobs=true,rbac.claimOwners=true"]).ok());
+    assert!(of_chart.values().any(|o| o["rules"].to_string().contains("\"jobs\"")));
     for (file, name) in [
         ("all-namespaces", "windlass"),
         ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
@@ -296,13 +303,8 @@ fn table(values: &str) -> String {
 #[test]
 fn every_value_is_explained_and_listed() {
     let values = std::fs::read_to_string(path("deploy/helm/windlass/values.yaml")).unwrap();
-    let page = path("docs/helm-values.md");
     let head = "# Values of the chart\n\nMade from `deploy/helm/windlass/values.yaml`: UPDATE_DOCS=1 cargo test --test install values\n\n";
-    let text = format!("{head}{}", table(&values));
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&page, &text).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(page).unwrap_or_default(), text, "UPDATE_DOCS=1 makes it anew");
+    is_as_generated("docs/helm-values.md", &format!("{head}{}", table(&values)));
     let schema: Value = serde_json::from_str(
         &std::fs::read_to_string(path("deploy/helm/windlass/values.schema.json")).unwrap(),
     )

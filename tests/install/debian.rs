@@ -3,6 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Tests of one process fetch one after the other: they would work in the same folder.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A program of a package: its path, or, where it cannot be had here, nothing, which is told in one line.
 pub fn program(package: &str, program: &str) -> Option<PathBuf> {
@@ -30,6 +37,7 @@ pub fn program_with_libraries(package: &str, program: &str) -> Option<PathBuf> {
 }
 
 fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
+    let _alone = alone();
     let folder = cache()?.join(format!("{package}-with-libraries"));
     let script = folder.join("run");
     if script.exists() {
@@ -99,6 +107,7 @@ fn cache() -> Result<PathBuf, String> {
 }
 
 fn fetched(package: &str) -> Result<PathBuf, String> {
+    let _alone = alone();
     let cache = cache()?;
     let folder = cache.join(package);
     if folder.exists() {

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::controlplane::GoProgram;
 
-const HELM: GoProgram = GoProgram {
+/// Helm itself.
+pub const HELM: GoProgram = GoProgram {
     name: "helm",
     told: "Helm 3.22.0",
     module: "tests/install/go/helm",

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use windlass::clock::monotonic;
 
 use crate::controlplane::{ControlPlane, Options};
+use crate::debian;
 use crate::helm::path;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -39,10 +40,10 @@ fn manifest(architecture: &str) -> Value {
 }
 
 /// The image's files, as a runtime unpacks them.
-fn unpacked(folder: &Path) -> PathBuf {
+pub fn unpacked(architecture: &str, folder: &Path) -> PathBuf {
     let root = folder.join("root");
     std::fs::create_dir_all(root.join(MOUNT)).unwrap();
-    for layer in manifest("amd64")["layers"].as_array().unwrap() {
+    for layer in manifest(architecture)["layers"].as_array().unwrap() {
         let file = blob(&layer["digest"]);
         let done = Command::new("tar").arg("-xzf").arg(file).arg("-C").arg(&root).status();
         assert!(done.unwrap().success());
@@ -50,12 +51,20 @@ fn unpacked(folder: &Path) -> PathBuf {
     root
 }
 
-/// The program of the image in a mount namespace of its own, whose root is the image's files, read-only.
-fn run(root: &Path, mounted: &Path, user: &str, arguments: &[&str]) -> Command {
+/// The program of the image in a mount namespace of its own, whose root is the image's files, read-only. `emulator` is the name in
+/// that root of what runs programs of another architecture.
+fn run(root: &Path, mounted: &Path, user: &str, emulator: Option<&str>, arguments: &[&str]) -> Command {
     const SCRIPT: &str = "set -e; mount --make-rprivate /; mount --bind \"$1\" \"$1\"; mount --bind \"$2\" \"$1/$3\"; \
-         mount -o remount,bind,ro \"$1\"; user=$4; root=$1; shift 4; exec chroot --userspec=\"$user\" \"$root\" /windlass \"$@\"";
+         mount -o remount,bind,ro \"$1\"; user=$4; root=$1; shift 4; exec chroot --userspec=\"$user\" \"$root\" \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(root).arg(mounted).args([MOUNT, user]).args(arguments);
+    command
+        .args(["-m", "sh", "-c", SCRIPT, "sh"])
+        .arg(root)
+        .arg(mounted)
+        .args([MOUNT, user])
+        .args(emulator)
+        .arg("/windlass")
+        .args(arguments);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command
 }
@@ -63,17 +72,32 @@ fn run(root: &Path, mounted: &Path, user: &str, arguments: &[&str]) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the image: .ci/image builds it first"]
 async fn the_unpacked_image_runs_as_its_user_and_rolls_a_fleet_out() {
-    let config = json_of(&blob(&manifest("amd64")["config"]["digest"]));
+    runs("amd64", None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the image: .ci/image arm64 builds it first"]
+async fn the_unpacked_image_for_arm64_does_so_under_an_emulator() {
+    let Some(emulator) = debian::program("qemu-user-static", "usr/bin/qemu-aarch64-static") else { return };
+    runs("arm64", Some(&emulator)).await;
+}
+
+async fn runs(architecture: &str, emulator: Option<&Path>) {
+    let config = json_of(&blob(&manifest(architecture)["config"]["digest"]));
     let user = config["config"]["User"].as_str().expect("a user");
     assert_eq!((user, &config["config"]["Entrypoint"]), ("65532:65532", &json!(["/windlass"])));
     assert_eq!(config["config"]["Labels"]["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
 
     let cp = ControlPlane::start(Options::default()).await.expect("a control plane");
     let ns = cp.namespace("image").await;
-    let root = unpacked(&cp.folder().join("image"));
+    let root = unpacked(architecture, &cp.folder().join("image"));
+    let emulator = emulator.map(|emulator| {
+        std::fs::copy(emulator, root.join("emulator")).unwrap();
+        "/emulator"
+    });
     let mounted = cp.folder().join("image/mounted");
     std::fs::create_dir_all(&mounted).unwrap();
-    let demo = run(&root, &mounted, user, &["demo"])
+    let demo = run(&root, &mounted, user, emulator, &["demo"])
         .output()
         .expect("unshare, mount and chroot are there, and may be used");
     assert_eq!(demo.status.code(), Some(2), "{}", String::from_utf8_lossy(&demo.stderr));
@@ -95,7 +119,7 @@ async fn the_unpacked_image_runs_as_its_user_and_rolls_a_fleet_out() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let bind = format!("127.0.0.1:{port}");
     let arguments = ["operator", "--leader-elect", "--log-format=json", "--namespace", &ns, "--bind", &bind];
-    let mut operator = run(&root, &mounted, user, &arguments);
+    let mut operator = run(&root, &mounted, user, emulator, &arguments);
     let operator = operator.env("KUBECONFIG", "/conf/kubeconfig").spawn().expect("it starts");
     let operator = Stopped(operator);
 
@@ -138,18 +162,70 @@ impl Drop for Stopped {
     }
 }
 
+/// The flags of a command of cargo's and their values, without how it talks and what it builds for.
+fn flags(line: &str) -> Vec<&str> {
+    let words = line
+        .split_whitespace()
+        .map(|word| word.trim_matches('"'))
+        .skip_while(|word| !word.ends_with("build"));
+    let all: Vec<&str> = words.skip(1).filter(|word| !["--quiet", "\\", ">&2"].contains(word)).collect();
+    let target = all.iter().position(|word| *word == "--target");
+    all.iter()
+        .enumerate()
+        .filter(|(index, _)| target.is_none_or(|at| *index != at && *index != at + 1))
+        .map(|(_, word)| *word)
+        .collect()
+}
+
+/// A command that begins so, in one line.
+fn command(text: &str, beginning: &str) -> String {
+    let from = text.find(beginning).unwrap_or_else(|| panic!("there is no {beginning}"));
+    let joined = text[from..].replace("\\\n", " ");
+    joined.lines().next().unwrap().to_owned()
+}
+
+/// No engine is here that could run the Containerfile: its steps are compared with those of the script.
 #[test]
-fn both_ways_to_build_the_image_build_the_same_program() {
+fn both_ways_to_build_the_image_have_the_same_steps() {
     let read = |file: &str| std::fs::read_to_string(path(file)).unwrap();
-    let (build, containerfile, manifest) =
-        (read("deploy/image/build"), read("deploy/image/Containerfile"), read("Cargo.toml"));
-    let features =
-        containerfile.lines().find_map(|line| line.strip_prefix("ARG FEATURES=")).expect("features");
-    assert!(build.contains(&format!("${{WINDLASS_FEATURES:-{features}}}")), "{features}");
-    for part in ["demo", "sim"] {
-        assert!(!features.split(',').any(|feature| feature == part));
+    let (build, containerfile, manifest, layout) = (
+        read("deploy/image/build"),
+        read("deploy/image/Containerfile"),
+        read("Cargo.toml"),
+        read("deploy/image/oci/main.go"),
+    );
+    let is_line = |line: &str| assert!(containerfile.lines().any(|other| other == line), "no line {line}");
+    for name in ["FEATURES", "PROFILE"] {
+        let line = |line: &&str| line.starts_with(&format!("{name}=\"${{WINDLASS_{name}:-"));
+        let default = build.lines().find(line).unwrap().rsplit(":-").next().unwrap().trim_end_matches("}\"");
+        is_line(&format!("ARG {name}={default}"));
+        assert!(!default.split(',').any(|feature| ["demo", "sim"].contains(&feature)), "{default}");
+    }
+    let (script, container) = (command(&build, "cargo zigbuild "), command(&containerfile, "cargo build "));
+    assert_eq!(flags(&script), flags(&container));
+    assert_eq!(flags(&script)[0], "--locked");
+    // What the allocator is told of machines of 64 KiB pages.
+    for text in [&build, &containerfile] {
+        assert!(text.contains("export JEMALLOC_SYS_WITH_LG_PAGE=16"));
     }
     let rust = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).expect("a version");
     assert!(containerfile.contains(&format!("FROM rust:{}-alpine", rust.trim_matches('"'))), "{rust}");
-    assert!(containerfile.contains("USER 65532:65532\nENTRYPOINT [\"/windlass\"]\n"));
+
+    // What is around the program.
+    assert!(build.contains("-root deploy/image/root"));
+    is_line("COPY deploy/image/root/ /");
+    assert!(
+        layout.contains("const user = \"65532\"") && layout.contains("Entrypoint: []string{\"/windlass\"}")
+    );
+    is_line("USER 65532:65532");
+    is_line("ENTRYPOINT [\"/windlass\"]");
+    let directory = layout.split("WorkingDir: \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    is_line(&format!("WORKDIR {directory}"));
+    let labels = |text: &str| -> std::collections::BTreeSet<String> {
+        let after = text.split("org.opencontainers.image.").skip(1);
+        let names = after.map(|rest| rest.chars().take_while(char::is_ascii_lowercase).collect());
+        names.collect()
+    };
+    let script = labels(layout.split("labels := ").nth(1).unwrap());
+    assert!(script == labels(&containerfile) && script.len() == 4, "{script:?}");
 }

@@ -19,9 +19,19 @@ const ACCOUNT: &str = "system:serviceaccount:windlass-system:windlass";
 const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// The operator's program: that of the image, unpacked from the layout that deploy/image/build left, where `WINDLASS_IMAGE` says so
+/// (`.ci/run` does), else the one that was built for these tests.
+fn program(cluster: &Cluster) -> PathBuf {
+    if std::env::var_os("WINDLASS_IMAGE").is_some_and(|value| !value.is_empty()) {
+        crate::image::unpacked("amd64", &cluster.cp.folder().join("image")).join("windlass")
+    } else {
+        env!("CARGO_BIN_EXE_windlass").into()
+    }
+}
+
 /// The image that the chart names. A process has no /var/run/secrets of its own: where its account's token is mounted, the
 /// kubelet says in a variable, and a kubeconfig that refers to it takes the place of what a client finds by itself.
-fn image(cluster: &Cluster) -> Image {
+pub fn image(cluster: &Cluster) -> Image {
     let script = cluster.cp.folder().join("windlass");
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "pod",
@@ -32,20 +42,19 @@ fn image(cluster: &Cluster) -> Image {
     let text = format!(
         "#!/bin/sh\nset -e\nsed \"s|TOKENS|$TOKENS|g; s|NAMESPACE|$(cat $TOKENS/namespace)|\" >kubeconfig <<'END'\n{config}\nEND\n\
          KUBECONFIG=$PWD/kubeconfig exec {} \"$@\"\n",
-        env!("CARGO_BIN_EXE_windlass")
+        program(cluster).display()
     );
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    Image::of("windlass", script)
+    Image::of("windlass", script).env("TOKENS", TOKENS)
 }
 
-fn release(cluster: &Cluster, arguments: &[&str]) -> Said {
+pub fn release(cluster: &Cluster, arguments: &[&str]) -> Said {
     let chart = path("deploy/helm/windlass");
-    let tokens = format!("extraEnv[0].name=TOKENS,extraEnv[0].value={TOKENS}");
     let (verb, rest) = arguments.split_first().unwrap();
     let mut words = vec![*verb];
     if *verb != "uninstall" {
-        words.extend(["--set", &tokens, "--wait", "--timeout", "3m"]);
+        words.extend(["--wait", "--timeout", "3m"]);
     }
     words.extend(rest);
     if *verb != "uninstall" {
@@ -111,12 +120,7 @@ pub async fn holder(cluster: &Cluster) -> String {
 /// Nobody was refused what the rights of a release do not have.
 async fn nothing_was_refused(cluster: &Cluster, account: &str) {
     let audit = cluster.cp.audit().await.user(account);
-    let refused: Vec<String> = audit
-        .entries()
-        .iter()
-        .filter(|entry| entry.response_status.code == 403)
-        .map(|entry| format!("{} {}", entry.verb, entry.request_uri))
-        .collect();
+    let refused = audit.refused();
     assert!(!audit.entries().is_empty() && refused.is_empty(), "{refused:#?}");
 }
 

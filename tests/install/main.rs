@@ -9,9 +9,14 @@ mod cluster;
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
 mod debian;
+mod documented;
+mod granted;
 mod helm;
 mod image;
 mod installed;
+mod krew;
 mod monitored;
+mod published;
+mod references;
 mod rules;
 mod two;

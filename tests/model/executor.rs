@@ -14,10 +14,11 @@ use windlass::planner::node::{
     LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted,
 };
 
+use crate::hooks;
 use crate::search::Fold;
 use crate::state::{
-    Child, Doing, EDITED, HASHES, IMAGES, Node, Pod, Set, World, hash_of, is_broken, number, revision_bit,
-    revision_name,
+    Child, Doing, EDITED, HASHES, HookState, IMAGES, Node, Pod, Set, World, hash_of, is_broken, number,
+    revision_bit, revision_name,
 };
 
 /// What the executor does to the cluster.
@@ -196,14 +197,18 @@ fn moves(world: &World, node: &Node, operator: u8, broken: u8) -> Moves {
         NodeDecision::Start { recipe, .. } => Some(begin(recipe, &facts)),
         NodeDecision::Supersede { next, .. } => Some(next.map_or(Doing::Nothing, |r| begin(r, &facts))),
     };
-    let write = |doing, answer: &SidecarAnswer| {
-        may_write.then(|| write_status(world, node, &facts, doing, answer)).flatten()
+    let write = |doing, hook, answer: &SidecarAnswer| {
+        may_write.then(|| write_status(world, node, &facts, (doing, hook), answer)).flatten()
     };
     let not_asked = if world.sidecar { SidecarAnswer::NotAsked } else { SidecarAnswer::NotConfigured };
     if let Some(doing) = next {
-        return Moves { status: write(doing, &not_asked), ..Moves::default() };
+        let hook = hooks::of_node(world, node, &facts, doing, true);
+        return Moves { status: write(doing, hook, &not_asked), ..Moves::default() };
     }
-    let (doing, effect) = carry_out(&facts, doing, node.mute);
+    let mut hook = hooks::of_node(world, node, &facts, doing, false);
+    let (doing, effect) =
+        carry_out(&facts, doing, &mut hook, node.mute, &|hook| hooks::is_in_the_way(world, hook));
+    let hook = if doing.is_rolling() { hook } else { HookState::None };
     let at_mark =
         matches!(doing, Doing::Update { task: 3, .. } | Doing::Restart { task: 3, .. } | Doing::Mark);
     let while_waiting = node.child.doing != Doing::Nothing && !at_mark && facts.needs_mark();
@@ -215,11 +220,17 @@ fn moves(world: &World, node: &Node, operator: u8, broken: u8) -> Moves {
         (true, false) if facts.staying_pod().is_some_and(|p| p.ready) => SidecarAnswer::Ready,
         (true, false) => SidecarAnswer::NotReady,
     };
-    Moves { status: write(doing, &answer), effect, mark: while_waiting && !node.mute }
+    Moves { status: write(doing, hook, &answer), effect, mark: while_waiting && !node.mute }
 }
 
 /// Runs the plan's tasks until one has an effect, waits, or they are done.
-fn carry_out(facts: &NodeFacts, doing: Doing, mute: bool) -> (Doing, Option<Effect>) {
+fn carry_out(
+    facts: &NodeFacts,
+    doing: Doing,
+    hook: &mut HookState,
+    mute: bool,
+    is_in_the_way: &dyn Fn(HookState) -> bool,
+) -> (Doing, Option<Effect>) {
     let (target, task, observes) = match doing {
         Doing::Nothing => return (doing, None),
         Doing::Mark => return mark_only(facts, mute),
@@ -245,6 +256,17 @@ fn carry_out(facts: &NodeFacts, doing: Doing, mute: bool) -> (Doing, Option<Effe
     if task <= 1 {
         if !facts.template_is_granted() {
             return over;
+        }
+        if is_in_the_way(*hook) {
+            if !set.observed && *hook == HookState::Due && task == 0 {
+                return (at(0), None);
+            }
+            // It is for a pod whose main container runs, and that goes.
+            let goes = facts.staying_pod().is_some_and(|pod| set.observed && !facts.is_at_grant(pod));
+            if *hook == HookState::Failed || (facts.pod_runs() && (goes || !set.observed)) {
+                return (at(1), None);
+            }
+            *hook = HookState::Over;
         }
         let Some(pod) = facts.pod.as_ref().filter(|p| set.observed && !p.terminating) else {
             return (at(1), None);
@@ -291,7 +313,7 @@ fn write_status(
     world: &World,
     node: &Node,
     facts: &NodeFacts,
-    doing: Doing,
+    (doing, hook): (Doing, HookState),
     answer: &SidecarAnswer,
 ) -> Option<(Child, bool, bool)> {
     let mut before = Vec::new();
@@ -340,6 +362,7 @@ fn write_status(
         failed: next.phase == "Failed",
         spent: next.spent_grant_id == facts.grant_id,
         doing,
+        hook,
         ..node.child
     };
     let same_pod = next.pod_uid == "this";

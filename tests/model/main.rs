@@ -20,12 +20,16 @@
 
 mod executor;
 mod faults;
+mod hooks;
 mod late;
 mod orchestrator;
 mod search;
 mod settled;
 mod state;
 mod step;
+
+use windlass::api::HookPoint::{BeforeNode, BeforeRollout};
+use windlass::api::OnHookFailure::{Continue, Hold, Rollback};
 
 use state::{Budget, Goal, Lands, Outcome, State, World};
 
@@ -47,6 +51,7 @@ fn world(name: &'static str) -> World {
         broken_runs: false,
         sidecar: false,
         rollback: false,
+        hooks: &[],
         new: false,
         budget: Budget { spec: 2, ..Budget::default() },
         meets: |_| true,
@@ -115,6 +120,21 @@ worlds! {
     an_old_leader_writes_in_time: {} budget {late: 1};
     revisions_move_by_themselves_in_one_rollout: {} budget {spec: 1, drift: 2};
 
+    a_hook_before_one_rollout: {hooks: &[(BeforeRollout, Hold)]} budget {spec: 1, retry: 1, skip: 1};
+    a_hook_before_each_node_of_one_rollout: {hooks: &[(BeforeNode, Hold)]} budget {spec: 1, retry: 1, skip: 1};
+    hooks_of_three_nodes_two_at_once: {nodes: 3, replicas: 3, max_unavailable: 2, hooks: &[(BeforeNode, Hold)]} budget {spec: 1, retry: 1};
+    hooks_whose_failure_is_passed_over: {hooks: &[(BeforeRollout, Continue), (BeforeNode, Continue)]} budget {};
+    hooks_whose_failure_takes_back: {hooks: &[(BeforeRollout, Rollback), (BeforeNode, Rollback)]} budget {spec: 1, retry: 1};
+    a_hook_before_one_rollout_and_a_lost_node: {broken: &[], hooks: &[(BeforeRollout, Hold)]} budget {spec: 1, child_deleted: 1};
+    a_hook_before_each_node_and_a_lost_node: {broken: &[], hooks: &[(BeforeNode, Hold)]} budget {spec: 1, child_deleted: 1};
+
+    #[ignore = "large"] hooks_before_two_rollouts: {hooks: &[(BeforeRollout, Hold), (BeforeNode, Hold)]} budget {abort: 1, retry: 1, skip: 1};
+    #[ignore = "large"] hooks_that_take_back_and_are_aborted: {hooks: &[(BeforeRollout, Rollback), (BeforeNode, Rollback)]} budget {abort: 1, retry: 1};
+    #[ignore = "large"] hooks_while_paused_and_a_crash: {hooks: &[(BeforeRollout, Hold), (BeforeNode, Hold)]} budget {spec: 1, pause: 2, crash: 1, retry: 1};
+    #[ignore = "large"] hooks_and_a_pod_is_deleted: {hooks: &[(BeforeNode, Hold)]} budget {pod_deleted: 1};
+    #[ignore = "large"] hooks_and_a_machine_that_dies: {hooks: &[(BeforeNode, Hold)]} budget {spec: 1, death: 2, retry: 1};
+    #[ignore = "large"] hooks_and_a_broken_version_that_runs: {broken_runs: true, rollback: true, hooks: &[(BeforeRollout, Rollback), (BeforeNode, Rollback)]} budget {};
+    #[ignore = "large"] hooks_of_three_nodes_two_at_once_and_a_lost_one: {nodes: 3, replicas: 3, max_unavailable: 2, broken: &[], hooks: &[(BeforeNode, Hold)]} budget {spec: 1, child_deleted: 1};
     #[ignore = "large"] a_pod_is_deleted: {} budget {pod_deleted: 1};
     #[ignore = "large"] a_node_is_deleted: {} budget {child_deleted: 1};
     #[ignore = "large"] a_stateful_set_is_deleted: {} budget {set_deleted: 1};

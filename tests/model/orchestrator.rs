@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use windlass::api::{Ending, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
+use windlass::api::{AtHook, Ending, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
+use windlass::planner::fleet::hooks::{Course, hold_grants, stop_the_clock};
 use windlass::planner::fleet::leave::in_waves;
 use windlass::planner::fleet::refresh;
 use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, scope_of};
@@ -15,10 +16,11 @@ use windlass::planner::fleet::{
 };
 
 use crate::executor::now;
+use crate::hooks;
 use crate::search::Fold;
 use crate::state::{
-    Child, Doing, Fleet, Goal, HASHES, IMAGES, MAX_NODES, NO_VERSION, Outcome, REVISIONS, World, hash_of,
-    number,
+    Child, Doing, Fleet, Goal, HASHES, HookState, IMAGES, MAX_NODES, NO_VERSION, Outcome, REVISIONS, World,
+    hash_of, number,
 };
 
 /// What the orchestrator may do next, as far as it knows.
@@ -89,6 +91,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         ever_ready: child.ever,
         failed: child.failed,
         unreachable: child.unreachable.then(|| text("no answer")),
+        at_hook: child.at_hook(),
         ..ChildFacts::default()
     }
 }
@@ -136,6 +139,7 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
             .map(|(i, c)| child_facts(i, fleet, c))
             .collect(),
         renderings: (0..NO_VERSION).map(rendering).collect(),
+        rolling_back: hooks::rolling_back(world),
         ..FleetFacts::default()
     }
 }
@@ -189,6 +193,7 @@ fn read(fleet: &Fleet, status: &NodeDeploymentStatus) -> Fleet {
             .rollout
             .as_ref()
             .map(|r| if r.own_revisions { Goal::Own } else { Goal::Version(version(&r.target_hash)) }),
+        hook: if status.rollout.is_some() { fleet.hook } else { HookState::None },
         rejected: status.rejected.as_ref().map(|r| {
             (version(&r.hash), if r.outcome == "Aborted" { Outcome::Aborted } else { Outcome::RolledBack })
         }),
@@ -216,23 +221,24 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
 }
 
 fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
-    let facts = facts(world, fleet, views);
+    let mut facts = facts(world, fleet, views);
     let status = status_of(fleet, &facts);
     let scope = scope_of(&status);
-    let plan = status.rollout.as_ref().map(|r| plan_to(&r.target_hash));
+    let plan = status.rollout.as_ref().map(|r| hooks::of_fleet(world, fleet, plan_to(&r.target_hash)));
+    facts.at_hook = plan.as_ref().and_then(AtHook::of);
     let mut moves = Moves { wave: facts.max_unavailable as u8, ..Moves::default() };
 
     let is_stuck =
         |c: &ChildFacts| c.failed && facts.target_for(c, &scope).is_some_and(|t| t.hash == c.granted);
-    let may_stall = world.rollback && facts.wanted().any(is_stuck);
+    let may_stall = world.rollback && facts.wanted().any(is_stuck) && !stop_the_clock(&facts);
     let decision = decide(&facts, plan.as_ref(), &scope, false);
     if decision != FleetDecision::Keep {
-        moves.decisions.push(change_plan(fleet, &status, &facts, decision));
+        moves.decisions.push(change_plan(world, fleet, &status, &facts, decision));
         return moves;
     }
     let stalled = decide(&facts, plan.as_ref(), &scope, true);
     if may_stall && stalled != FleetDecision::Keep && !fleet.paused {
-        moves.decisions.push(change_plan(fleet, &status, &facts, stalled));
+        moves.decisions.push(change_plan(world, fleet, &status, &facts, stalled));
     }
 
     let ordinal = |c: &ChildFacts| c.ordinal as usize;
@@ -248,13 +254,16 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     }
     let refreshed = write(fleet, status.clone(), &facts);
     moves.status = (refreshed != *fleet).then_some(refreshed);
-    if facts.is_converged(&scope) && !facts.revision_differs_below_partition(&scope) {
+    if !fleet.hook.is_left() && facts.is_converged(&scope) && !facts.revision_differs_below_partition(&scope)
+    {
         let mut done = status;
         complete(&mut done, &scope);
         moves.complete = Some(write(fleet, done, &facts));
     }
     if !facts.paused {
-        moves.grants = grants(world, &facts, &scope);
+        if plan.as_ref().is_some_and(hooks::grants) && !hold_grants(&facts, &scope) {
+            moves.grants = grants(world, &facts, &scope);
+        }
         for (index, child) in facts.children.iter().enumerate() {
             let target = facts.target_for(child, &scope);
             moves.would_grant[ordinal(child)] =
@@ -265,6 +274,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
 }
 
 fn change_plan(
+    world: &World,
     fleet: &Fleet,
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -294,8 +304,9 @@ fn change_plan(
         Some(start) => begin(&mut status, facts, start, &plan_to(&start.target), "", now()),
         None => status.rollout = None,
     }
-    // Annotations name a plan; one that took its place is another.
-    let named = Fleet { abort_asked: false, retry_asked: false, ..*fleet };
+    // Annotations name a plan; one that took its place is another, with hooks of its own.
+    let hook = hooks::begins(world, Course::of(&status));
+    let named = Fleet { abort_asked: false, retry_asked: false, hook, ..*fleet };
     write(&named, status, facts)
 }
 

@@ -1,7 +1,8 @@
 //! What must be so in a state in which nothing happens by itself any more.
 
+use crate::hooks;
 use crate::orchestrator::wave;
-use crate::state::{Doing, Goal, NO_VERSION, Node, Outcome, Pod, State, World, hash_of};
+use crate::state::{Doing, Goal, HookState, NO_VERSION, Node, Outcome, Pod, State, World, hash_of};
 
 /// What must be so in a state in which nothing happens by itself any more.
 pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
@@ -52,17 +53,23 @@ fn is_held(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
     };
     let target = |index: usize, n: &Node| hash_of(version(index, n), fleet.operator);
     let is_partitioned = kept > 0 && !matches!(fleet.rollout, Some(Goal::Version(v)) if v == fleet.completed);
-    let mut excuse = nodes.iter().any(|n| !n.may_serve());
+    if fleet.hook.is_left() {
+        return hooks::is_held(world, fleet);
+    }
+    let is_at_hook = |n: &Node| n.child.is_at_hook();
+    let is_stopped = nodes.iter().any(|n| is_at_hook(n) && n.child.hook == HookState::Failed);
+    let mut excuse = nodes.iter().any(|n| !n.may_serve() || is_at_hook(n));
     for (index, node) in nodes.iter().enumerate() {
         let wanted = target(index, node);
         excuse |= state.is_broken(wanted);
-        if node.may_serve() && node.pod != Pod::Ready && !state.is_broken(wanted) {
+        if node.may_serve() && node.pod != Pod::Ready && !state.is_broken(wanted) && !is_stopped {
             return Err(format!(
                 "L: node {index} is down though the wanted version is good: the fix never reaches it"
             ));
         }
         let drifted = node.child.available && node.child.spent && node.child.hash != node.child.granted;
-        if node.pod == Pod::Ready && node.pod_revision != node.child.granted && !drifted {
+        if node.pod == Pod::Ready && node.pod_revision != node.child.granted && !drifted && !is_at_hook(node)
+        {
             return Err(format!("L: node {index} serves, and never gets to its grant"));
         }
         let is_replaced = node.pod_revision == node.child.granted && node.template == node.child.granted;
@@ -78,9 +85,9 @@ fn is_held(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
     if !excuse {
         return Err("L: a rollout stands still though its target is good and no machine is dead".to_owned());
     }
-    let counts = |n: &&Node| n.pod != Pod::Ready || n.child.unreachable;
+    let counts = |n: &&Node| n.pod != Pod::Ready || n.child.unreachable || is_at_hook(n);
     let down = nodes.iter().filter(counts).count();
-    if is_pending && down < wave(world, fleet) {
+    if is_pending && !is_stopped && down < wave(world, fleet) {
         return Err("L: the wave has room, and a serving node is not granted".to_owned());
     }
     if down == 0 && !is_partitioned {
@@ -113,7 +120,8 @@ fn is_done(state: &State, nodes: &[Node]) -> Result<(), String> {
         if matches!(fleet.rejected, Some((_, Outcome::RolledBack))) && child.version != fleet.completed {
             return Err(format!("L: rolled back, node {index} elsewhere"));
         }
-        if !node.may_serve() || state.is_broken(child.granted) {
+        // One whose pod had just gone as somebody aborted goes back through its hook, which may never answer.
+        if !node.may_serve() || state.is_broken(child.granted) || child.is_at_hook() {
             continue;
         }
         let rules = [

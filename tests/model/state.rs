@@ -1,6 +1,8 @@
 //! The abstract world: one fleet, up to three nodes, and everything that stands between them. Small enough
 //! to be hashed, and large enough for the rules of grants.
 
+use windlass::api::{HookPoint, OnHookFailure};
+
 /// The most nodes.
 pub const MAX_NODES: usize = 3;
 /// No version at all.
@@ -35,6 +37,25 @@ pub fn revision_name(hash: u8, moved: bool) -> String {
 pub fn revision_bit(name: &str) -> u16 {
     let (hash, moved) = name.strip_suffix('~').map_or((name, 0), |hash| (hash, 8));
     1 << (number(&HASHES, hash) + moved)
+}
+
+/// How far a hook of a plan is.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum HookState {
+    /// The plan has none.
+    #[default]
+    None,
+    /// It is asked, or is to be, and has not answered.
+    Due,
+    Failed,
+    /// It succeeded, or it goes on without it.
+    Over,
+}
+
+impl HookState {
+    pub fn is_left(self) -> bool {
+        matches!(self, Self::Due | Self::Failed)
+    }
 }
 
 /// What a node's executor is doing.
@@ -80,6 +101,8 @@ pub struct Child {
     /// Its status says that its sidecar cannot be reached.
     pub unreachable: bool,
     pub doing: Doing,
+    /// The hook before its pod goes; only in worlds that have one.
+    pub hook: HookState,
     /// The revisions that its status knows to be of templates that Windlass wrote, by their bits; only in worlds in which
     /// revisions move.
     pub knows: u16,
@@ -165,6 +188,8 @@ pub struct Fleet {
     pub completed: u8,
     /// The active rollout: nothing, to a version, or each node at its own.
     pub rollout: Option<Goal>,
+    /// The hook before that rollout.
+    pub hook: HookState,
     /// The version that is not tried again, and how it ended.
     pub rejected: Option<(u8, Outcome)>,
     pub abort_asked: bool,
@@ -194,6 +219,8 @@ pub struct Budget {
     pub scale: u8,
     pub abort: u8,
     pub retry: u8,
+    /// Hooks that a person goes on without.
+    pub skip: u8,
     pub child_deleted: u8,
     pub pod_deleted: u8,
     pub set_deleted: u8,
@@ -293,6 +320,8 @@ pub struct World {
     pub broken_runs: bool,
     pub sidecar: bool,
     pub rollback: bool,
+    /// Where hooks stand, and what the failure of each leads to.
+    pub hooks: &'static [(HookPoint, OnHookFailure)],
     /// Nothing exists and nothing has completed.
     pub new: bool,
     pub budget: Budget,

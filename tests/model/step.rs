@@ -6,7 +6,7 @@ use crate::state::{
     Child, Doing, EDITED, Fleet, Goal, Lands, Late, MAX_NODES, NO_VERSION, Node, Pod, Set, State, World,
     hash_of, revision_bit, revision_name,
 };
-use crate::{faults, late};
+use crate::{faults, hooks, late};
 
 /// Who did it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -77,6 +77,7 @@ pub fn steps(world: &World, state: &State, operator: &mut Operator) -> Steps {
         kubernetes(world, state, node, &mut steps);
     }
     faults::add(world, state, &mut steps);
+    hooks::add(world, state, &mut steps);
     late::add(world, state, &mut steps);
     steps
 }
@@ -106,6 +107,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
     for fleet in &moves.decisions {
         let next = State { fleet: *fleet, ..*state };
         let late = Late::Fleet { fleet: *fleet };
+        hooks::check_way_back(fleet, steps);
         steps.windlass("the orchestrator changes the plan", 0, next, late);
     }
     if let Some(fleet) = moves.status {
@@ -140,6 +142,9 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
     }
     for (node, version) in moves.create.iter().copied().filter(|(n, _)| !state.nodes[*n].child.exists) {
         check_create(state, node, version, steps);
+        if state.fleet.completed != NO_VERSION && version != state.fleet.completed {
+            hooks::check_given(state, &views(state), "made at another version", steps);
+        }
         let late = Late::Create {
             node: node as u8,
             version,
@@ -168,6 +173,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
             let mut last = None;
             for (_, (node, version)) in due.iter().enumerate().filter(|(i, _)| which & (1 << i) != 0) {
                 check_grant(state, *node, *version, steps);
+                hooks::check_given(state, &views(state), "granted", steps);
                 next = grant(*node, *version, false).landed(world.min_ready, &next, true);
                 last = Some(grant(*node, *version, false));
             }
@@ -341,6 +347,9 @@ fn execute(world: &World, state: &State, index: usize, operator: &mut Operator, 
         Some(Effect::DeletePod) => ("the executor DELETES THE POD", Late::Delete { node: index as u8 }),
     };
     let next = late.landed(world.min_ready, state, true);
+    if matches!(late, Late::Delete { .. }) {
+        hooks::check_goes(world, state, index, steps);
+    }
     if matches!(late, Late::Delete { .. }) && next.nodes[index].taken_down {
         check_delete(world, state, &next, index, operator, steps);
     }

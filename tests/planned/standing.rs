@@ -1,11 +1,14 @@
 //! What is said of a fleet that stands: whom it waits for, and what comes once they have come.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use windlass::foresight::{Change, Foreseen};
 
 use super::stage::paused;
-use super::{World, of};
+use super::{Seen, World, of};
 
 fn fleet(strategy: &Value, image: &str) -> Value {
     json!({
@@ -27,6 +30,16 @@ impl World {
     async fn wish(&self, patch: Value) {
         self.fleets.patch("db", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
         self.settle().await;
+    }
+
+    async fn until(&self, holds: impl Fn(&Value) -> bool) {
+        for _ in 0..600 {
+            if holds(&self.db().await) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("it never came: {:#}", self.db().await["status"]);
     }
 
     async fn then(&self, patch: Value) -> Foreseen {
@@ -70,6 +83,50 @@ fn a_promotion_says_what_moves_when_the_old_nodes_leave_and_who_is_waited_for() 
 }
 
 #[test]
+fn a_smaller_fleet_amid_a_promotion_says_that_the_new_nodes_beyond_it_leave_and_later_the_old_ones() {
+    paused(async {
+        let strategy =
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 40}});
+        let world = World::standing(&strategy, "db:2").await;
+        let db = world.db().await;
+        let set = db["status"]["rollout"]["entrantSet"].as_str().unwrap().to_owned();
+        let smaller = json!({"spec": {"replicas": 1}});
+        let foreseen = world.then(smaller.clone()).await;
+        assert_eq!(
+            removed(&foreseen),
+            [vec![format!("db-{set}-1")], vec!["db-1".into()], vec!["db-0".into()]]
+        );
+        assert_eq!(foreseen.waves[0].when, "more than are wanted, at once");
+        world.take();
+        world.wish(smaller).await;
+        let gone: Vec<String> = world
+            .take()
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Gone(_)))
+            .map(|seen| seen.name().clone())
+            .collect();
+        assert_eq!(
+            gone.iter().collect::<BTreeSet<_>>(),
+            BTreeSet::from([&format!("db-{set}-1"), &"db-1".to_owned()])
+        );
+
+        // Once traffic has moved, it is said when the old ones leave, also of one that is not wanted any more.
+        let wanted = db["status"]["requestedRolloutHash"].clone();
+        world
+            .fleets
+            .patch("db", &PatchParams::default(), &Patch::Merge(json!({"spec": {"forcePromote": wanted}})))
+            .await
+            .unwrap();
+        world.until(|db| db["status"]["activeSet"] == json!(set)).await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(removed(&foreseen), [["db-0"]]);
+        assert!(foreseen.waves[0].when.starts_with("replaced, at "), "{foreseen:#?}");
+        world.until(|db| db["status"]["rollout"].is_null()).await;
+        assert!(world.then(json!({})).await.waves.is_empty());
+    });
+}
+
+#[test]
 fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
     paused(async {
         let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
@@ -86,9 +143,57 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
 }
 
 #[test]
+fn a_hook_before_a_rollout_is_named_before_it_begins_and_says_what_it_waits_for_once_it_has() {
+    paused(async {
+        let hooks = json!([
+            {"name": "freeze", "at": "BeforeRollout", "wait": {"seconds": 3600}},
+            {"name": "go", "at": "BeforeRollout", "approval": {}},
+            {"name": "drain", "at": "BeforeNode", "wait": {"seconds": 5}},
+        ]);
+        let world = World::new(7, fleet(&json!({"type": "InPlace", "hooks": hooks}), "db:1")).await;
+        let change = json!({"spec": {"template": {"spec": {"image": "db:2"}}}});
+        let foreseen = world.then(change.clone()).await;
+        assert_eq!(foreseen.waits, ["the hooks before the rollout: freeze (3600 s), go (a person)"]);
+        world.wish(change).await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits.len(), 1, "{foreseen:#?}");
+        assert!(foreseen.waits[0].starts_with("3600 s to pass (hook freeze), until "), "{foreseen:#?}");
+    });
+}
+
+#[test]
+fn a_rollout_that_its_partition_holds_says_so_for_as_long_as_it_does() {
+    paused(async {
+        let strategy = |partition: i64| json!({"type": "InPlace", "inPlace": {"partition": partition}});
+        let world = World::standing(&strategy(1), "db:2").await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits, ["the partition: ordinals below 1 keep what they run"], "{foreseen:#?}");
+        let foreseen = world.then(json!({"spec": {"updateStrategy": strategy(0)}})).await;
+        assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]]);
+    });
+}
+
+#[test]
+fn a_node_that_is_made_while_others_are_down_is_said_to_be_made_as_they_were() {
+    paused(async {
+        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let change = json!({"spec": {"replicas": 3, "template": {"spec": {"image": "db:3"}}}});
+        let foreseen = world.then(change.clone()).await;
+        let says = "db-2: created at the current revision, since others are down, and updated in its wave";
+        assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
+        let healthy = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        assert_eq!(healthy.then(change).await.made_as_they_were(), None);
+    });
+}
+
+#[test]
 fn the_way_back_does_not_wait_for_the_node_that_it_heals() {
     paused(async {
         let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let foreseen = world.then(json!({})).await;
+        let held = "db-1: out of service now, which takes of the 1 that may be";
+        assert_eq!(foreseen.waits, [held], "{foreseen:#?}");
         let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:1"}}}})).await;
         assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
         assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);

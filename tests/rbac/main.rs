@@ -4,6 +4,7 @@
 
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
+mod jobs;
 #[path = "../operated/mod.rs"]
 mod operated;
 mod rules;
@@ -49,12 +50,7 @@ async fn everything_is_used(world: &mut World) {
     let until = monotonic() + PATIENCE;
     loop {
         let audit = world.operator_audit(mark).await;
-        let refused: Vec<String> = audit
-            .entries()
-            .iter()
-            .filter(|e| e.response_status.code == 403)
-            .map(|e| format!("{} {}", e.verb, e.request_uri))
-            .collect();
+        let refused = audit.refused();
         assert!(refused.is_empty(), "the operator was not allowed to {refused:#?}");
         let used = used(&audit);
         let unused: Vec<&Rule> = expected.iter().filter(|r| !used.contains(r)).collect();

@@ -28,9 +28,14 @@ pub fn text(reach: Reach) -> String {
     std::fs::read_to_string(reach.file()).expect("a file of deploy/rbac")
 }
 
-/// Everything that a file grants.
+/// Everything that the operator's file grants.
 pub fn granted(reach: Reach) -> BTreeSet<Rule> {
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text(reach)).expect("YAML");
+    granted_by(&text(reach))
+}
+
+/// Everything that these manifests grant.
+pub fn granted_by(text: &str) -> BTreeSet<Rule> {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(text).expect("YAML");
     let mut all = BTreeSet::new();
     for role in objects.iter().filter(|o| o["kind"] == "Role" || o["kind"] == "ClusterRole") {
         for rule in words_of(&role["rules"], Value::clone) {
@@ -45,7 +50,7 @@ pub fn granted(reach: Reach) -> BTreeSet<Rule> {
             }
         }
     }
-    assert!(!all.is_empty(), "{reach:?} grants nothing");
+    assert!(!all.is_empty(), "nothing is granted: {text}");
     assert!(all.iter().all(|r| [&r.group, &r.resource, &r.verb].iter().all(|w| *w != "*")), "{all:#?}");
     all
 }

@@ -21,11 +21,19 @@ pub const KIND: (&str, &str) = ("windlass.dev/v1alpha1", "WorkerDeployment");
 pub const NAME: &str = "orders";
 /// The images that there are. The gate of `bad` fails.
 const TAGS: [&str; 6] = ["1", "2", "3", "4", "5", "bad"];
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The image of a tag.
 pub fn image(tag: &str) -> String {
     format!("registry.example/orders:{tag}")
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Typed {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 /// One `WorkerDeployment` and all that it needs.
@@ -70,7 +78,7 @@ impl<'a> Farm<'a> {
         let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
         let operator = Command::new(&self.binary)
             .args(["operator", "--temporal", "--namespace", &self.place.ns, "--no-leader-elect"])
-            .args(["--bind", "127.0.0.1:0"])
+            .args(["--bind", "127.0.0.1:0", "--hook-host", "127.0.0.1"])
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -85,6 +93,41 @@ impl<'a> Farm<'a> {
     pub async fn kill_operator(&mut self) {
         if let Some(mut operator) = self.operator.take() {
             operator.kill().await.expect("it is killed");
+        }
+    }
+
+    /// Has a person type something, with an administrator's rights, and answers with what was said.
+    pub async fn typed(&self, words: &[&str]) -> Result<Typed, Error> {
+        let said = Command::new(&self.binary)
+            .args(words)
+            .args(["--namespace", &self.place.ns])
+            .env("KUBECONFIG", self.place.cluster.cp.kubeconfig())
+            .stdin(Stdio::null())
+            .output()
+            .await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let code = said.status.code().unwrap_or(-1);
+        Ok(Typed { code, stdout: text(&said.stdout), stderr: text(&said.stderr) })
+    }
+
+    /// The same of something that goes well: what was printed.
+    pub async fn windlass(&self, words: &[&str]) -> Result<String, Error> {
+        let said = self.typed(words).await?;
+        if said.code == 0 { Ok(said.stdout) } else { Err(format!("windlass {words:?}: {said:?}").into()) }
+    }
+
+    /// Types the same until it prints something that holds.
+    pub async fn until_told(&self, words: &[&str], holds: impl Fn(&str) -> bool) -> Result<String, Error> {
+        let until = monotonic() + PATIENCE;
+        loop {
+            let told = self.windlass(words).await?;
+            if holds(&told) {
+                return Ok(told);
+            }
+            if monotonic() > until {
+                return Err(format!("windlass {words:?} went on to say: {told}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
         }
     }
 
@@ -147,6 +190,25 @@ impl<'a> Farm<'a> {
         self.place.get(KIND.0, KIND.1, NAME).await
     }
 
+    /// Has the API server delete it, as a person would.
+    pub async fn delete(&self) -> Result<(), Error> {
+        self.place.api(KIND.0, KIND.1).delete(NAME, &kube::api::DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until the object is gone.
+    pub async fn until_gone(&self) -> Result<(), Error> {
+        let until = monotonic() + PATIENCE;
+        let api = self.place.api(KIND.0, KIND.1);
+        while let Some(object) = api.get_opt(NAME).await? {
+            if monotonic() > until {
+                return Err(format!("it does not go; last seen: {:#}", json!(object)["status"]).into());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
+    }
+
     /// Waits until something holds for the object, whose latest state the failure tells.
     pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let until = monotonic() + PATIENCE;
@@ -180,9 +242,21 @@ impl<'a> Farm<'a> {
         .await
     }
 
-    /// Starts a workflow that needs its build once a second until it is let go.
-    pub async fn begin(&self, id: &str) -> Result<(), Error> {
-        Ok(self.person.start("Beat", &self.workflow(id), &self.queue(), None).await?)
+    /// Starts a workflow that needs its build once a second until it is let go, and answers with the build that it is pinned
+    /// to: Temporal pins it when its first task is done, and not when it is started.
+    pub async fn begin(&self, id: &str) -> Result<String, Error> {
+        let workflow = self.workflow(id);
+        self.person.start("Beat", &workflow, &self.queue(), None).await?;
+        let until = monotonic() + PATIENCE;
+        loop {
+            if let Some(build) = self.person.build_of(&workflow).await? {
+                return Ok(build);
+            }
+            if monotonic() > until {
+                return Err(format!("no worker took up the workflow {workflow}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Lets it go, and answers with the build that it ended on.
@@ -245,7 +319,21 @@ async fn install_definition(cluster: &Cluster) -> Result<(), Error> {
         let wait =
             ["wait", "--for=condition=Established", "crd/workerdeployments.windlass.dev", "--timeout=60s"];
         let said = cluster.cp.kubectl(&wait).await;
-        if said.code == Some(0) { Ok(()) } else { Err(said.stderr) }
+        if said.code != Some(0) {
+            return Err(said.stderr);
+        }
+        // An API server that has just taken a definition in may still say that its storage is being made ready.
+        let until = monotonic() + PATIENCE;
+        loop {
+            let said = cluster.cp.kubectl(&["get", "workerdeployments", "-A"]).await;
+            if said.code == Some(0) {
+                return Ok(());
+            }
+            if monotonic() > until {
+                return Err(said.stderr);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     };
     ONCE.get_or_try_init(install).await?;
     Ok(())

@@ -6,13 +6,16 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use crate::{controlplane::Error, programs};
 
 /// An address of loopback that is not 127.0.0.1: that is what a pod of the process kubelet calls itself.
-const HOST: &str = "127.72.33.1";
+pub const HOST: &str = "127.72.33.1";
 /// The API key that one of the guarded ports asks for.
 pub const API_KEY: &str = "open-sesame";
 /// The name in the certificate of the guarded ports.
@@ -46,7 +49,7 @@ pub struct Server {
     binary: PathBuf,
     folder: PathBuf,
     port: u16,
-    child: Child,
+    child: Mutex<Child>,
     guarded: Vec<String>,
 }
 
@@ -64,7 +67,7 @@ impl Server {
             // It keeps the port over its restarts.
             let port = TcpListener::bind((HOST, 0))?.local_addr()?.port();
             let (child, guarded) = spawn(&binary, &folder, port, &options)?;
-            Ok(Self { options, binary, folder, port, child, guarded })
+            Ok(Self { options, binary, folder, port, child: Mutex::new(child), guarded })
         })
         .await?
     }
@@ -90,18 +93,21 @@ impl Server {
     }
 
     /// Kills it at once.
-    pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub fn kill(&self) {
+        let mut child = self.child.lock().expect("nobody died with it");
+        let _ = child.kill();
+        let _ = child.wait();
     }
 
     /// Starts it again after [`Server::kill`], at the same address, with what was in its file.
-    pub async fn restart(&mut self) -> Result<(), Error> {
+    pub async fn restart(&self) -> Result<(), Error> {
         assert!(self.options.durable, "all is lost of a server in memory");
+        assert!(!self.options.guarded, "its guarded ports would be others");
         let (binary, folder, port, options) =
             (self.binary.clone(), self.folder.clone(), self.port, self.options.clone());
-        let started = tokio::task::spawn_blocking(move || spawn(&binary, &folder, port, &options));
-        (self.child, self.guarded) = started.await??;
+        let (child, _) =
+            tokio::task::spawn_blocking(move || spawn(&binary, &folder, port, &options)).await??;
+        *self.child.lock().expect("nobody died with it") = child;
         Ok(())
     }
 
@@ -116,7 +122,7 @@ impl Server {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
+        let pid = self.child.lock().expect("nobody died with it").id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
         assert!(sent.is_ok_and(|status| status.success()), "{name} reaches the server");
     }

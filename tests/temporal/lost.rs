@@ -14,7 +14,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_or_stands_still_is_unreachable_until_it_is_back() {
     let durable = Options { durable: true, ..Options::default() };
-    let mut server = Server::start(durable).await.expect("a server");
+    let server = Server::start(durable).await.expect("a server");
     let port = client(&server.address()).await;
     let (name, v1) = (DeploymentName::new("shop/lost"), BuildId::new("v1"));
     let _worker = Worker::start(&server, name.as_str(), "v1", &[]).await.expect("a worker");

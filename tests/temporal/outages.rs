@@ -15,30 +15,50 @@ const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_temporal_is_gone_nothing_goes_and_after_it_the_rollout_goes_on() -> Result<(), Error> {
-    let mut server = Server::start(Options { durable: true, ..Options::default() }).await?;
-    let pid_of_farm = async |server: &Server| -> Result<(String, Vec<(String, i64)>), Error> {
-        // The farm borrows the server: what has to be known of it is handed out.
-        let farm = Farm::new(Cluster::shared().await, server, OPERATOR, "outage").await?;
-        farm.create(farm.spec("1")).await?;
-        let v1 = farm.until_current().await?;
-        farm.begin("on-v1").await?;
-        server.freeze();
-        farm.set_image("2").await?;
-        let seen = farm.until_reason("UpToDate", "TemporalUnreachable").await?;
-        assert!(!seen["status"]["temporalLostAt"].is_null(), "since when: {:#}", seen["status"]);
-        let before = farm.deployments().await?;
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        let after = farm.deployments().await?;
-        assert_eq!(before, after, "nothing is made, scaled or deleted");
-        assert!(after.iter().any(|(name, replicas)| name.contains(&v1) && *replicas == 1), "{after:?}");
-        server.thaw();
-        let v2 = farm.until_current().await?;
-        assert_ne!(v1, v2);
-        assert_eq!(farm.end("on-v1").await?, v1, "its workers never went");
-        Ok((v2, after))
-    };
-    pid_of_farm(&server).await?;
+    let server = Server::start(Options { durable: true, ..Options::default() }).await?;
+    let farm = Farm::new(Cluster::shared().await, &server, OPERATOR, "outage").await?;
+    farm.create(farm.spec("1")).await?;
+    let v1 = farm.until_current().await?;
+    assert_eq!(farm.begin("on-v1").await?, v1);
+    // Its connections live, and nobody answers.
+    server.freeze();
+    farm.set_image("2").await?;
+    let seen = farm.until_reason("UpToDate", "TemporalUnreachable").await?;
+    assert!(!seen["status"]["temporalLostAt"].is_null(), "since when: {:#}", seen["status"]);
+    let before = farm.deployments().await?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let after = farm.deployments().await?;
+    assert_eq!(before, after, "nothing is made, scaled or deleted");
+    assert!(after.iter().any(|(name, replicas)| name.contains(&v1) && *replicas == 1), "{after:?}");
+    server.thaw();
+    let v2 = farm.until_current().await?;
+    assert_ne!(v1, v2);
+    assert_eq!(farm.end("on-v1").await?, v1, "its workers never went");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_for_a_minute_in_mid_ramp_costs_no_version_its_workers() -> Result<(), Error> {
+    let server = Server::start(Options { durable: true, ..Options::default() }).await?;
+    let farm = Farm::new(Cluster::shared().await, &server, OPERATOR, "minute").await?;
+    let mut spec = farm.spec("1");
+    spec["rollout"]["steps"] =
+        json!([{"percent": 5, "pauseSeconds": 10}, {"percent": 50, "pauseSeconds": 3}]);
+    farm.create(spec).await?;
+    let v1 = farm.until_current().await?;
+    assert_eq!(farm.begin("on-v1").await?, v1);
+    farm.set_image("2").await?;
+    farm.until("the ramp", |seen| seen["status"]["rampPercent"] == 5).await?;
     server.kill();
+    let seen = farm.until_reason("UpToDate", "TemporalUnreachable").await?;
+    let target = seen["status"]["targetBuildID"].clone();
+    let before = farm.deployments().await?;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(before, farm.deployments().await?, "nothing is made, scaled or deleted");
+    server.restart().await?;
+    let v2 = farm.until_current().await?;
+    assert_eq!((&target, v1 == v2), (&json!(v2), false));
+    assert_eq!(farm.end("on-v1").await?, v1, "its workers never went");
     Ok(())
 }
 

@@ -17,9 +17,10 @@ use windlass_temporal_grpc::{
             versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior},
         },
         workflowservice::v1::{
-            GetWorkflowExecutionHistoryRequest, SetWorkerDeploymentManagerRequest,
-            SetWorkerDeploymentRampingVersionRequest, SignalWorkflowExecutionRequest,
-            StartWorkflowExecutionRequest, set_worker_deployment_manager_request::NewManagerIdentity,
+            DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
+            SetWorkerDeploymentManagerRequest, SetWorkerDeploymentRampingVersionRequest,
+            SignalWorkflowExecutionRequest, StartWorkflowExecutionRequest,
+            set_worker_deployment_manager_request::NewManagerIdentity,
             workflow_service_client::WorkflowServiceClient,
         },
     },
@@ -67,6 +68,17 @@ impl Person {
             ..Default::default()
         };
         self.service.clone().start_workflow_execution(request).await.map(drop)
+    }
+
+    /// The build that carried out a workflow's latest task and, where it is pinned, holds it; none before its first is done.
+    pub async fn build_of(&self, id: &str) -> Result<Option<String>, Status> {
+        let request = DescribeWorkflowExecutionRequest {
+            namespace: "default".to_owned(),
+            execution: Some(execution(id)),
+        };
+        let answer = self.service.clone().describe_workflow_execution(request).await?.into_inner();
+        let versioning = answer.workflow_execution_info.and_then(|info| info.versioning_info);
+        Ok(versioning.and_then(|versioning| versioning.deployment_version).map(|version| version.build_id))
     }
 
     /// Lets a workflow that waits for it end.

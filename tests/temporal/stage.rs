@@ -20,6 +20,7 @@ use windlass_temporal::{
 use windlass_temporal_grpc::{GrpcConnections, Secret, Secrets};
 
 use crate::{
+    farm::Farm,
     frontend::{Options, Server},
     person::Person,
     worker::Worker,
@@ -145,4 +146,10 @@ impl Stage {
 /// Who these tests are to Temporal.
 pub fn identity() -> Identity {
     Identity::new("windlass/tests")
+}
+
+/// What Temporal says of the deployment of a farm.
+pub async fn described(farm: &Farm<'_>) -> Result<DescribedDeployment, TemporalError> {
+    let port = client(&farm.server.address()).await;
+    port.describe_deployment(&DeploymentName::new(farm.deployment())).await
 }

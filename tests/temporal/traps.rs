@@ -122,6 +122,32 @@ async fn what_takes_tasks_is_not_deleted_and_a_drained_version_is_revived_by_a_p
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_pinned_by_its_first_task_and_not_by_its_start() {
+    let stage = Stage::new("begun").await;
+    let one = stage.worker("v1").await;
+    stage.make_current("v1").await;
+    drop(one);
+    stage.person.start("Hold", "begun-1", stage.name.as_str(), None).await.expect("a workflow");
+    assert_eq!(
+        stage.person.build_of("begun-1").await.expect("it is there"),
+        None,
+        "no worker has taken it up"
+    );
+    let _two = stage.worker("v2").await;
+    stage.make_current("v2").await;
+    stage
+        .until("it is pinned", async || {
+            stage.person.build_of("begun-1").await.ok()?.filter(|build| build == "v2").map(drop)
+        })
+        .await;
+    // From here on it stays, whatever becomes current.
+    let _three = stage.worker("v3").await;
+    stage.make_current("v3").await;
+    stage.person.let_go("begun-1").await.expect("a signal");
+    assert_eq!(stage.person.result("begun-1").await, "v2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gate_drains_a_version_that_never_was_active_and_its_activation_tells() {
     let stage = Stage::new("never").await;
     let _v1 = stage.worker("v1").await;

@@ -145,6 +145,9 @@ impl Person {
         {
             return Some(done);
         }
+        if let Some(done) = remove_loose(hand, &fleet).await {
+            return Some(done);
+        }
         if let Some(done) = mend_promoted(hand, &fleet).await {
             return Some(done);
         }
@@ -183,6 +186,16 @@ async fn remove_set(hand: &Hand, fleet: &Value) -> Option<String> {
         }
     }
     Some(format!("deletes the nodes of set {set}"))
+}
+
+/// A hand took the owner off what is left of a set: the fleet names it, and says to delete it.
+async fn remove_loose(hand: &Hand, fleet: &Value) -> Option<String> {
+    let message = fleet["status"]["rollout"]["message"].as_str()?;
+    let (before, _) = message.split_once(" (it has no owner any more: delete it)")?;
+    let mut words = before.rsplit(' ');
+    let (name, kind) = (words.next()?, words.next()?);
+    drop(hand.delete(kind, name).await);
+    Some(format!("deletes {kind} {name}"))
 }
 
 /// What is promoted cannot be taken back: where it does not run, it is made to run. A hard fork asks only for a height, so

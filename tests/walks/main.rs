@@ -31,6 +31,9 @@ mod injector;
 #[path = "../catalogue/oracles/mod.rs"]
 #[allow(dead_code, reason = "the catalogue's")]
 mod oracles;
+#[path = "../catalogue/peers.rs"]
+#[allow(dead_code, reason = "the catalogue's")]
+mod peers;
 #[path = "../catalogue/platform.rs"]
 #[allow(dead_code, reason = "the catalogue's")]
 mod platform;

@@ -227,10 +227,10 @@ impl Trouble {
         self.drawn.iter().any(|fault| fault == "F9-back")
     }
 
-    /// Whether a status was written by another version or lost a field, or an old leader may have made a node of a set that
-    /// was given up since.
+    /// Whether a status was written by another version or lost a field, or an old leader, or a request that nobody waited for
+    /// any longer, may have made a node of a set that was given up since.
     pub fn may_leave_doubt(&self) -> bool {
-        let leaves = ["F8-", "F12-", "F16-lost"];
+        let leaves = ["F6-late", "F8-", "F12-", "F16-lost"];
         self.drawn.iter().any(|fault| leaves.iter().any(|family| fault.starts_with(family)))
     }
 

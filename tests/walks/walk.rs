@@ -138,6 +138,7 @@ fn scenario() -> Scenario {
         follow: Follow::Nothing,
         claims_go: true,
         hooks: false,
+        job: None,
     }
 }
 
@@ -392,6 +393,7 @@ impl<'a> Way<'a> {
             end,
             left: (0, 0),
             baseline: None,
+            retries: 0,
             failures: Vec::new(),
         };
         oracles::examine(&mut evidence);

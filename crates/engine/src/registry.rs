@@ -16,14 +16,14 @@ use super::required;
 use super::task::Task;
 
 const BUILTIN: [&str; 8] = [
-    include_str!("../../../plans/blue-green.yaml"),
-    include_str!("../../../plans/blue-green-immediate.yaml"),
-    include_str!("../../../plans/hard-fork.yaml"),
-    include_str!("../../../plans/in-place.yaml"),
-    include_str!("../../../plans/mark-ready.yaml"),
-    include_str!("../../../plans/node-update.yaml"),
-    include_str!("../../../plans/remove-node.yaml"),
-    include_str!("../../../plans/restart-node.yaml"),
+    include_str!("../plans/blue-green.yaml"),
+    include_str!("../plans/blue-green-immediate.yaml"),
+    include_str!("../plans/hard-fork.yaml"),
+    include_str!("../plans/in-place.yaml"),
+    include_str!("../plans/mark-ready.yaml"),
+    include_str!("../plans/node-update.yaml"),
+    include_str!("../plans/remove-node.yaml"),
+    include_str!("../plans/restart-node.yaml"),
 ];
 
 /// The task types of this program, and its recipes.

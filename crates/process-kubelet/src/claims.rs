@@ -44,7 +44,11 @@ fn of_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
 
 fn waits(claim: &PersistentVolumeClaim, class: &str) -> bool {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    of_class(claim, class) && claim.metadata.deletion_timestamp.is_none() && phase != Some("Bound")
+    // One that names a volume has it from elsewhere: no other is made for it.
+    let named =
+        claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
+    let is_own = named.is_none_or(|volume| volume == volume_of(claim));
+    of_class(claim, class) && is_own && claim.metadata.deletion_timestamp.is_none() && phase != Some("Bound")
 }
 
 fn volume_of(claim: &PersistentVolumeClaim) -> String {
@@ -94,10 +98,15 @@ async fn bind(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> 
     claims.patch_status(&name, &none, &merge(status)).await.map(drop)
 }
 
-/// The volume goes with its claim, and the folder with it.
+/// The volume goes with its claim, and the folder with it, unless it is to be retained.
 async fn release(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> Result<(), kube::Error> {
-    let _ = std::fs::remove_dir_all(folder_of(claim, folder));
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let volume = volumes.get_opt(&volume_of(claim)).await?;
+    let policy = volume.and_then(|volume| volume.spec?.persistent_volume_reclaim_policy);
+    if policy.as_deref() == Some("Retain") {
+        return Ok(());
+    }
+    let _ = std::fs::remove_dir_all(folder_of(claim, folder));
     match volumes.delete(&volume_of(claim), &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => other.map(drop),

@@ -1,21 +1,17 @@
 //! The life of one container: pulled, configured, run, and run again as its restart policy says, until it is told to stop.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Container;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{sleep, sleep_until};
 
 use crate::{
     backoff::Turn,
     clock::monotonic,
     context::Context,
     env::{Sources, environment},
-    events::About,
     images::{Image, id_of},
     run::Run,
+    runner::Runner,
     setting::Setting,
     status::starts_again,
     table::{Role, State},
@@ -26,21 +22,6 @@ use crate::{
 const CONFIGURE_AGAIN: Duration = Duration::from_secs(1);
 /// How long the end of a try is shown before the wait for the next one is.
 const SHOWN: Duration = Duration::from_secs(1);
-
-/// A container is to end, by then at the latest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stop {
-    pub(crate) by: Instant,
-}
-
-/// One container of a pod, with who may stop it.
-pub(crate) struct Runner {
-    pub(crate) context: Arc<Context>,
-    pub(crate) index: usize,
-    pub(crate) container: Container,
-    pub(crate) role: Role,
-    pub(crate) stop: watch::Receiver<Option<Stop>>,
-}
 
 impl Runner {
     /// Runs it until it is over for good or has been stopped. The table says which.
@@ -79,14 +60,6 @@ impl Runner {
             biased;
             () = self.stopped() => None,
             done = work => Some(done),
-        }
-    }
-
-    pub(crate) async fn stopped(&self) {
-        let mut stop = self.stop.clone();
-        if stop.wait_for(Option::is_some).await.is_err() {
-            // Whoever could stop it is gone, and will have ended it.
-            std::future::pending::<()>().await;
         }
     }
 
@@ -196,10 +169,5 @@ impl Runner {
         let hostname = pod.spec.as_ref().and_then(|spec| spec.hostname.as_deref()).unwrap_or(name);
         Setting::new(&self.container, image.clone(), env, translation, &root, hostname, *ip)
             .map_err(|error| error.to_string())
-    }
-
-    pub(crate) fn events(&self) -> About {
-        let list = if self.role == Role::Main { "containers" } else { "initContainers" };
-        self.context.events.container(list, &self.container.name)
     }
 }

@@ -62,6 +62,7 @@ mod probe;
 mod processes;
 mod resources;
 mod run;
+mod runner;
 mod server;
 mod setting;
 mod status;

@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::{
     clock::{self, monotonic},
-    container::{Runner, Stop},
     context::{Context, Shared, View},
+    runner::{Runner, Stop},
     status::starts_again,
     table::{Record, Role, State, Table, with_past},
     volumes::Volumes,

@@ -15,12 +15,12 @@ use tokio::{
 use crate::{
     action::Action,
     clock::{self, monotonic},
-    container::Runner,
     context::log_of,
     images::hex,
     logs::{Log, last_words},
     probe::{Failed, Probes},
     processes::{Exit, Process},
+    runner::Runner,
     setting::Setting,
     table::{Ended, State},
 };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::custom::CustomSchema;
-use super::server::Step;
+use super::custom::{CustomSchema, ScalePaths};
+use super::json_path::Step;
 use super::types::{self, StructId};
 
 /// What checks and normalises an object's content.
@@ -16,14 +16,6 @@ pub(crate) enum Shape {
     Custom(Arc<CustomSchema>),
     /// Anything goes: the definitions themselves.
     Free,
-}
-
-/// Where a kind's scale subresource finds its numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ScalePaths {
-    pub spec: Vec<String>,
-    pub status: Vec<String>,
-    pub selector: Option<Vec<String>>,
 }
 
 /// A column that a definition names for tables.

@@ -15,6 +15,7 @@ mod controllers;
 mod custom;
 mod faults;
 mod http;
+mod json_path;
 mod kinds;
 pub mod kubelet;
 mod random;

@@ -127,6 +127,7 @@ impl World {
         let name =
             format!("{}.{:016x}", metadata["name"].as_str().unwrap_or_default(), self.random.next_u64());
         let now = self.timestamp();
+        let component = if about["kind"] == "Job" { "job-controller" } else { "statefulset-controller" };
         let body = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace},
             "involvedObject": {
@@ -134,7 +135,7 @@ impl World {
                 "namespace": namespace, "uid": metadata["uid"],
             },
             "reason": reason, "message": message, "type": "Warning", "count": 1,
-            "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "statefulset-controller"},
+            "firstTimestamp": now, "lastTimestamp": now, "source": {"component": component},
         });
         // An event that cannot be stored, in a namespace that is going away, is not worth more than silence.
         let _ = self.create(&kind, &namespace, body, &WriteOptions::default());

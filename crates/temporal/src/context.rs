@@ -12,6 +12,7 @@ use windlass_engine::Registry;
 
 use crate::children::Compared;
 use crate::events::News;
+use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::{BuildId, Connections, Pace};
 
@@ -38,6 +39,8 @@ pub struct Context {
     pub pace: Arc<Pace>,
     /// What Deployments were compared.
     pub compared: Arc<Compared>,
+    /// Who carries hooks out, where somebody does.
+    pub hooks: Option<Arc<dyn Hooks>>,
     /// The name of this replica, for events.
     pub instance: String,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
@@ -63,11 +66,19 @@ impl Context {
             metrics,
             pace: Arc::default(),
             compared: Arc::default(),
+            hooks: None,
             instance: instance.to_owned(),
             due: Mutex::default(),
             told: Mutex::default(),
             looks: std::sync::atomic::AtomicU64::new(0),
         }
+    }
+
+    /// Has hooks carried out by these.
+    #[must_use]
+    pub fn with_hooks(mut self, hooks: Option<Arc<dyn Hooks>>) -> Self {
+        self.hooks = hooks;
+        self
     }
 
     /// Whether a record may be asked to be deleted; then not again for a while.

@@ -1,6 +1,8 @@
 //! Events (`events.k8s.io/v1`), each at most once for its cause: its name is made from the cause, so that a second one finds
 //! the name taken, whoever sends it. History is the record; an event may be lost.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -35,6 +37,23 @@ impl News {
     /// That somebody should look.
     pub fn warning(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { is_warning: true, ..Self::normal(reason, cause, note) }
+    }
+}
+
+/// Keeps what is to be told until the status that it is about is written. A look and the tasks of its plan share it.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder(Arc<Mutex<Vec<News>>>);
+
+impl Recorder {
+    /// Keeps something to be told.
+    pub fn record(&self, news: News) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+    }
+
+    /// What was kept, in its order; it is kept no more.
+    #[must_use]
+    pub fn take(&self) -> Vec<News> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

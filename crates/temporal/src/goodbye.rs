@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::api::conditions::{self, RECONCILING, Truth, UP_TO_DATE};
-use windlass_engine::{Plan, control};
 
 use crate::api::names::FINALIZER;
 use crate::api::{DeletionPolicy, Reason};
@@ -21,7 +20,7 @@ const LATER: Duration = Duration::from_secs(5);
 
 /// Does the next step, and answers when to look again.
 pub(crate) async fn go(mut look: Look<'_>) -> Result<Duration, ClusterError> {
-    end_plan(&mut look);
+    look.end_for_deletion().await?;
     let mut next = step(&look.facts, look.now);
     if let Step::Take { count, .. } = &next
         && let Some(temporal) = look.temporal.clone()
@@ -72,14 +71,6 @@ async fn take(look: &Look<'_>, workers: &[BuildId], records: &[BuildId]) -> Resu
         look.delete_record(build, false).await;
     }
     Ok(())
-}
-
-/// What was rolled out is not any more.
-fn end_plan(look: &mut Look<'_>) {
-    let raw = look.facts.status.plan.as_ref();
-    let Some(mut plan) = raw.and_then(|raw| raw.parse().ok()).filter(Plan::is_active) else { return };
-    control::supersede(&mut plan, look.now);
-    look.facts.status.plan = Some(windlass_core::api::RawPlan::of(&plan));
 }
 
 async fn say(

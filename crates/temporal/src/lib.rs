@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod context;
 pub mod events;
 mod goodbye;
+pub mod hooks;
 pub mod metrics;
 pub mod observe;
 pub mod planner;

@@ -1,6 +1,6 @@
 //! What the tasks of a plan are handed: the facts of this look, the way to Temporal, and the way to the workers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -9,7 +9,7 @@ use windlass_engine::{Outcome, TaskContext};
 
 use crate::api::Reason;
 use crate::children::Children;
-use crate::events::News;
+use crate::events::{News, Recorder};
 use crate::planner::Facts;
 use crate::planner::facts::reason_of;
 use crate::planner::routing::{Next, lost};
@@ -30,13 +30,13 @@ pub struct WorkerScope {
     /// The workers' Deployments.
     pub children: Arc<Children>,
     /// What is to be told once the status is written.
-    pub told: Arc<Mutex<Vec<News>>>,
+    pub recorder: Recorder,
 }
 
 impl WorkerScope {
     /// Has something told.
     pub fn tell(&self, news: News) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+        self.recorder.record(news);
     }
 
     /// What guards a write that is decided on this look.

@@ -16,6 +16,7 @@ use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
 use crate::api::names::LABEL_WORKERS;
 use crate::cluster::{ClusterError, Kind};
 use crate::context::Context;
+use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::Connections;
 use crate::reconcile::look;
@@ -32,6 +33,7 @@ pub struct Workers {
     namespaces: Vec<String>,
     clock: SharedClock,
     metrics: Metrics,
+    hooks: Option<Arc<dyn Hooks>>,
     instance: String,
 }
 
@@ -45,6 +47,7 @@ impl Workers {
             namespaces: Vec::new(),
             clock: Arc::new(SystemClock),
             metrics: Metrics::default(),
+            hooks: None,
             instance: "windlass".to_owned(),
         }
     }
@@ -70,6 +73,13 @@ impl Workers {
         self
     }
 
+    /// Has hooks carried out by these. Without them an object with hooks is refused.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
+    }
+
     /// The name of this replica, for events.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
@@ -79,13 +89,14 @@ impl Workers {
 
     /// Runs until `shutdown` resolves; what is being looked at then is finished first.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
-        let context = Arc::new(Context::new(
+        let context = Context::new(
             self.client.clone(),
             self.connections.clone(),
             self.clock.clone(),
             self.metrics.clone(),
             &self.instance,
-        ));
+        );
+        let context = Arc::new(context.with_hooks(self.hooks.clone()));
         let shutdown = shutdown.shared();
         let places: Vec<Option<String>> = if self.namespaces.is_empty() {
             vec![None]
@@ -121,8 +132,19 @@ async fn control(
             Some(of.within(&child.namespace().unwrap_or_default()))
         }
     };
+    let answered = {
+        let (workers, namespace) = (workers.clone(), namespace.clone());
+        let told = context.hooks.as_ref().map(|hooks| hooks.answered().left_stream());
+        let told = told.unwrap_or_else(|| futures::stream::pending().right_stream());
+        told.filter_map(move |(of, name)| {
+            let is_here = namespace.as_ref().is_none_or(|here| *here == of);
+            let found = is_here.then(|| ObjectRef::new_with(&name, workers.clone()).within(&of));
+            std::future::ready(found)
+        })
+    };
     let controller = Controller::new_with(api(Kind::Workers), watcher::Config::default(), workers)
         .watches_with(api(Kind::Deployment), Kind::Deployment.resource(), theirs, owner)
+        .reconcile_on(answered)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
         .graceful_shutdown_on(shutdown);
     let results = controller.run(reconcile, after_error, context);

@@ -111,3 +111,75 @@ fn root_cause(error: &reqwest::Error) -> String {
     }
     cause.to_string()
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what is sent over a socket goes by the real clock")]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::{StatusCode, Uri, header};
+    use axum::response::IntoResponse;
+
+    use super::*;
+
+    /// A peer on loopback, and how often it was asked for what it only points at.
+    async fn peer() -> (Url, Arc<AtomicUsize>) {
+        let elsewhere = Arc::<AtomicUsize>::default();
+        let count = elsewhere.clone();
+        let answer = move |uri: Uri| async move {
+            if uri.path() == "/elsewhere" {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            match uri.path().trim_start_matches('/').parse::<usize>() {
+                Ok(bytes) => "x".repeat(bytes).into_response(),
+                Err(_) => (StatusCode::FOUND, [(header::LOCATION, "/elsewhere")], "there").into_response(),
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+        (url, elsewhere)
+    }
+
+    async fn answer(url: Url) -> HookReply {
+        let (method, headers) = (Method::GET, HeaderMap::new());
+        let timeout = Duration::from_secs(20);
+        let request = HookRequest { method, url, headers, body: String::new(), timeout };
+        HttpHookClient::new().unwrap().send(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_redirect_is_followed() {
+        let (url, elsewhere) = peer().await;
+        let reply = answer(url.join("moved").unwrap()).await;
+        assert_eq!((reply.status, reply.body.as_slice()), (302, &b"there"[..]));
+        assert_eq!(elsewhere.load(Ordering::SeqCst), 0);
+    }
+
+    /// The variables that point to a proxy are of a process: the test before is run by another one.
+    #[tokio::test]
+    async fn no_proxy_is_asked() {
+        let (own, dead) = (std::env::current_exe().unwrap(), "http://127.0.0.1:9");
+        let mut command = tokio::process::Command::new(own);
+        command.args(["--exact", "asking::hooks::client::tests::no_redirect_is_followed"]);
+        for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env(name, dead);
+        }
+        let ran = command.env_remove("NO_PROXY").env_remove("no_proxy").output().await.unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn at_most_64_kib_of_an_answer_are_read() {
+        let (url, _) = peer().await;
+        for (bytes, read, is_cut) in
+            [(0, 0, false), (65_536, 65_536, false), (65_537, 65_536, true), (9 << 20, 65_536, true)]
+        {
+            let reply = answer(url.join(&bytes.to_string()).unwrap()).await;
+            assert_eq!((reply.status, reply.body.len(), reply.is_cut), (200, read, is_cut), "{bytes}");
+        }
+    }
+}

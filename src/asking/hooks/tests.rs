@@ -145,7 +145,11 @@ async fn a_query_means_what_the_hook_says() {
         (vector("0.01"), Verdict::Success, "answered 0.01"),
         (vector("0.5"), Verdict::Failure, "answered 0.5"),
         (vector("0.1"), Verdict::Neither, "answered 0.1"),
-        (vector("NaN"), Verdict::Neither, "answered NaN"),
+        (
+            vector("NaN"),
+            Verdict::Neither,
+            "answered NaN; `failure` cannot be told: NaN is smaller and greater than nothing",
+        ),
         (reply(200, &none), Verdict::Nothing, "answered with no data"),
         (reply(503, "starting"), Verdict::Nothing, "answered 503"),
         (Err("did not answer: refused".to_owned()), Verdict::Nothing, "did not answer: refused"),

@@ -27,9 +27,23 @@ pub struct DiffArgs {
 }
 
 /// One side of a comparison.
-struct Side {
+struct Side<T> {
     name: String,
-    data: RevisionData,
+    data: T,
+}
+
+/// A revision that is kept.
+struct Known<T> {
+    name: String,
+    number: i64,
+    data: T,
+}
+
+/// What differs between two sides that are called so.
+struct Compared {
+    from: String,
+    to: String,
+    fields: Vec<Field>,
 }
 
 /// Prints what differs.
@@ -37,45 +51,94 @@ pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
     let Meant::These(targets) = &arguments.selected.meant else {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     };
-    for target in targets {
-        target.require(Kind::Fleet, "diff").map_err(Failure::Usage)?;
-    }
+    arguments.selected.meant.require_no_node("diff").map_err(Failure::Usage)?;
     let cluster = arguments.selected.scope.cluster().await?;
     for target in targets {
-        let fleet = target.get(&cluster.client, &cluster.namespace).await?;
-        let kept = kept(&cluster.client, &cluster.namespace, &fleet).await?;
-        let (from, to) = sides(&fleet, &kept, &arguments.revision)?;
-        let differences = fields(from.data.diff(&to.data));
+        let object = target.get(&cluster.client, &cluster.namespace).await?;
+        let compared = match target.kind {
+            #[cfg(feature = "temporal")]
+            Kind::Workers => {
+                let kept =
+                    super::super::verbs::workers::kept(&cluster.client, &cluster.namespace, &target.name)
+                        .await?;
+                of_workers(&object, &kept, &arguments.revision)?
+            }
+            Kind::Fleet | Kind::Node => {
+                let kept = kept(&cluster.client, &cluster.namespace, &object).await?;
+                of_fleet(&object, &kept, &arguments.revision)?
+            }
+        };
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),
             Some(format) => {
-                format.document(&json!({"from": from.name, "to": to.name, "fields": differences}))?
+                let Compared { from, to, fields } = compared;
+                format.document(&json!({"from": from, "to": to, "fields": fields}))?
             }
-            None => drawn(&from, &to, &differences, Look::of_stdout()),
+            None => drawn(&compared, Look::of_stdout()),
         };
         super::super::print(&text)?;
     }
     Ok(())
 }
 
+fn of_fleet(fleet: &Value, kept: &[Kept], named: &[String]) -> Result<Compared, String> {
+    let known = kept.iter().map(|revision| Known {
+        name: revision.name.clone(),
+        number: revision.number,
+        data: revision.data.clone(),
+    });
+    let wanted = || {
+        let spec: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
+            .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
+        Ok(RevisionData::of(&spec))
+    };
+    let (from, to) = sides(fleet, &known.collect::<Vec<_>>(), wanted, named)?;
+    Ok(Compared { fields: fields(from.data.diff(&to.data)), from: from.name, to: to.name })
+}
+
+/// What makes a version: the template, and the build ID where it is set by hand.
+#[cfg(feature = "temporal")]
+fn of_workers(object: &Value, kept: &[Value], named: &[String]) -> Result<Compared, String> {
+    let content = |of: &Value| {
+        let mut content = json!({"template": of["template"]});
+        if let Some(id) = of["unsafeCustomBuildID"].as_str().filter(|id| !id.is_empty()) {
+            content["unsafeCustomBuildID"] = json!(id);
+        }
+        content
+    };
+    let known = kept.iter().map(|revision| Known {
+        name: revision["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        number: revision["revision"].as_i64().unwrap_or_default(),
+        data: content(&revision["data"]),
+    });
+    let wanted = || Ok(content(&object["spec"]));
+    let (from, to) = sides(object, &known.collect::<Vec<_>>(), wanted, named)?;
+    let differences = crate::revision::drift::between(&from.data, &to.data);
+    Ok(Compared { fields: fields(differences), from: from.name, to: to.name })
+}
+
 /// The two sides that are meant.
-fn sides(fleet: &Value, kept: &[Kept], named: &[String]) -> Result<(Side, Side), String> {
-    let side = |revision: &Kept| Side {
+fn sides<T: Clone>(
+    object: &Value,
+    kept: &[Known<T>],
+    wanted: impl FnOnce() -> Result<T, String>,
+    named: &[String],
+) -> Result<(Side<T>, Side<T>), String> {
+    let side = |revision: &Known<T>| Side {
         name: format!("revision {} ({})", revision.number, revision.name),
         data: revision.data.clone(),
     };
     let find = |name: &String| {
         let found = kept.iter().find(|r| r.name == *name || r.number.to_string() == *name);
-        found.map(side).ok_or_else(|| format!("no revision {name} is kept; see windlass history"))
+        let known = || kept.iter().map(|r| r.number.to_string()).collect::<Vec<_>>().join(", ");
+        found.map(side).ok_or_else(|| {
+            format!("no revision {name} is kept, but these: {}; see windlass history", known())
+        })
     };
-    let wanted = || {
-        let spec: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
-            .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
-        Ok::<_, String>(Side { name: "what is wanted".to_owned(), data: RevisionData::of(&spec) })
-    };
+    let wanted = || Ok::<_, String>(Side { name: "what is wanted".to_owned(), data: wanted()? });
     match named {
         [] => {
-            let current = kept.iter().find(|r| fleet["status"]["currentRevision"] == r.name.as_str());
+            let current = kept.iter().find(|r| object["status"]["currentRevision"] == r.name.as_str());
             let current = current.ok_or(
                 "nothing has completed yet: name two revisions with --revision, see windlass history",
             )?;
@@ -87,12 +150,12 @@ fn sides(fleet: &Value, kept: &[Kept], named: &[String]) -> Result<(Side, Side),
     }
 }
 
-fn drawn(from: &Side, to: &Side, differences: &[Field], look: Look) -> String {
-    let mut lines = vec![Line::of(Style::Dim, format!("{} → {}", from.name, to.name))];
-    if differences.is_empty() {
+fn drawn(compared: &Compared, look: Look) -> String {
+    let mut lines = vec![Line::of(Style::Dim, format!("{} → {}", compared.from, compared.to))];
+    if compared.fields.is_empty() {
         lines.push(Line::of(Style::Plain, "nothing differs"));
     }
-    for field in differences {
+    for field in &compared.fields {
         let style = match (&field.from, &field.to) {
             (None, _) => Style::Green,
             (_, None) => Style::Red,
@@ -127,9 +190,8 @@ mod tests {
         let kept = [kept_at(1, "db:1"), kept_at(2, "db:2")];
         let told = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
-            let (from, to) = sides(&fleet, &kept, &named)?;
             let look = Look { width: 110, colours: false, unicode: true };
-            Ok::<_, String>(drawn(&from, &to, &fields(from.data.diff(&to.data)), look))
+            Ok::<_, String>(drawn(&of_fleet(&fleet, &kept, &named)?, look))
         };
         let field = |from: &str, to: &str| {
             format!("podTemplate.spec.containers[db].image \"db:{from}\" → \"db:{to}\"\n")
@@ -146,5 +208,33 @@ mod tests {
         );
         assert!(told(&["7"]).is_err_and(|said| said.contains("see windlass history")));
         assert!(told(&["1", "2", "1"]).is_err_and(|said| said.contains("at most twice")));
+    }
+
+    #[cfg(feature = "temporal")]
+    #[test]
+    fn of_workers_the_template_and_the_build_id_differ() {
+        let template = |image: &str| json!({"spec": {"containers": [{"name": "worker", "image": image}]}});
+        let revision = |number: i64, image: &str, id: &str| {
+            json!({"metadata": {"name": format!("orders-{number}")}, "revision": number,
+                "data": {"template": template(image), "unsafeCustomBuildID": id, "buildID": "b"}})
+        };
+        let kept = [revision(1, "w:1", ""), revision(2, "w:2", "blue")];
+        let object = json!({"status": {"currentRevision": "orders-1"},
+            "spec": {"template": template("w:2"), "unsafeCustomBuildID": "green"}});
+        let told = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
+            let compared = of_workers(&object, &kept, &named)?;
+            Ok::<_, String>((
+                compared.from,
+                compared.to,
+                compared.fields.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ))
+        };
+        let image = "template.spec.containers[worker].image \"w:1\" → \"w:2\"".to_owned();
+        let (from, to) = ("revision 1 (orders-1)".to_owned(), "what is wanted".to_owned());
+        assert_eq!(told(&[]), Ok((from, to, vec![image, "unsafeCustomBuildID added: \"green\"".to_owned()])));
+        let (_, _, fields) = told(&["2"]).unwrap();
+        assert_eq!(fields, ["unsafeCustomBuildID \"blue\" → \"green\""]);
+        assert!(told(&["7"]).is_err_and(|said| said.contains("but these: 1, 2")));
     }
 }

@@ -1,4 +1,5 @@
-//! `windlass logs`: what happened to a fleet and its nodes, in the order of time: events, plans that ended, tasks, conditions.
+//! `windlass logs`: what happened to a fleet and its nodes, or to a `WorkerDeployment`, in the order of time: events, plans that
+//! ended, tasks, conditions.
 
 use clap::Args;
 use serde_json::json;
@@ -27,17 +28,19 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
     let Meant::These(targets) = &arguments.selected.meant else {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     };
-    for target in targets {
-        target.require(Kind::Fleet, "logs").map_err(Failure::Usage)?;
-    }
+    arguments.selected.meant.require_no_node("logs").map_err(Failure::Usage)?;
     let cluster = arguments.selected.scope.cluster().await?;
     for target in targets {
-        let fleet = target.get(&cluster.client, &cluster.namespace).await?;
+        let object = target.get(&cluster.client, &cluster.namespace).await?;
         let (told, unread) = match events(&cluster.client, &cluster.namespace, None).await {
             Ok(told) => (told, None),
             Err(sentence) => (Vec::new(), Some(sentence)),
         };
-        let story = of_fleet(&ObservedFleet::read(&fleet), told);
+        let story = match target.kind {
+            #[cfg(feature = "temporal")]
+            Kind::Workers => crate::report::story::of_workers(&object, told),
+            Kind::Fleet | Kind::Node => of_fleet(&ObservedFleet::read(&object), told),
+        };
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),
             Some(format) => format.document(&json!({"items": story}))?,

@@ -2,6 +2,8 @@
 
 pub mod diff;
 pub mod logs;
+#[cfg(feature = "temporal")]
+mod workers;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
@@ -43,9 +45,7 @@ pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
             Kind::Fleet => fleet(&cluster.client, &cluster.namespace, target).await?,
             Kind::Node => node(&cluster.client, &cluster.namespace, target).await?,
             #[cfg(feature = "temporal")]
-            Kind::Workers => {
-                crate::cli::temporal::explain(&cluster.client, &cluster.namespace, target).await?
-            }
+            Kind::Workers => workers::explain(&cluster.client, &cluster.namespace, target).await?,
         };
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),

@@ -8,7 +8,6 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Failure;
-use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Meant, Selected};
 use super::text::{Line, Look, Style};
@@ -36,10 +35,11 @@ pub struct PlanArgs {
 
 /// Says what it would do. Ends with 0 where nothing would change, 2 where something would, 1 where it would be refused.
 pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
+    let wishes = wishes(&arguments)?;
     let cluster = arguments.selected.scope.cluster().await?;
-    let wishes = wishes(&arguments, &cluster)?;
     let mut codes = Vec::new();
-    for (index, (namespace, name, change)) in wishes.iter().enumerate() {
+    for (index, Wish { namespace, name, change }) in wishes.iter().enumerate() {
+        let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
         let foreseen = foresee(&cluster.client, namespace, name, change, super::now()).await?;
         codes.push(foreseen.exit_code());
         let text = match arguments.output {
@@ -66,8 +66,16 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
 /// Lines that are too long go on so far to the right.
 const FOLD: usize = 4;
 
+/// What is to become of a fleet.
+struct Wish {
+    /// Where it is, if that is written in the file.
+    namespace: Option<String>,
+    name: String,
+    change: Change,
+}
+
 /// Which fleets are meant, and what is to become of each.
-fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String, Change)>, Failure> {
+fn wishes(arguments: &PlanArgs) -> Result<Vec<Wish>, Failure> {
     let Some(file) = &arguments.file else {
         let mut patch = json!({});
         if let Some(image) = &arguments.image {
@@ -79,11 +87,13 @@ fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String
         let Meant::These(targets) = &arguments.selected.meant else {
             return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
         };
-        let wish = |target: &super::target::Target| {
-            target.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
-            Ok((cluster.namespace.clone(), target.name.clone(), Change::Merge(patch.clone())))
+        arguments.selected.meant.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
+        let wish = |target: &super::target::Target| Wish {
+            namespace: None,
+            name: target.name.clone(),
+            change: Change::Merge(patch.clone()),
         };
-        return targets.iter().map(wish).collect();
+        return Ok(targets.iter().map(wish).collect());
     };
     if arguments.selected.meant != Meant::Nothing {
         return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
@@ -109,8 +119,8 @@ fn wishes(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<(String, String
     let wish = |fleet: Value| {
         let name = fleet["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| format!("{named}: a NodeDeployment has no name"))?.to_owned();
-        let namespace = fleet["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace).to_owned();
-        Ok((namespace, name, Change::Apply(fleet)))
+        let namespace = fleet["metadata"]["namespace"].as_str().map(str::to_owned);
+        Ok(Wish { namespace, name, change: Change::Apply(fleet) })
     };
     fleets.into_iter().map(wish).collect()
 }
@@ -169,6 +179,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
     if texts.is_empty() {
         return texts;
     }
+    texts.extend(foreseen.made_as_they_were());
     let time = match foreseen.about_seconds {
         Some(seconds) => {
             format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))

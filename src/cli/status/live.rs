@@ -16,11 +16,10 @@ use ratatui::widgets::Paragraph;
 use tokio::sync::mpsc;
 
 use super::super::text::{Line, Look, Style};
-use super::{StatusArgs, exit_code, lines, reports, tree};
-use crate::cluster::Kind;
-use crate::cluster::observed::Meta;
-use crate::reader::{Sight, Wanted};
-use crate::report::{FleetReport, Verdict};
+use super::kinds::{Report, Sights};
+use super::{StatusArgs, exit_code, lines};
+use crate::cluster::freshness::SILENT;
+use crate::report::{Verdict, clock_time};
 
 /// Changes that come together are drawn together: ten times a second, whatever comes.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -30,52 +29,65 @@ const BEHIND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_secs(1);
 
 /// Shows fleets until somebody has seen enough.
-pub async fn watch(
-    client: &Client,
-    sight: &Sight,
-    wanted: &Wanted,
-    arguments: &StatusArgs,
-) -> Result<ExitCode, String> {
+pub async fn watch(client: &Client, sights: &mut Sights, arguments: &StatusArgs) -> Result<ExitCode, String> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if std::io::stdout().is_terminal() && !dumb {
-        on_a_screen(client, sight, wanted, arguments).await
+        on_a_screen(client, sights, arguments).await
     } else {
-        in_lines(client, sight, wanted, arguments).await
+        in_lines(client, sights, arguments).await
     }
 }
 
-fn is_over(reports: &[FleetReport], arguments: &StatusArgs) -> bool {
-    arguments.exit_status && reports.first().is_none_or(|worst| worst.verdict != Verdict::Progressing)
+/// That what is shown may be old by now, where nothing is heard of the API server, and since when.
+fn silence(sights: &Sights) -> Option<String> {
+    let outdated = sights.outdated();
+    let now = super::super::now();
+    (outdated >= SILENT).then(|| {
+        let since = clock_time(now - outdated, now);
+        format!("Nothing is heard of the API server since {since} UTC: what is shown is as it was then.")
+    })
 }
 
-async fn in_lines(
-    client: &Client,
-    sight: &Sight,
-    wanted: &Wanted,
-    arguments: &StatusArgs,
-) -> Result<ExitCode, String> {
+fn is_over(reports: &[Report], arguments: &StatusArgs) -> bool {
+    arguments.exit_status && reports.first().is_none_or(|worst| worst.verdict() != Verdict::Progressing)
+}
+
+async fn in_lines(client: &Client, sights: &mut Sights, arguments: &StatusArgs) -> Result<ExitCode, String> {
     let look = Look { width: usize::MAX, ..Look::of_stdout() };
-    let mut changes = sight.watch(client, wanted);
+    for sentence in sights.unread() {
+        eprintln!("windlass: {sentence}");
+    }
+    let mut changes = sights.watch(client);
     let stopped = super::super::stopped()?;
     tokio::pin!(stopped);
     let mut before = std::collections::BTreeMap::new();
     let mut was_over = false;
+    let mut was_silent = false;
     loop {
-        let seen = reports(sight, wanted);
+        let silent = silence(sights);
+        let at = super::super::now().format("%H:%M:%S");
+        match &silent {
+            Some(sentence) if !was_silent => super::super::print(&format!("{at}  {sentence}\n"))?,
+            None if was_silent => super::super::print(&format!("{at}  The API server is heard again.\n"))?,
+            Some(_) | None => {}
+        }
+        was_silent = silent.is_some();
+        let seen = sights.reports();
         for report in &seen {
-            let name = tree::name(report, arguments.selected.scope.all_namespaces);
+            let name = report.name(arguments.selected.scope.all_namespaces);
             let mut line = Line::of(Style::Bold, format!("{name}   "));
-            for (style, text) in tree::line(report).pieces() {
+            for (style, text) in report.line().pieces() {
                 line.add(*style, text.clone());
             }
             let text = line.painted(look);
-            if before.get(&name) != Some(&text) {
-                let at = super::super::now().format("%H:%M:%S");
+            let target = (report.target().to_string(), name);
+            if before.get(&target) != Some(&text) {
                 super::super::print(&format!("{at}  {text}\n"))?;
-                before.insert(name, text);
+                before.insert(target, text);
             }
         }
-        let over = is_over(&seen, arguments);
+        // What is old says nothing of how it ended.
+        let over = !was_silent && is_over(&seen, arguments);
         if over && was_over {
             return Ok(exit_code(&seen, true));
         }
@@ -87,6 +99,7 @@ async fn in_lines(
         }
         tokio::select! {
             _ = changes.next() => {}
+            () = tokio::time::sleep(TICK) => continue,
             () = &mut stopped => return Ok(ExitCode::SUCCESS),
         }
         gather(&mut changes, TOGETHER).await;
@@ -94,18 +107,17 @@ async fn in_lines(
 }
 
 /// Takes in what else changes within a time: it is drawn together.
-async fn gather(changes: &mut BoxStream<'static, (Kind, Meta)>, within: Duration) {
+async fn gather(changes: &mut BoxStream<'static, ()>, within: Duration) {
     // It never ends by itself.
     let _ = tokio::time::timeout(within, async { while changes.next().await.is_some() {} }).await;
 }
 
 async fn on_a_screen(
     client: &Client,
-    sight: &Sight,
-    wanted: &Wanted,
+    sights: &mut Sights,
     arguments: &StatusArgs,
 ) -> Result<ExitCode, String> {
-    let mut changes = sight.watch(client, wanted);
+    let mut changes = sights.watch(client);
     let mut keys = keys();
     let stopped = super::super::stopped()?;
     tokio::pin!(stopped);
@@ -113,14 +125,17 @@ async fn on_a_screen(
     let Screen(mut terminal) = screen?;
     let mut from = 0;
     let ended = loop {
-        let seen = reports(sight, wanted);
+        let seen = sights.reports();
         let drawn = terminal.draw(|frame| {
             let area = frame.area();
             let mut look = Look::of_stdout();
             look.width = usize::from(area.width);
             let height = usize::from(area.height);
-            let rows = if arguments.all { usize::MAX } else { height.saturating_sub(7).max(3) };
-            let all = lines(&seen, arguments, look, rows);
+            let silent = silence(sights).map(|sentence| Line::of(Style::Red, sentence));
+            let above: Vec<Line> = silent.iter().flat_map(|line| line.folded(look, 0)).collect();
+            let taken = 7 + above.len();
+            let rows = if arguments.all { usize::MAX } else { height.saturating_sub(taken).max(3) };
+            let all = [above, lines(&seen, arguments, look, rows)].concat();
             from = from.min(all.len().saturating_sub(height.saturating_sub(1)));
             let mut shown: Vec<Row<'_>> =
                 all.iter().skip(from).take(height.saturating_sub(1)).map(|line| row(line, look)).collect();
@@ -132,7 +147,7 @@ async fn on_a_screen(
         if let Err(error) = drawn {
             break Err(format!("the terminal cannot be written: {error}"));
         }
-        if is_over(&seen, arguments) {
+        if silence(sights).is_none() && is_over(&seen, arguments) {
             break Ok((exit_code(&seen, true), seen));
         }
         let tick = tokio::time::sleep(TICK);

@@ -1,10 +1,13 @@
 //! `windlass status` and `windlass wait`: what fleets are doing, as a tree, as data, or as an exit code.
 
+mod kinds;
 mod live;
 pub mod tree;
 #[cfg(test)]
 mod tree_tests;
 mod waiting;
+#[cfg(feature = "temporal")]
+mod workers;
 
 use std::process::ExitCode;
 
@@ -12,13 +15,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::Failure;
-use super::connection::Cluster;
 use super::output::Output;
-use super::target::{Kind, Meant, Selected, Target};
-use super::text::Look;
-use crate::cluster::watch::Scope;
-use crate::reader::{OF_REPORTS, Sight, Wanted};
-use crate::report::{FleetReport, Seen, worst_first};
+use super::target::{Meant, Selected};
+use super::text::{Line, Look};
+use crate::reader::OF_REPORTS;
+use crate::report::Verdict;
+use kinds::{Asked, Report, Sights};
 
 pub use waiting::{WaitArgs, wait};
 
@@ -42,96 +44,59 @@ pub struct StatusArgs {
     exit_status: bool,
 }
 
-/// The fleets that somebody's words mean: all where no name is said.
-pub fn wanted(meant: &Meant, cluster: &Cluster, verb: &str) -> Result<Wanted, String> {
-    let fleet = Kind::Fleet;
-    let names = match meant {
-        Meant::Nothing => Vec::new(),
-        Meant::All(kind) => {
-            Target { kind: *kind, name: "NAME".to_owned() }.require(fleet, verb)?;
-            Vec::new()
-        }
-        Meant::These(_) if cluster.all_namespaces => {
-            return Err("an object is in one namespace: --all-namespaces goes without names".to_owned());
-        }
-        Meant::These(targets) => {
-            for target in targets {
-                target.require(fleet, verb)?;
-            }
-            targets.iter().map(|target| target.name.clone()).collect()
-        }
-    };
-    let namespace = || Scope::Namespace(cluster.namespace.clone());
-    let scope = if cluster.all_namespaces { Scope::All } else { namespace() };
-    Ok(Wanted { scope, names })
-}
-
 /// The most nodes that are named where there is no screen to say how many.
 const ROWS: usize = 20;
 
 /// Shows what fleets are doing.
 pub async fn status(arguments: StatusArgs) -> Result<ExitCode, Failure> {
+    arguments.selected.meant.require_no_node("status").map_err(Failure::Usage)?;
     let cluster = arguments.selected.scope.cluster().await?;
-    let wanted = wanted(&arguments.selected.meant, &cluster, "status").map_err(Failure::Usage)?;
+    let asked = Asked::of(&arguments.selected.meant, &cluster, "status").map_err(Failure::Usage)?;
     let client = cluster.client;
-    let sight = Sight::read(&client, &wanted, &OF_REPORTS).await?;
-    if arguments.watch && sight.missing.is_empty() {
-        return Ok(live::watch(&client, &sight, &wanted, &arguments).await?);
+    let sights = Sights::read(&client, &asked, &OF_REPORTS).await?;
+    if arguments.watch && sights.missing.is_empty() {
+        let mut sights = sights.following(&client, &asked).await?;
+        return Ok(live::watch(&client, &mut sights, &arguments).await?);
     }
-    let reports = reports(&sight, &wanted);
+    let reports = sights.reports();
     let text = match arguments.output {
-        Some(format) => data(&reports, format, wanted.names.len() == 1)?,
+        Some(format) => data(&reports, format, &arguments.selected.meant)?,
         None => drawn(&reports, &arguments, Look::of_stdout()),
     };
     super::print(&text)?;
-    if !sight.missing.is_empty() {
-        return Err(sight.missing.join("\nwindlass: ").into());
+    if !sights.missing.is_empty() {
+        return Err(sights.missing.join("\nwindlass: ").into());
     }
     if reports.is_empty() && arguments.output.is_none() {
-        eprintln!("{}", none_found(&wanted));
+        eprintln!("{}", asked.none_found());
     }
     Ok(exit_code(&reports, arguments.exit_status))
 }
 
-/// The reports as data: one fleet that was named as it is, and else a list, as kubectl wraps one.
-fn data(reports: &[FleetReport], format: Output, named: bool) -> Result<String, String> {
+/// The reports as data: one object that was named as it is, and else a list, as kubectl wraps one.
+fn data(reports: &[Report], format: Output, meant: &Meant) -> Result<String, String> {
     if format == Output::Name {
-        let names = reports.iter().map(|report| Target { kind: Kind::Fleet, name: report.name.clone() });
+        let names = reports.iter().map(Report::target);
         return Ok(names.fold(String::new(), |text, target| text + &target.to_string() + "\n"));
     }
+    let is_one = matches!(meant, Meant::These(targets) if targets.len() == 1);
     match reports {
-        [report] if named => format.document(&json!(report)),
-        items => format.document(&json!({"items": items})),
+        [report] if is_one => format.document(&report.document()),
+        items => {
+            let items: Vec<_> = items.iter().map(Report::document).collect();
+            format.document(&json!({"items": items}))
+        }
     }
 }
 
-fn none_found(wanted: &Wanted) -> String {
-    match &wanted.scope {
-        Scope::All => "No fleets found in any namespace.".to_owned(),
-        Scope::Namespace(namespace) => format!("No fleets found in namespace {namespace}."),
-    }
-}
-
-/// What is seen of the fleets that are wanted, the ill ones first.
-fn reports(sight: &Sight, wanted: &Wanted) -> Vec<FleetReport> {
-    let now = super::now();
-    let fleets = sight.fleets(wanted);
-    let mut reports: Vec<FleetReport> = fleets
-        .iter()
-        .map(|fleet| FleetReport::of(&Seen::of(&sight.view, fleet, &sight.unread), now))
-        .collect();
-    worst_first(&mut reports);
-    reports
-}
-
-fn exit_code(reports: &[FleetReport], asked: bool) -> ExitCode {
+fn exit_code(reports: &[Report], asked: bool) -> ExitCode {
     // The worst comes first.
-    let code = reports.first().map_or(0, |report| report.verdict.exit_code());
+    let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if asked { ExitCode::from(code) } else { ExitCode::SUCCESS }
 }
 
-/// Everything that is printed of fleets, as text.
-fn drawn(reports: &[FleetReport], arguments: &StatusArgs, look: Look) -> String {
+/// Everything that is printed, as text.
+fn drawn(reports: &[Report], arguments: &StatusArgs, look: Look) -> String {
     let rows = if arguments.all {
         usize::MAX
     } else {
@@ -150,28 +115,28 @@ fn terminal_rows() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(_, height)| usize::from(height.0))
 }
 
-/// The lines of fleets: trees of those that are named, or have something to tell; of the others a line each.
-fn lines(reports: &[FleetReport], arguments: &StatusArgs, look: Look, rows: usize) -> Vec<super::text::Line> {
+/// The lines of what is shown: trees of those that are named, or have something to tell; of the others a line each.
+fn lines(reports: &[Report], arguments: &StatusArgs, look: Look, rows: usize) -> Vec<Line> {
     let namespaces = arguments.selected.scope.all_namespaces;
     let shown = tree::Shown { all: arguments.all, rows, namespaces };
     let now = super::now();
-    let in_full = |report: &&FleetReport| {
+    let in_full = |report: &&Report| {
         matches!(arguments.selected.meant, Meant::These(_))
             || arguments.all
-            || report.verdict != crate::report::Verdict::UpToDate
+            || report.verdict() != Verdict::UpToDate
     };
     let mut lines = Vec::new();
     for report in reports.iter().filter(in_full) {
         if !lines.is_empty() {
-            lines.push(super::text::Line::default());
+            lines.push(Line::default());
         }
-        lines.extend(tree::tree(report, now, look, shown));
+        lines.extend(report.tree(now, look, shown));
     }
-    let healthy: Vec<&FleetReport> = reports.iter().filter(|report| !in_full(report)).collect();
+    let healthy: Vec<&Report> = reports.iter().filter(|report| !in_full(report)).collect();
     if !lines.is_empty() && !healthy.is_empty() {
-        lines.push(super::text::Line::default());
+        lines.push(Line::default());
     }
-    let width = healthy.iter().map(|r| tree::name(r, namespaces).chars().count()).max().unwrap_or_default();
-    lines.extend(healthy.into_iter().map(|report| tree::healthy(report, namespaces, width)));
+    let width = healthy.iter().map(|r| r.name(namespaces).chars().count()).max().unwrap_or_default();
+    lines.extend(healthy.into_iter().map(|report| report.healthy(namespaces, width)));
     lines
 }

@@ -6,7 +6,8 @@ use crate::api::HookStatus;
 use crate::cli::text::{Line, Look, Style};
 use crate::engine::TaskState;
 use crate::report::{
-    FleetReport, Health, NodeReport, RolloutReport, Verdict, about, clock_time, group_words, task_glyph,
+    FleetReport, Health, NodeReport, PlanReport, RolloutReport, Verdict, about, clock_time, group_words,
+    task_glyph,
 };
 
 /// What the glyphs mean.
@@ -35,42 +36,61 @@ const BAR: [usize; 2] = [20, 10];
 /// The lines of a fleet's tree.
 pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
     let mut lines = vec![head(report, look, shown.namespaces)];
-    let mut under = |style: Style, line: Option<Line>| {
-        let Some(line) = line else { return };
-        let mut indented = Line::of(style, " ".repeat(INDENT));
-        for (style, text) in line.pieces() {
-            indented.add(*style, text.clone());
-        }
-        lines.extend(indented.folded(look, INDENT));
+    let mut under = |line: Option<Line>| {
+        lines.extend(line.iter().flat_map(|line| indented(line, look)));
     };
-    under(Style::Plain, plan(report));
-    let ill = matches!(report.verdict, Verdict::Refused | Verdict::Stalled);
-    let style = if ill { Style::Red } else { Style::Plain };
-    under(style, (!report.waiting_for.is_empty()).then(|| Line::of(style, report.waiting(now))));
+    under(plan(report));
+    under((!report.waiting_for.is_empty()).then(|| waiting_line(report.verdict, report.waiting(now))));
+    let target = format!("nd/{}", report.name);
     for hook in &report.hooks {
-        under(Style::Plain, Some(hook_line(report, hook)));
+        under(Some(hook_line(&target, hook)));
     }
     for unread in &report.unread {
-        under(Style::Dim, Some(Line::of(Style::Dim, unread)));
+        under(Some(Line::of(Style::Dim, unread)));
     }
     lines.extend(branches(report, now, look, shown));
     lines
 }
 
+/// What is waited for, or why it stands.
+pub fn waiting_line(verdict: Verdict, sentence: impl Into<String>) -> Line {
+    let ill = matches!(verdict, Verdict::Refused | Verdict::Stalled);
+    Line::of(if ill { Style::Red } else { Style::Plain }, sentence)
+}
+
+/// A line under an object's name, folded.
+pub fn indented(line: &Line, look: Look) -> Vec<Line> {
+    let mut indented = Line::of(Style::Plain, " ".repeat(INDENT));
+    for (style, text) in line.pieces() {
+        indented.add(*style, text.clone());
+    }
+    indented.folded(look, INDENT)
+}
+
 /// A fleet of which nothing needs to be told: one line.
 pub fn healthy(report: &FleetReport, namespaces: bool, width: usize) -> Line {
-    let mut line = Line::of(Style::Green, "● ");
-    let name = name(report, namespaces);
-    line.add(Style::Bold, format!("{name:<width$}"));
-    line.add(Style::Dim, format!("   {:<9}", report.strategy));
-    line.add(Style::Plain, format!("   {:<8}", report.summary));
+    let mut line = healthy_start(&name(report, namespaces), width, &report.strategy, &report.summary);
     line.add(Style::Plain, format!("   {}", serving(report)));
+    line
+}
+
+/// How the one line of what is healthy begins.
+pub fn healthy_start(name: &str, width: usize, strategy: &str, summary: &str) -> Line {
+    let mut line = Line::of(Style::Green, "● ");
+    line.add(Style::Bold, format!("{name:<width$}"));
+    line.add(Style::Dim, format!("   {strategy:<9}"));
+    line.add(Style::Plain, format!("   {summary:<8}"));
     line
 }
 
 /// A fleet's name, after its namespace where those of several are shown.
 pub fn name(report: &FleetReport, namespaces: bool) -> String {
-    if namespaces { format!("{}/{}", report.namespace, report.name) } else { report.name.clone() }
+    qualified(&report.namespace, &report.name, namespaces)
+}
+
+/// A name, after its namespace where those of several are shown.
+pub fn qualified(namespace: &str, name: &str, namespaces: bool) -> String {
+    if namespaces { format!("{namespace}/{name}") } else { name.to_owned() }
 }
 
 fn serving(report: &FleetReport) -> String {
@@ -113,33 +133,42 @@ fn glyph(health: Health) -> (&'static str, Style) {
 }
 
 fn head(report: &FleetReport, look: Look, namespaces: bool) -> Line {
-    let mut line = Line::of(Style::Bold, name(report, namespaces));
-    line.add(Style::Dim, format!("   {}", report.strategy));
-    let style = match report.verdict {
-        Verdict::Refused | Verdict::Stalled => Style::Red,
-        Verdict::Progressing => Style::Yellow,
-        Verdict::UpToDate => Style::Green,
-    };
-    line.add(style, format!("   {}", report.summary));
+    let mut line = head_start(name(report, namespaces), &report.strategy, report.verdict, &report.summary);
     if let Some(aside) = report.aside() {
-        line.add(style, format!(" ({aside})"));
+        line.add(style_of(report.verdict), format!(" ({aside})"));
     }
     let Some(rollout) = &report.rollout else { return line };
     let tail = tail(rollout);
-    let room = look.width.saturating_sub(line.width() + 3 + tail.chars().count());
-    if let Some(columns) = BAR.into_iter().find(|columns| *columns <= room) {
-        let (done, left) = bar(rollout, columns);
-        line.add(Style::Green, format!("   {done}"));
-        line.add(Style::Dim, left);
-    }
+    let count = |count: i32| usize::try_from(count).unwrap_or_default();
+    add_bar(&mut line, (count(rollout.updated), count(rollout.total)), &tail, look);
     line.add(Style::Plain, tail);
     line
 }
 
-fn bar(rollout: &RolloutReport, columns: usize) -> (String, String) {
-    let total = usize::try_from(rollout.total).unwrap_or_default().max(1);
-    let done = usize::try_from(rollout.updated).unwrap_or_default().min(total) * columns / total;
-    ("━".repeat(done), "─".repeat(columns - done))
+/// How the first line of a tree begins.
+pub fn head_start(name: String, strategy: &str, verdict: Verdict, summary: &str) -> Line {
+    let mut line = Line::of(Style::Bold, name);
+    line.add(Style::Dim, format!("   {strategy}"));
+    line.add(style_of(verdict), format!("   {summary}"));
+    line
+}
+
+fn style_of(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Refused | Verdict::Stalled => Style::Red,
+        Verdict::Progressing => Style::Yellow,
+        Verdict::UpToDate => Style::Green,
+    }
+}
+
+/// Adds a bar of so much done of all, where there is room for it and what follows it.
+pub fn add_bar(line: &mut Line, (done, total): (usize, usize), tail: &str, look: Look) {
+    let room = look.width.saturating_sub(line.width() + 3 + tail.chars().count());
+    let Some(columns) = BAR.into_iter().find(|columns| *columns <= room) else { return };
+    let total = total.max(1);
+    let done = done.min(total) * columns / total;
+    line.add(Style::Green, format!("   {}", "━".repeat(done)));
+    line.add(Style::Dim, "─".repeat(columns - done));
 }
 
 /// What is said after the bar: the wave or the stage, and the time.
@@ -154,7 +183,14 @@ fn tail(rollout: &RolloutReport) -> String {
 fn plan(report: &FleetReport) -> Option<Line> {
     let rollout = report.rollout.as_ref()?;
     let mut line = Line::of(Style::Plain, rollout.versions());
-    let Some(plan) = &report.plan else { return Some(line) };
+    if let Some(plan) = &report.plan {
+        add_plan(&mut line, plan);
+    }
+    Some(line)
+}
+
+/// Adds a plan with its tasks and how each stands.
+pub fn add_plan(line: &mut Line, plan: &PlanReport) {
     line.add(Style::Plain, format!(" (plan {}: ", plan.id));
     for (index, task) in plan.tasks.iter().enumerate() {
         let hook = if task.hook.is_empty() { String::new() } else { format!(" {}", task.hook) };
@@ -168,16 +204,15 @@ fn plan(report: &FleetReport) -> Option<Line> {
         line.add(style, format!(" {}", task_glyph(task.state)));
     }
     line.add(Style::Plain, ")");
-    Some(line)
 }
 
 /// A hook that somebody has to look at, with what to write.
-fn hook_line(report: &FleetReport, hook: &HookStatus) -> Line {
+pub fn hook_line(target: &str, hook: &HookStatus) -> Line {
     let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
     let name = format!("hook {}{of}", hook.hook);
     if hook.state == "AwaitingApproval" {
         let mut line = Line::of(Style::Yellow, format!("{name} waits for a person: "));
-        line.add(Style::Plain, format!("windlass approve nd/{} --task {}", report.name, hook.task_id));
+        line.add(Style::Plain, format!("windlass approve {target} --task {}", hook.task_id));
         return line;
     }
     let mut line = Line::of(Style::Red, format!("{name} failed"));

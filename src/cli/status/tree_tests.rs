@@ -168,8 +168,10 @@ fn ten_thousand_nodes_are_drawn_in_one_screen_and_in_time() {
         drawn.contains("… and 982 more that do not serve") && drawn.contains("● 9000 nodes serve 1.2"),
         "{drawn}"
     );
-    // Unoptimized, beside other tests.
-    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    println!("10,000 nodes drawn in {took:?}");
+    // Unoptimized, beside other tests; docs/dev/cost.md has the number of the optimised one.
+    let most = if cfg!(debug_assertions) { 5_000 } else { 200 };
+    assert!(took < std::time::Duration::from_millis(most), "{took:?}");
 }
 
 #[test]

@@ -9,9 +9,8 @@ use futures::StreamExt;
 use super::super::Failure;
 use super::super::target::{Meant, Selected};
 use super::super::text::Look;
-use super::{reports, tree, wanted};
-use crate::reader::Sight;
-use crate::report::{FleetReport, Verdict};
+use super::kinds::{Asked, Report, Sights};
+use crate::report::Verdict;
 
 /// What `windlass wait` is told.
 #[derive(Debug, Args)]
@@ -52,46 +51,48 @@ pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
     if arguments.selected.meant == Meant::Nothing {
         return Err(Failure::Usage("say for which fleet: nd/NAME, or nd for all of them".to_owned()));
     }
+    arguments.selected.meant.require_no_node("wait").map_err(Failure::Usage)?;
     let cluster = arguments.selected.scope.cluster().await?;
-    let wanted = wanted(&arguments.selected.meant, &cluster, "wait").map_err(Failure::Usage)?;
+    let asked = Asked::of(&arguments.selected.meant, &cluster, "wait").map_err(Failure::Usage)?;
     let client = cluster.client;
     // Nodes are not needed to tell.
-    let sight = Sight::read_all(&client, &wanted, &[]).await?;
-    let mut changes = sight.watch(&client, &wanted);
+    let sights = Sights::read_all(&client, &asked, &[]).await?;
+    let mut sights = sights.following(&client, &asked).await?;
+    let mut changes = sights.watch(&client);
     let over = tokio::time::sleep(arguments.timeout);
     tokio::pin!(over);
-    let known = sight.fleets(&wanted).len();
+    let known = sights.reports().len();
     loop {
-        let seen = reports(&sight, &wanted);
+        let seen = sights.reports();
         if seen.len() < known {
-            return Err("a fleet that was waited for was deleted".to_owned().into());
+            return Err(format!("{} that was waited for was deleted", asked.one()).into());
         }
-        if seen.first().is_some_and(|worst| worst.verdict != Verdict::Progressing) {
+        if seen.first().is_some_and(|worst| worst.verdict() != Verdict::Progressing) {
             return Ok(ended(&seen, false)?);
         }
         tokio::select! {
             _ = changes.next() => {}
-            () = &mut over => return Ok(ended(&reports(&sight, &wanted), true)?),
+            () = &mut over => return Ok(ended(&sights.reports(), true)?),
         }
     }
 }
 
-/// Says how it ended, in a line a fleet, and with which code.
-fn ended(reports: &[FleetReport], over: bool) -> Result<ExitCode, String> {
+/// Says how it ended, in a line each, and with which code.
+fn ended(reports: &[Report], over: bool) -> Result<ExitCode, String> {
     let look = Look::of_stdout();
     for report in reports {
-        let why = match (report.verdict, report.waiting_for.is_empty()) {
+        let why = match (report.verdict(), report.waiting_for().is_empty()) {
             (Verdict::UpToDate, _) => "is up to date".to_owned(),
-            (Verdict::Refused, _) => format!("is refused: {}", report.waiting_for),
-            (Verdict::Stalled, _) => format!("is stalled: {}", report.waiting_for),
-            (Verdict::Progressing, true) => format!("is on its way: {}", report.summary),
-            (Verdict::Progressing, false) => format!("is on its way: {}", report.waiting_for),
+            (Verdict::Refused, _) => format!("is refused: {}", report.waiting_for()),
+            (Verdict::Stalled, _) => format!("is stalled: {}", report.waiting_for()),
+            (Verdict::Progressing, true) => format!("is on its way: {}", report.summary()),
+            (Verdict::Progressing, false) => format!("is on its way: {}", report.waiting_for()),
         };
-        let text = format!("nodedeployment.windlass.dev/{} {why}", tree::name(report, false));
+        let text = format!("{} {why}", report.target());
         let line = super::super::text::Line::of(super::super::text::Style::Plain, text);
         super::super::print(&(line.painted(Look { width: usize::MAX, ..look }) + "\n"))?;
     }
-    let code = reports.first().map_or(0, |report| report.verdict.exit_code());
+    let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if over && code == 3 {
         eprintln!("windlass: the time is over");
     }

@@ -3,7 +3,11 @@
 use serde_json::Value;
 
 use super::change::{Change, Write, annotation};
+use crate::api::RawPlan;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_RETRY};
+use crate::engine::Plan;
+use crate::planner::fleet::Strategy;
+use crate::planner::fleet::sets::decide;
 
 /// The hooks of `status.hooks` in a state.
 fn in_state<'a>(object: &'a Value, state: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -101,14 +105,13 @@ fn all_failed(object: &Value) -> String {
     hooks.iter().filter(|hook| hook["state"] == "Failed").map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a promotion may still go back: traffic has moved, and what comes after that is not done.
+/// Whether a promotion may still go back, by what the planner says.
 pub(super) fn may_go_back(object: &Value) -> bool {
-    let plan = &object["status"]["plan"];
-    let tasks = || plan["tasks"].as_array().into_iter().flatten();
-    let has_moved = tasks().any(|task| task["type"] == "switch-traffic" && task["state"] == "Complete");
-    let is_over = |task: &Value| task["state"] == "Complete" || task["state"] == "Skipped";
-    let is_left = tasks().any(|task| task["params"]["at"] == "AfterPromotion" && !is_over(task));
-    plan["recipe"] == "BlueGreen" && has_moved && is_left
+    let plan = serde_json::from_value::<RawPlan>(object["status"]["plan"].clone()).ok();
+    let plan: Option<Plan> = plan.and_then(|raw| raw.parse().ok());
+    plan.is_some_and(|plan| {
+        Strategy::of_recipe(&plan.recipe).is_some_and(|strategy| decide::may_go_back(&plan, strategy))
+    })
 }
 
 #[cfg(test)]

@@ -10,14 +10,17 @@ pub mod revisions;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "temporal")]
-mod workers;
+pub mod workers;
+#[cfg(feature = "temporal")]
+mod workers_history;
 
 use clap::Args;
 use serde_json::Value;
 
+use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
-use super::target::{Kind, Located, Meant, Named, Selected, Target};
+use super::target::{Kind, Located, Meant, Named, Selected};
 
 pub use carry::{Carried, How, Needs, Refusal, carry};
 pub use change::Verb;
@@ -126,38 +129,54 @@ pub async fn rollback(arguments: RollbackArgs) -> Result<(), String> {
 }
 
 /// Prints what `windlass history` shows.
-pub async fn history(arguments: HistoryArgs) -> Result<(), String> {
+pub async fn history(arguments: HistoryArgs) -> Result<(), Failure> {
     let HistoryArgs { selected, output } = arguments;
+    selected.meant.require_no_node("history").map_err(Failure::Usage)?;
     let cluster = selected.scope.cluster().await?;
-    let fleets = match selected.meant {
-        Meant::Nothing => Kind::Fleet.list(&cluster).await?,
-        Meant::All(kind) => {
-            Target { kind, name: "NAME".to_owned() }.require(Kind::Fleet, "history")?;
-            kind.list(&cluster).await?
-        }
+    let mut meant = Vec::new();
+    match selected.meant {
+        Meant::Nothing => meant.extend(all(Kind::Fleet, &cluster).await?),
+        Meant::All(kind) => meant.extend(all(kind, &cluster).await?),
         Meant::These(targets) => {
-            let mut fleets = Vec::new();
             for target in targets {
-                target.require(Kind::Fleet, "history")?;
-                fleets.push(target.get(&cluster.client, &cluster.namespace).await?);
+                meant.push((target.kind, target.get(&cluster.client, &cluster.namespace).await?));
             }
-            fleets
         }
-    };
-    for (index, fleet) in fleets.iter().enumerate() {
-        let namespace = fleet["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace);
-        let kept = revisions::kept(&cluster.client, namespace, fleet).await?;
-        let text = match output {
-            Some(Output::Name) => revisions::names(&kept),
-            Some(output) => output.document(&revisions::document(fleet, &kept))?,
-            None => {
-                let title = revisions::title(fleet, index, fleets.len());
-                format!("{title}{}", revisions::table(fleet, &kept, super::now()))
+    }
+    for (index, (kind, object)) in meant.iter().enumerate() {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace);
+        let title = revisions::title(object, index, meant.len());
+        let text = match kind {
+            #[cfg(feature = "temporal")]
+            Kind::Workers => {
+                let kept = workers::kept(
+                    &cluster.client,
+                    namespace,
+                    object["metadata"]["name"].as_str().unwrap_or_default(),
+                )
+                .await?;
+                match output {
+                    Some(Output::Name) => workers_history::names(&kept),
+                    Some(output) => output.document(&workers_history::document(object, &kept))?,
+                    None => format!("{title}{}", workers_history::table(object, &kept, super::now())),
+                }
+            }
+            Kind::Fleet | Kind::Node => {
+                let kept = revisions::kept(&cluster.client, namespace, object).await?;
+                match output {
+                    Some(Output::Name) => revisions::names(&kept),
+                    Some(output) => output.document(&revisions::document(object, &kept))?,
+                    None => format!("{title}{}", revisions::table(object, &kept, super::now())),
+                }
             }
         };
         super::print(&text)?;
     }
     Ok(())
+}
+
+async fn all(kind: Kind, cluster: &Cluster) -> Result<Vec<(Kind, Value)>, String> {
+    Ok(kind.list(cluster).await?.into_iter().map(|object| (kind, object)).collect())
 }
 
 /// Carries a verb out on each object that is meant. What one of them refuses keeps none of the others from it.

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Map, Value, json};
@@ -17,7 +19,7 @@ use crate::revision::{RevisionData, drift, revision_name};
 const TEMPLATE: &str = "/spec/template/spec";
 
 /// How many differences a line of the table names.
-const SHOWN: usize = 3;
+pub(super) const SHOWN: usize = 3;
 
 /// A revision that is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,27 +115,31 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
             change,
         ]);
     }
-    let mut text = aligned(&rows);
+    format!("{}{}", aligned(&rows), ended(status, now))
+}
+
+/// The plans that ended, newest first, below an empty line; nothing where none has.
+pub fn ended(status: &Value, now: DateTime<Utc>) -> String {
     let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if !history.is_empty() {
-        let mut rows = vec![["PLAN", "RECIPE", "TARGET", "OUTCOME", "ENDED", "WHY"].map(str::to_owned)];
-        for entry in history.iter().rev() {
-            let word = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
-            let ended = entry["finishedAt"].as_str().and_then(|t| t.parse::<DateTime<Utc>>().ok());
-            let why = [word("reason"), word("message")];
-            let why: Vec<&str> = why.iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
-            rows.push([
-                word("planID"),
-                word("recipe"),
-                crate::planner::fleet::status::short(&word("targetHash")).to_owned(),
-                word("outcome"),
-                ended.map(|at| format!("{} ago", age(now - at))).unwrap_or_default(),
-                why.join(": "),
-            ]);
-        }
-        let _ = write!(text, "\n{}", aligned(&rows));
+    if history.is_empty() {
+        return String::new();
     }
-    text
+    let mut rows = vec![["PLAN", "RECIPE", "TARGET", "OUTCOME", "ENDED", "WHY"].map(str::to_owned)];
+    for entry in history.iter().rev() {
+        let word = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let ended = entry["finishedAt"].as_str().and_then(|t| t.parse::<DateTime<Utc>>().ok());
+        let why = [word("reason"), word("message")];
+        let why: Vec<&str> = why.iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
+        rows.push([
+            word("planID"),
+            word("recipe"),
+            crate::planner::fleet::status::short(&word("targetHash")).to_owned(),
+            word("outcome"),
+            ended.map(|at| format!("{} ago", age(now - at))).unwrap_or_default(),
+            why.join(": "),
+        ]);
+    }
+    format!("\n{}", aligned(&rows))
 }
 
 /// The revisions' names, a line each, newest first.
@@ -188,20 +194,22 @@ fn image(data: &RevisionData) -> String {
     crate::revision::main_image(&spec).unwrap_or_default().to_owned()
 }
 
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..N).map(width).collect();
+pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut table = Table::new();
+    // A line that is too long for the terminal stays one line, as kubectl's do.
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).add_rows(rows);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
     let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let _ = writeln!(text, "{}", cells.join("   ").trim_end());
+    for line in table.lines() {
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
 
 /// As kubectl writes it: in the largest unit that is not too coarse.
-fn age(passed: chrono::TimeDelta) -> String {
+pub(super) fn age(passed: chrono::TimeDelta) -> String {
     let seconds = passed.num_seconds().max(0);
     match seconds {
         0..120 => format!("{seconds}s"),

@@ -5,12 +5,12 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
 
+use super::at_hooks;
 use super::change::{self, Change, Verb, Write, annotation};
 use super::{Needs, VerbArgs, carry_out_on};
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
-use crate::cli::target::{Kind, Located};
 
-/// The task that may be skipped.
+/// The task of a rollout that may be skipped, beside those of hooks.
 const SKIPPABLE: &str = "run-gate";
 
 /// What a verb changes in a `WorkerDeployment`.
@@ -23,9 +23,7 @@ pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change,
         Verb::Retry => retry(object),
         Verb::Skip { task } => skip(object, task.as_deref()),
         Verb::Promote { hash } => promote(object, hash.as_deref()),
-        Verb::Approve { .. } => {
-            Err("a WorkerDeployment has no hooks: nothing waits for an approval".to_owned())
-        }
+        Verb::Approve { task } => at_hooks::approve(object, task.as_deref()),
     }
 }
 
@@ -58,23 +56,22 @@ fn retry(object: &Value) -> Result<Change, String> {
         Some(id) => id,
         None if has_failed => id,
         None => {
-            return Err("no target is rejected, and no gate has failed: there is nothing to retry".to_owned());
+            return Err(
+                "no target is rejected, and no gate or hook has failed: there is nothing to retry".to_owned()
+            );
         }
     };
-    let asked = annotation(object, ANNOTATION_RETRY) == Some(id);
-    if asked && object["status"]["spentRetry"] != id {
-        return Ok(Change::already("retry", format!("the retry of plan {id} was asked for")));
-    }
-    if asked {
-        return Err(format!(
-            "a retry of plan {id} was obeyed already: change the template, or skip the gate"
-        ));
-    }
-    Ok(Change::done(
-        "retry",
-        Write::Annotation(ANNOTATION_RETRY, id.to_owned()),
-        format!("asked to retry plan {id}"),
-    ))
+    let is_named = |asked: &&str| asked.split('/').next() == Some(id);
+    let value = match annotation(object, ANNOTATION_RETRY).filter(is_named) {
+        None => id.to_owned(),
+        // The same again would be no change.
+        Some(asked) if object["status"]["spentRetry"] == asked => {
+            let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
+            format!("{id}/{}", count.saturating_add(1))
+        }
+        Some(_) => return Ok(Change::already("retry", format!("the retry of plan {id} was asked for"))),
+    };
+    Ok(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), format!("asked to retry plan {id}")))
 }
 
 fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
@@ -93,8 +90,10 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
     if is_over(&task) {
         return Ok(Change::already("skip", format!("task {id} ({type_}) is over")));
     }
-    if type_ != SKIPPABLE {
-        return Err(format!("task {id} ({type_}) cannot be skipped; only a gate ({SKIPPABLE}) can"));
+    if type_ != SKIPPABLE && !task["params"]["hook"].is_string() {
+        return Err(format!(
+            "task {id} ({type_}) cannot be skipped; only a gate ({SKIPPABLE}) and hooks can"
+        ));
     }
     if annotation(object, ANNOTATION_SKIP) == Some(id) {
         return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
@@ -131,7 +130,7 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
 pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), String> {
     let cluster = arguments.named.scope.cluster().await?;
     for located in arguments.named.located(&cluster).await? {
-        let kept = kept(&cluster.client, &located).await?;
+        let kept = kept(&cluster.client, &located.namespace, &located.target.name).await?;
         let decide = |_: &[super::revisions::Kept], object: &Value| back(object, &kept, to);
         let done = carry_out_on(arguments, &cluster, &located, Needs::Object, decide).await?;
         crate::cli::print(&done)?;
@@ -140,11 +139,10 @@ pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), Stri
 }
 
 /// The revisions of a `WorkerDeployment`, the oldest first.
-async fn kept(client: &kube::Client, located: &Located) -> Result<Vec<Value>, String> {
-    debug_assert_eq!(located.target.kind, Kind::Workers);
+pub async fn kept(client: &kube::Client, namespace: &str, name: &str) -> Result<Vec<Value>, String> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ControllerRevision"));
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &located.namespace, &resource);
-    let params = ListParams::default().labels(&format!("{LABEL_WORKERS}={}", located.target.name));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let params = ListParams::default().labels(&format!("{LABEL_WORKERS}={name}"));
     let list = api.list(&params).await.map_err(|error| format!("its revisions cannot be listed: {error}"))?;
     let mut kept: Vec<Value> = list.items.into_iter().map(|item| json!(item)).collect();
     kept.sort_by_key(|revision| revision["revision"].as_i64());
@@ -222,8 +220,43 @@ mod tests {
             Write::Field("/spec/forcePromote", json!("v1:bbbb"))
         );
         assert_eq!(written(Verb::Pause), Write::Field("/spec/paused", json!(true)));
-        assert!(change(&Verb::Approve { task: None }, &rolled(), now).is_err());
+        let mut hooked = rolled();
+        hooked["status"]["hooks"] =
+            json!([{"hook": "h", "taskID": "0123456789-1", "state": "AwaitingApproval"}]);
+        let approval = change(&Verb::Approve { task: None }, &hooked, now).unwrap();
+        let approve = crate::api::names::ANNOTATION_APPROVE;
+        assert_eq!(approval.write.unwrap(), Write::Annotation(approve, "0123456789-1".into()));
+        assert!(change(&Verb::Approve { task: None }, &rolled(), now).is_err(), "nobody waits");
         assert!(change(&Verb::Promote { hash: Some("cccc".into()) }, &rolled(), now).is_err());
+    }
+
+    #[test]
+    fn what_failed_twice_is_tried_again_twice() {
+        let mut object = rolled();
+        for (asked, spent, expected) in [
+            (Value::Null, Value::Null, Some("0123456789")),
+            (json!("0123456789"), Value::Null, None),
+            (json!("0123456789"), json!("0123456789"), Some("0123456789/2")),
+            (json!("0123456789/2"), json!("0123456789/2"), Some("0123456789/3")),
+            (json!("other"), json!("other"), Some("0123456789")),
+        ] {
+            object["metadata"]["annotations"]["windlass.dev/retry"] = asked.clone();
+            object["status"]["spentRetry"] = spent;
+            let write = retry(&object).unwrap().write;
+            let expected = expected.map(|value| Write::Annotation(ANNOTATION_RETRY, value.to_owned()));
+            assert_eq!(write, expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_hook_may_be_skipped_and_other_tasks_may_not() {
+        let mut object = rolled();
+        object["status"]["plan"]["tasks"][1] = json!({"id": "0123456789-1", "type": "await-approval",
+            "params": {"hook": "h", "at": "BeforePromotion"}, "state": "Running"});
+        let write = skip(&object, None).unwrap().write.unwrap();
+        assert_eq!(write, Write::Annotation(ANNOTATION_SKIP, "0123456789-1".into()));
+        object["status"]["plan"]["tasks"][1]["params"] = Value::Null;
+        assert!(skip(&object, None).is_err());
     }
 
     #[test]

@@ -146,6 +146,30 @@ async fn what_is_refused_for_ever_is_asked_for_less_and_less() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_refused_at_the_end_of_an_outage_is_soon_asked_for_again() {
+    const OUTAGE: Duration = Duration::from_mins(5);
+    let (began, refusals) = (monotonic(), Arc::new(Mutex::new(0)));
+    let log = refusals.clone();
+    let server = service_fn(move |_: Request<Body>| {
+        let log = log.clone();
+        async move {
+            if began.elapsed() < OUTAGE {
+                return Err(BoxError::from("connection refused"));
+            }
+            // One that has just started does not know the rights yet.
+            let mut refusals = log.lock().unwrap();
+            *refusals += 1;
+            let code = if *refusals <= 2 { 403 } else { 200 };
+            let answer = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [],
+                "status": "Failure", "code": code, "reason": "Forbidden", "message": "no"});
+            Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+        }
+    });
+    let view = watched(&Client::new(server, "shop"), OUTAGE + Duration::from_secs(15)).await;
+    assert!(view.pods.is_ready(), "{refusals:?} refused");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_waits_are_short_again_once_something_went_well_or_nothing_failed_for_long() {
     let mut attempts = Attempts::of("x".to_owned());
     let first = attempts.failed();

@@ -63,7 +63,7 @@ impl Fleet<'_> {
         let plan =
             self.scope.fleet.status.plan.as_ref().filter(|_| promoting).and_then(|raw| raw.parse().ok());
         let goes_back =
-            plan.zip(facts.set_rollout.as_ref()).is_some_and(|(plan, set)| may_go_back(&plan, set));
+            plan.zip(facts.set_rollout.as_ref()).is_some_and(|(plan, set)| may_go_back(&plan, set.strategy));
         if promoting && !goes_back && !facts.abort.is_empty() && current.as_ref() == Some(&facts.abort) {
             let id = &facts.abort;
             let note = format!(

@@ -5,21 +5,21 @@ use std::time::Duration;
 use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{HookAction, HookPoint, HookRetry, RawPlan};
+use crate::api::{HookPoint, HookRetry, RawPlan};
 use crate::apply::traffic;
 use crate::clock::monotonic;
-use crate::cluster::{ClusterError, Kind, Part, Target};
+use crate::cluster::{Kind, Part, Target};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, has_moved, pass_over, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState};
-use crate::hooks::{Values, check};
+use crate::hooks::Values;
 use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, Course};
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{Wanted, is_of_list, point_of};
-use crate::tasks::hooks::{DryRun, HookScope, JobOwner, delete_jobs, dry_run};
+use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
 /// How soon it is asked again whether the API server takes a Job that it refused.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
@@ -108,38 +108,21 @@ impl Fleet<'_> {
         {
             return verdict.err().map(Invalid::lasting);
         }
-        let mut verdict = hooks.iter().try_for_each(|hook| check(hook, &self.cx.hook_rules));
-        for hook in hooks.iter().filter(|hook| matches!(hook.action(), Some(HookAction::Job(_)))) {
-            if verdict.is_err() {
-                break;
+        let rules = &self.cx.hook_rules;
+        let verdict = match check_all(self.scope.cluster.as_ref(), &self.job_owner(), hooks, rules).await {
+            Ok(()) => Ok(()),
+            Err(Unfit::Refused(sentence)) => Err(sentence),
+            Err(Unfit::Unknown { sentence, is_transient }) => {
+                return Some(Invalid { sentence, is_transient });
             }
-            match dry_run(self.scope.cluster.as_ref(), &self.job_owner(), hook).await {
-                Ok(()) => {}
-                Err(DryRun::Refused(sentence)) => verdict = Err(sentence),
-                Err(DryRun::NotNow(error)) => {
-                    let name = &hook.name;
-                    // What it did not say for a moment is no fault of the spec; what it does not allow is a person's to see.
-                    let is_transient = !matches!(error, ClusterError::Forbidden { .. });
-                    let sentence = format!(
-                        "hook {name}: whether the API server takes its Job is not known yet: {error}"
-                    );
-                    return Some(Invalid { sentence, is_transient });
-                }
-            }
-        }
-        verdicts.put(content, (monotonic(), verdict.clone()));
+        };
+        verdicts.put(&content, (monotonic(), verdict.clone()));
         verdict.err().map(Invalid::lasting)
     }
 
     fn job_owner(&self) -> JobOwner {
         let meta = &self.scope.fleet.meta;
-        JobOwner {
-            kind: Kind::NodeDeployment,
-            namespace: meta.namespace.clone(),
-            name: meta.name.clone(),
-            uid: meta.uid.clone(),
-            fleet: meta.name.clone(),
-        }
+        JobOwner::itself(Kind::NodeDeployment, &meta.namespace, &meta.name, &meta.uid)
     }
 
     /// Deletes the Jobs of a plan that is about to end before it is done.

@@ -70,7 +70,7 @@ impl Fleet<'_> {
                 Nameless { sentence, asked, unanswered_since: Some(since) }
             }
         };
-        known.put(question, nameless.clone());
+        known.put(&question, nameless.clone());
         Err(nameless)
     }
 

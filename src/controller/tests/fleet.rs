@@ -449,7 +449,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts_and_what_was_observed_is_said
     assert!(stage.look_at_fleet().await.is_err());
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applying", "it may pass");
     let key = Memory::failure_key(Kind::NodeDeployment, &Key::new("shop", "db"));
-    stage.cx.memory.failures.put(key.clone(), 1);
+    stage.cx.memory.failures.put(&key, 1);
     assert!(stage.look_at_fleet().await.is_err());
     let (_, reason, message) = condition(&stage.fleet(), "UpToDate");
     assert!(reason == "InvalidSpec" && message.contains("quota"), "{message}");

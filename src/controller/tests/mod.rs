@@ -23,7 +23,9 @@ use crate::api::names::pod_name;
 use crate::asking::Askers;
 use crate::asking::hooks::{HookAskers, HookClient, HttpHookClient};
 use crate::clock::Clock;
-use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Target, View};
+use crate::cluster::{
+    Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Selector, Target, View,
+};
 use crate::engine::{Env, Registry};
 use crate::metrics::Metrics;
 use crate::render::RenderOptions;
@@ -189,6 +191,11 @@ impl Cluster for Port {
     async fn live_pod(&self, _: &str, name: &str) -> Result<Option<LivePod>, ClusterError> {
         let kept = self.kept.lock().unwrap();
         Ok(kept.objects.get(&(Kind::Pod.name(), name.to_owned())).map(LivePod::read))
+    }
+
+    /// No test of these has Jobs, whose pods and events this is about.
+    async fn selected(&self, _: Kind, _: &str, _: Selector) -> Result<Vec<Value>, ClusterError> {
+        Ok(Vec::new())
     }
 }
 

@@ -644,7 +644,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts() {
     assert!(stage.look_at_node().await.is_err());
     assert_eq!(stage.stalled().0, "Progressing", "it may pass");
     let key = Memory::failure_key(Kind::StatefulNode, &Key::new("shop", "db-0"));
-    stage.cx.memory.failures.put(key, 1);
+    stage.cx.memory.failures.put(&key, 1);
     assert!(stage.look_at_node().await.is_err());
     let (reason, message) = stage.stalled();
     assert!(reason == "InvalidSpec" && message.contains("no right"), "{message}");

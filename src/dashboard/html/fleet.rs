@@ -249,6 +249,7 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
                     }
                 }
                 @if foreseen.waves.len() > WAVES { p.dim { "and " (foreseen.waves.len() - WAVES) " waves more" } }
+                @if let Some(made) = foreseen.made_as_they_were() { p.dim { (made) } }
                 @if let Some(seconds) = foreseen.about_seconds {
                     p.dim { (about(TimeDelta::seconds(seconds))) ", by what its nodes took before" }
                 }

@@ -22,12 +22,13 @@ fn approved(turn: &Turn<'_>) -> Outcome {
     if turn.is_overdue() {
         return turn.is_late("nobody approved");
     }
-    let fleet = turn.scope.owner.fleet.as_str();
     turn.waits(
         format!(
-            "waiting for a person to approve hook {} of {}: windlass approve nd/{fleet}, or the annotation \
+            "waiting for a person to approve hook {} of {}: windlass approve {}, or the annotation \
              {ANNOTATION_APPROVE}={id}",
-            turn.hook.name, turn.scope.owner.name
+            turn.hook.name,
+            turn.scope.owner.name,
+            turn.scope.owner.asked_as()
         ),
         AGAIN,
     )

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
+use super::trouble::{self, Trouble};
 use super::turn::{Turn, hook_task};
 use crate::api::TaskType;
 use crate::api::names::ANNOTATION_TASK;
@@ -13,7 +14,7 @@ use crate::api::{Hook, HookAction};
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Kind, Target};
 use crate::engine::{Outcome, Plan, TaskError, TaskState};
-use crate::hooks::{ValueName, Values};
+use crate::hooks::{HookRules, ValueName, Values, check};
 
 /// How often a Job is looked at. It is not watched: the right to watch Jobs is not asked for.
 const LOOK: Duration = Duration::from_secs(2);
@@ -25,11 +26,13 @@ hook_task! {
     RunJob = "run-job", |turn| run(&turn).await
 }
 
-/// What is kept of a Job: that it was made.
-#[derive(Default, Deserialize, Serialize)]
+/// What is kept of a Job: that it was made, and what kept it from getting on.
+#[derive(Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 struct Made {
     uid: String,
+    #[serde(skip_serializing_if = "Trouble::is_none")]
+    trouble: Trouble,
 }
 
 async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
@@ -60,22 +63,26 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
             "Job {name} exists and does not belong to this task; Windlass does not touch it: rename or remove it"
         )));
     }
-    match end(&found) {
-        Some(End::Complete) => return Ok(Outcome::Done),
-        Some(End::Failed(words)) => return Ok(turn.fails(&format!("Job {name} failed: {words}"))),
-        None => {}
+    let end = end(&found);
+    if let Some(End::Complete) = end {
+        return Ok(Outcome::Done);
     }
-    let so_far = format!("Job {name} is not complete: {}", so_far(&found));
+    let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
+    if let Some(End::Failed(words)) = end {
+        return Ok(turn.fails(&trouble.after(&format!("Job {name} failed: {words}"))));
+    }
+    let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
     if turn.is_overdue() {
         // What is late must not go on beside what comes next.
         delete(cluster.as_ref(), &meta).await?;
         return Ok(turn.is_late(&so_far));
     }
     let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
-    if made.uid == meta.uid {
+    let known = Made { uid: meta.uid, trouble };
+    if known == made {
         return Ok(turn.waits(message, LOOK));
     }
-    Ok(turn.keeps(message, LOOK, json!(Made { uid: meta.uid })))
+    Ok(turn.keeps(message, LOOK, json!(known)))
 }
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
@@ -84,7 +91,8 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
     match turn.scope.cluster.create(Kind::Job, made).await {
         Ok(stored) => {
             let meta = Meta::read(&stored);
-            Ok(turn.keeps(waiting(&meta.name), LOOK, json!(Made { uid: meta.uid })))
+            let made = Made { uid: meta.uid, ..Made::default() };
+            Ok(turn.keeps(waiting(&meta.name), LOOK, json!(made)))
         }
         // By us, and the answer was lost; or by somebody: the next look tells.
         Err(error @ (ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. })) => {
@@ -176,6 +184,44 @@ pub enum DryRun {
     Refused(String),
     /// It could not be asked, or does not allow it for now.
     NotNow(ClusterError),
+}
+
+/// Why hooks cannot be carried out, in a sentence with the hook's name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unfit {
+    /// The spec is at fault.
+    Refused(String),
+    /// The API server did not say whether it takes a Job.
+    Unknown {
+        /// The sentence.
+        sentence: String,
+        /// Whether that may pass by itself.
+        is_transient: bool,
+    },
+}
+
+/// Whether all of these hooks could be carried out: by the rules, and, for their Jobs, by the API server.
+pub async fn check_all(
+    cluster: &dyn Cluster,
+    owner: &JobOwner,
+    hooks: &[Hook],
+    rules: &HookRules,
+) -> Result<(), Unfit> {
+    hooks.iter().try_for_each(|hook| check(hook, rules)).map_err(Unfit::Refused)?;
+    for hook in hooks.iter().filter(|hook| matches!(hook.action(), Some(HookAction::Job(_)))) {
+        dry_run(cluster, owner, hook).await.map_err(|why| match why {
+            DryRun::Refused(sentence) => Unfit::Refused(sentence),
+            DryRun::NotNow(error) => Unfit::Unknown {
+                sentence: format!(
+                    "hook {}: whether the API server takes its Job is not known yet: {error}",
+                    hook.name
+                ),
+                // What it did not say for a moment is no fault of the spec; what it does not allow is a person's to see.
+                is_transient: !matches!(error, ClusterError::Forbidden { .. }),
+            },
+        })?;
+    }
+    Ok(())
 }
 
 /// Asks the API server what it would make of a hook's Job, with strict field validation. Nothing is stored. A hook without

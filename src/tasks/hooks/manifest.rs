@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::api::names::{
-    ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY, MANAGER,
-    VERSION,
+    ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY,
+    LABEL_WORKERS, MANAGER, VERSION,
 };
 use crate::cluster::Kind;
 use crate::hooks::Values;
@@ -20,7 +20,7 @@ const ATTEMPT_VARIABLE: &str = "WINDLASS_ATTEMPT";
 /// To whom a Job belongs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JobOwner {
-    /// A fleet or a node.
+    /// A fleet, a node, or a fleet of workers.
     pub kind: Kind,
     /// Its namespace.
     pub namespace: String,
@@ -30,6 +30,27 @@ pub struct JobOwner {
     pub uid: String,
     /// The fleet: itself, or the node's. Empty for a node of none.
     pub fleet: String,
+}
+
+impl JobOwner {
+    /// A fleet, of nodes or of workers: whom a person is asked about is itself.
+    #[must_use]
+    pub fn itself(kind: Kind, namespace: &str, name: &str, uid: &str) -> Self {
+        let own = str::to_owned;
+        Self { kind, namespace: own(namespace), name: own(name), uid: own(uid), fleet: own(name) }
+    }
+
+    /// The object that a person is asked about: `nd/db`.
+    #[must_use]
+    pub fn asked_as(&self) -> String {
+        let short = if self.kind == Kind::WorkerDeployment { "wwd" } else { "nd" };
+        format!("{short}/{}", self.fleet)
+    }
+
+    /// The label that says whose a Job is.
+    fn label(&self) -> &'static str {
+        if self.kind == Kind::WorkerDeployment { LABEL_WORKERS } else { LABEL_DEPLOYMENT }
+    }
 }
 
 /// The name of a hook's Job: one for each attempt of a task, whatever is killed in between. A name that is too long is
@@ -70,7 +91,7 @@ pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value,
     }
     let mut labels = json!({LABEL_MANAGED_BY: MANAGER, LABEL_HOOK: attempt.hook});
     if !owner.fleet.is_empty() {
-        labels[LABEL_DEPLOYMENT] = json!(owner.fleet);
+        labels[owner.label()] = json!(owner.fleet);
     }
     json!({
         "apiVersion": Kind::Job.api_version(),

@@ -6,6 +6,7 @@ mod http;
 mod job;
 mod manifest;
 mod query;
+mod trouble;
 mod turn;
 mod wait;
 
@@ -14,7 +15,7 @@ mod tests;
 
 pub use approval::AwaitApproval;
 pub use http::CallHttp;
-pub use job::{DryRun, RunJob, delete_jobs, dry_run};
+pub use job::{RunJob, Unfit, check_all, delete_jobs};
 pub use manifest::{JobOwner, job_name};
 pub use query::CheckQuery;
 pub use wait::Wait;
@@ -31,9 +32,9 @@ use crate::hooks::{HookRules, Values};
 /// What the tasks of hooks find in their environment, in plans of a fleet and of its nodes.
 #[derive(Clone)]
 pub struct HookScope {
-    /// The spec of the fleet, whose hooks are those that it lists now; none where there is no fleet.
-    pub spec: Option<Arc<NodeDeploymentSpec>>,
-    /// Whose plan it is: a fleet, or a node.
+    /// The hooks that are listed now.
+    pub hooks: HookList,
+    /// Whose plan it is.
     pub owner: JobOwner,
     /// What is known of the values at this point. The IDs of plan and task are added from those.
     pub values: Values,
@@ -53,6 +54,39 @@ pub struct HookScope {
     pub hold: Option<String>,
 }
 
+/// The hooks that are listed now.
+#[derive(Clone, Debug, Default)]
+pub enum HookList {
+    /// None: there is no fleet.
+    #[default]
+    Nobodys,
+    /// Those of a fleet's spec, which its nodes share.
+    Fleet(Arc<NodeDeploymentSpec>),
+    /// These.
+    These(Arc<[Hook]>),
+}
+
+impl HookList {
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Hook] {
+        match self {
+            Self::Nobodys => &[],
+            Self::Fleet(spec) => &spec.update_strategy.hooks,
+            Self::These(hooks) => hooks,
+        }
+    }
+
+    /// Where they are listed.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::These(_) => "spec.hooks",
+            Self::Nobodys | Self::Fleet(_) => "updateStrategy.hooks",
+        }
+    }
+}
+
 /// Which tasks a scope speaks of.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum About {
@@ -67,14 +101,14 @@ impl HookScope {
     /// The hook of a name.
     #[must_use]
     pub fn hook(&self, name: &str) -> Option<&Hook> {
-        self.spec.as_ref()?.update_strategy.hooks.iter().find(|hook| hook.name == name)
+        self.hooks.all().iter().find(|hook| hook.name == name)
     }
 
     /// For whom peers are asked.
     #[must_use]
     pub fn asks_for(&self) -> HookOwner {
         let key = Key::new(&self.owner.namespace, &self.owner.name);
-        if self.owner.kind == Kind::NodeDeployment { HookOwner::Fleet(key) } else { HookOwner::Node(key) }
+        if self.owner.kind == Kind::StatefulNode { HookOwner::Node(key) } else { HookOwner::Fleet(key) }
     }
 }
 

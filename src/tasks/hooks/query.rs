@@ -65,6 +65,7 @@ fn check(turn: &Turn<'_>) -> Outcome {
     let interval = question.interval;
     let new = askers.last(&owner, &question).filter(|answer| counts.at != Some(answer.at));
     if let Some(answer) = new {
+        let before = (counts.successes, counts.failures);
         counts.take(&answer);
         let so_far = format!(
             "the query {}; {} of {count} successes in a row, {} failures of at most {limit}",
@@ -79,7 +80,15 @@ fn check(turn: &Turn<'_>) -> Outcome {
         if turn.is_overdue() {
             return turn.is_late(&so_far);
         }
-        return turn.keeps(format!("waiting for hook {name}: {so_far}"), interval, json!(counts));
+        let message = format!("waiting for hook {name}: {so_far}");
+        if (counts.successes, counts.failures) != before {
+            return turn.keeps(message, interval, json!(counts));
+        }
+        // It counts nothing, however often it is looked at: to keep when it came would be a write at each interval.
+        if let Some(why) = &turn.scope.hold {
+            return turn.waits(why.clone(), NOT_NOW);
+        }
+        return turn.waits(message, askers.ask(&owner, question, Duration::ZERO).again);
     }
     if turn.is_overdue() {
         return turn.is_late(&turn.said_before("the query was not answered".to_owned()));

@@ -14,6 +14,7 @@ use crate::engine::{Advance, Env, Plan, Recipe, Registry, TaskState, advance};
 use crate::hooks::{Host, PrometheusUrl};
 
 mod asked;
+mod defaults;
 mod jobs;
 
 /// What a played peer answers by now, and how often it was asked.
@@ -87,7 +88,7 @@ impl Stage {
         };
         let scope = HookScope {
             about: About::EveryPoint,
-            spec: Some(listing(hook)),
+            hooks: HookList::Fleet(listing(hook)),
             owner: JobOwner {
                 kind: Kind::StatefulNode,
                 namespace: "shop".to_owned(),
@@ -181,13 +182,13 @@ async fn params_are_the_hooks_name_and_where_it_stands() {
 async fn where_there_is_nothing_to_do_the_task_is_skipped_and_says_why() {
     let drain = json!({"name": "drain", "at": "BeforeNode", "http": {"url": "http://peer/"}});
     let mut gone = Stage::new(&drain, MockCluster::new());
-    gone.scope.spec = Some(Arc::default());
+    gone.scope.hooks = HookList::Fleet(Arc::default());
     let _ = gone.look().await;
     assert_eq!(gone.state(), TaskState::Skipped);
     assert!(gone.message().contains("no hook drain"), "{}", gone.message());
     let mut other = Stage::new(&drain, MockCluster::new());
     let wait = json!({"name": "drain", "at": "BeforeNode", "wait": {"seconds": 1}});
-    other.scope.spec = Some(listing(serde_json::from_value(wait).unwrap()));
+    other.scope.hooks = HookList::Fleet(listing(serde_json::from_value(wait).unwrap()));
     let _ = other.look().await;
     assert_eq!(other.state(), TaskState::Skipped);
     let mut broken = Stage::new(&drain, MockCluster::new());

@@ -25,7 +25,9 @@ impl<'a> Turn<'a> {
         let nothing = |why: String| Err(Outcome::Skipped { message: why });
         let name = &params.hook;
         let Some((scope, hook)) = find(cx, params) else {
-            return nothing(format!("there is no hook {name} in updateStrategy.hooks"));
+            let field =
+                cx.env.find::<HookScope>().map_or("updateStrategy.hooks", |scope| scope.hooks.field());
+            return nothing(format!("there is no hook {name} in {field}"));
         };
         let type_ = hook.action().map(HookAction::task_type).unwrap_or_default();
         if type_ != cx.record.type_ {

@@ -571,3 +571,19 @@ async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
         assert_eq!((deleted.is_ok(), scope.recorder.take().len()), (told == 1, told));
     }
 }
+
+#[tokio::test]
+async fn what_a_hand_cut_loose_is_waited_for_and_the_person_is_told_what_to_do() {
+    const BY: (&str, &str, &str) = ("StatefulSet", "db-0", "set-uid");
+    for (owner, named) in
+        [(Some(BY), "Pod db-0-0"), (None, "Pod db-0-0 (it has no owner any more: delete it)")]
+    {
+        let view = View::shared();
+        let mut metadata = meta("db-0-0", "pod-uid", 6, owner);
+        metadata["labels"] = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "first"});
+        view.observe(Kind::Pod, &json!({"metadata": metadata}));
+        let scope = amid("BlueGreen", "Retiring").without("db-0").scope(MockCluster::new(), &view);
+        let waits = said(&run_in(&Env::new().with(scope), &plan("BlueGreen"), &RetireIncumbents {}).await);
+        assert!(waits.ends_with(&format!("what is left of it: {named}")), "{waits}");
+    }
+}

@@ -115,6 +115,10 @@ pub fn end_of_these(objects: Vec<Value>) -> End {
     let mut end = End::new();
     for object in objects {
         let kind = object["kind"].as_str().unwrap_or_default();
+        // Pods of Jobs have names by chance, and stay as long as their Job does.
+        if object["metadata"]["ownerReferences"][0]["kind"] == "Job" {
+            continue;
+        }
         let status = &object["status"];
         let kept = match kind {
             "NodeDeployment" => json!({
@@ -289,6 +293,9 @@ fn compare(path: &str, left: &Value, right: &Value, lines: &mut Vec<String>) {
 /// Whether what cannot go on says so: a condition, a reason, a sentence that names the node and the cause.
 pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String> {
     let Some(object) = world.object() else { return Err("oracle 5: the object is gone".to_owned()) };
+    if matches!(illness, Illness::Peers(_)) {
+        return hook_says_so(world, &object);
+    }
     let said: Vec<(String, String, String)> =
         ["Stalled", "Ready", "UpToDate"].iter().map(|type_| condition(&object, type_)).collect();
     let rolling = !object["status"]["rollout"].is_null();
@@ -305,6 +312,22 @@ pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String
         return Ok(());
     }
     Err(format!("oracle 5: no condition names {node} and the cause: {}", summary(world)))
+}
+
+/// A hook whose peer does not do what it is asked says what was heard last. Its time is not the rollout's.
+fn hook_says_so(world: &World, object: &Value) -> Result<(), String> {
+    let nodes = world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]);
+    let plans = std::iter::once(object).chain(of_kind(&nodes, "StatefulNode")).map(|o| &o["status"]["plan"]);
+    let mut tasks = plans.filter_map(|plan| plan["tasks"].as_array()).flatten();
+    let is_told = |task: &Value| {
+        let asks = task["type"] == "call-http" || task["type"] == "check-query";
+        let said = task["message"].as_str().unwrap_or_default();
+        asks && task["state"] == "Running" && (said.contains("answer") || said.contains("cannot be told"))
+    };
+    if tasks.any(is_told) {
+        return Ok(());
+    }
+    Err(format!("oracle 5: no hook says what was heard of its peer: {}", summary(world)))
 }
 
 /// What there is to see of the scenario's object, in a few lines.

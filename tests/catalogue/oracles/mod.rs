@@ -37,6 +37,8 @@ pub struct Evidence<'a> {
     /// Tasks that were alive and watches that were open at the end.
     pub left: (usize, usize),
     pub baseline: Option<&'a Report>,
+    /// How often a person had a rejected rollout tried again.
+    pub retries: usize,
     pub failures: Vec<String>,
 }
 
@@ -71,6 +73,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         evidence.fail(format!("oracle 4: {read} may be answered from before the operator's own writes"));
     }
     hoard(evidence);
+    hooks(evidence);
     safety::examine(evidence);
     writes::examine(evidence)
 }
@@ -97,6 +100,28 @@ fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
         &end::by_role(&wanted, &baseline.active_set),
         &end::by_role(&found, &active_set(evidence.world)),
     )
+}
+
+/// Whatever is killed, lost or late: one rollout asks each peer for a thing by one task, and runs one Job. Another try of
+/// a rejected one is another rollout. Not where somebody wants something else meanwhile, or a plan or a status is damaged.
+fn hooks(evidence: &mut Evidence<'_>) {
+    let scenario = &evidence.world.scenario;
+    let is_another = |f: &Fault| matches!(f, Fault::Person(_) | Fault::Ill(_) | Fault::Platform(..));
+    if scenario.job.is_none() || evidence.strikes(is_another) {
+        return;
+    }
+    for what in evidence.world.peers.asked_twice() {
+        evidence.fail(format!("oracle 4: asked for {what}"));
+    }
+    let made = |entry: &&AuditEntry| {
+        entry.resource.starts_with("jobs") && entry.verb == "create" && entry.wrote.0 < entry.wrote.1
+    };
+    let names: Vec<&str> = evidence.audit.iter().filter(made).map(|entry| entry.name.as_str()).collect();
+    let least = usize::from(evidence.point.strikes.is_empty());
+    if names.len() > 1 + evidence.retries || names.len() < least {
+        let tries = 1 + evidence.retries;
+        evidence.failures.push(format!("oracle 4: {tries} rollouts with one Job each made {names:?}"));
+    }
 }
 
 /// What grows for ever shows itself in tasks and watches that outlive what they were for.

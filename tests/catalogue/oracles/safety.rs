@@ -411,6 +411,11 @@ impl Watcher {
         // What was on its way when the fleet went is nobody's mistake.
         let Some(fleet) = self.stored.fleet.clone() else { return };
         let of_plan = fleet.plan.state == "Active" && grant_id.starts_with(&fleet.plan.id);
+        // A grant that an old leader sent, and that lands when another leader has superseded its plan, takes down one node
+        // beside the wave (docs/dev/model.md).
+        if actor == Actor::OldOperator && !of_plan {
+            self.free.insert(name.to_owned());
+        }
         let pinned = fleet.outcome == "Aborted";
         if actor == Actor::Operator && !self.tampered && !of_plan && !pinned {
             self.fail(format!(

@@ -2,11 +2,6 @@
 
 use super::*;
 
-fn message<'a>(status: &'a Value, type_: &str) -> &'a str {
-    let list = status["conditions"].as_array().unwrap();
-    text(list.iter().find(|c| c["type"] == type_).unwrap(), "message")
-}
-
 #[test]
 fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
     play(|w| async move {

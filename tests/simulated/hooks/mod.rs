@@ -1,6 +1,7 @@
 //! Fleets with hooks on the simulated cluster, by the unmodified operator. The hooks here are times and people: a person who
 //! does not come is a hook that fails.
 
+mod back;
 mod failure;
 pub mod peers;
 mod points;
@@ -42,6 +43,12 @@ fn tasks(plan: &Value) -> Vec<String> {
         }
     };
     plan["tasks"].as_array().map(|tasks| tasks.iter().map(word).collect()).unwrap_or_default()
+}
+
+/// What a condition says.
+fn message<'a>(status: &'a Value, type_: &str) -> &'a str {
+    let list = status["conditions"].as_array().unwrap();
+    text(list.iter().find(|c| c["type"] == type_).unwrap(), "message")
 }
 
 /// The task of a hook in a plan.

@@ -183,12 +183,50 @@ fn a_rollout_makes_one_job_whatever_write_the_operator_dies_after() {
 }
 
 #[test]
-fn a_job_that_a_hand_deletes_fails_or_never_starts_holds_the_rollout() {
-    let never = json!({"timeoutSeconds": 30});
+fn a_job_that_a_hand_deletes_fails_or_never_starts_holds_the_rollout_and_says_why() {
+    let never = |pod: Value| {
+        let spec = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "backup:1"}]});
+        let mut spec = json!({"backoffLimit": 0, "template": {"spec": spec}});
+        json_patch::merge(&mut spec["template"]["spec"], &pod);
+        json!({"timeoutSeconds": 30, "job": {"template": spec}})
+    };
+    let volume = json!({"name": "to", "persistentVolumeClaim": {"claimName": "nobodys"}});
+    let homeless = json!({"volumes": [volume]});
     for (image, more, deleted, words) in [
-        ("backup:nope", json!({}), true, "was deleted before it was seen to end"),
-        ("backup:crash", json!({}), false, "failed: BackoffLimitExceeded"),
-        ("backup:nope", never, false, "no success within 30 s"),
+        ("backup:nope", json!({}), true, &["was deleted before it was seen to end"][..]),
+        (
+            "backup:crash",
+            json!({}),
+            false,
+            &[
+                "failed: BackoffLimitExceeded: ",
+                "; container a of pod db-backup-",
+                " ended with exit code 1: Error",
+            ],
+        ),
+        (
+            "backup:nope",
+            json!({"timeoutSeconds": 30}),
+            false,
+            &[
+                "no success within 30 s",
+                "container a of pod db-backup-",
+                " waits: ImagePullBackOff: Back-off pulling",
+            ],
+        ),
+        (
+            "backup:pull-loop",
+            json!({"timeoutSeconds": 90}),
+            false,
+            &["no success within 90 s", " waits: ImagePullBackOff: Back-off pulling"],
+        ),
+        ("", never(homeless), false, &["no success within 30 s", " is not scheduled: Unschedulable: "]),
+        (
+            "",
+            never(json!({"serviceAccountName": "ghost"})),
+            false,
+            &["no success within 30 s", "FailedCreate: Error creating: ", "ghost"],
+        ),
     ] {
         play(|w| async move {
             w.serve(in_place(1, json!({}), backup(image, &more))).await;
@@ -197,10 +235,24 @@ fn a_job_that_a_hand_deletes_fails_or_never_starts_holds_the_rollout() {
                 w.until("the Job is known", |s| s["plan"]["tasks"][0]["progress"]["uid"].is_string()).await;
                 let names = w.names(JOB);
                 w.delete(JOB, &names[0]).await;
+            } else if words[0].starts_with("no success") {
+                let is_said = |s: &Value| {
+                    let task = &s["plan"]["tasks"][0];
+                    task["state"] == "Running" && words[1..].iter().all(|w| text(task, "message").contains(w))
+                };
+                w.until(&format!("it says while it waits: {words:?}"), is_said).await;
+                // What is still so is not written again and again.
+                w.rest(5).await;
+                let since = w.cluster.audit_len();
+                w.rest(20).await;
+                assert_eq!(w.writes(since), 0, "{words:?}");
             }
             let held = w.until("it holds", |s| condition(s, "UpToDate") == "False/HookFailed").await;
             let said = text(&held["plan"]["tasks"][0], "message");
-            assert!(said.contains(words), "{said}");
+            for word in words {
+                assert!(said.contains(word), "{word:?}: {said}");
+            }
+            assert!(message(&held, "UpToDate").contains(words[words.len() - 1]), "{held}");
             assert_eq!(w.made().len(), 1, "it is not run again by itself");
             assert!(w.images().contains(&"db-0-0 db:1".to_owned()));
         });

@@ -42,10 +42,14 @@ func Beat(ctx workflow.Context) (string, error) {
 	}
 }
 
-// Gate is what has to succeed before a version is given new workflows. A field "fail" in its input makes it fail, too.
+// Gate is what has to succeed before a version is given new workflows. A field "fail" in its input makes it fail, too, and
+// a field "hang" makes it hang.
 func Gate(ctx workflow.Context, input map[string]any) (string, error) {
 	if said, ok := input["fail"].(string); ok {
 		return "", errors.New(said)
+	}
+	if input["hang"] == true {
+		return "", workflow.Sleep(ctx, time.Hour)
 	}
 	switch os.Getenv("GATE") {
 	case "fail":

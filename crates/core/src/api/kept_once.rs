@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -35,7 +35,7 @@ struct Known<T> {
 const SWEEP_MIN: usize = 1_024;
 
 impl<T: Pooled> Pool<T> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let known = Known { by_hash: HashMap::new(), sweep_at: SWEEP_MIN };
         Self { state: RandomState::new(), known: Mutex::new(known) }
     }
@@ -64,16 +64,20 @@ impl<T> Known<T> {
     }
 }
 
+/// Gives a kind of content its pool.
 macro_rules! pooled {
     ($($type:ty),* $(,)?) => {$(
-        impl Pooled for $type {
-            fn pool() -> &'static Pool<Self> {
-                static POOL: LazyLock<Pool<$type>> = LazyLock::new(Pool::new);
+        impl $crate::api::kept_once::Pooled for $type {
+            fn pool() -> &'static $crate::api::kept_once::Pool<Self> {
+                static POOL: std::sync::LazyLock<$crate::api::kept_once::Pool<$type>> =
+                    std::sync::LazyLock::new($crate::api::kept_once::Pool::new);
                 &POOL
             }
         }
     )*};
 }
+
+pub(crate) use pooled;
 
 pooled!(Value, Vec<Value>, Vec<(String, String)>, super::MadeFor, super::PackedTexts);
 

@@ -36,6 +36,8 @@ pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
 pub const ANNOTATION_APPROVE: &str = "windlass.dev/approve";
 /// On a hook's Job: the hook.
 pub const LABEL_HOOK: &str = "windlass.dev/hook";
+/// Label on all that belongs to a WorkerDeployment: its name.
+pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
 /// On a hook's Job: the ID of the task that made it.
 pub const ANNOTATION_TASK: &str = "windlass.dev/task";
 /// On a hook's Job: which attempt of the task made it.

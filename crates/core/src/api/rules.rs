@@ -166,13 +166,13 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     ),
     Rule::new(
         "spec.updateStrategy.inPlace.maxUnavailable",
-        "type(self) == int ? (self > 0 && self <= 2147483647) : self.matches('^([1-9][0-9]?|100)%$')",
+        IS_SHARE,
         "inPlace.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%: with 0 no node could \
          ever be updated",
     ),
     Rule::new(
         "spec.updateStrategy.inPlace.steps[]",
-        "type(self) == int ? (self > 0 && self <= 2147483647) : self.matches('^([1-9][0-9]?|100)%$')",
+        IS_SHARE,
         "a step of inPlace.steps has to be a number above 0, or a percentage from 1% to 100%",
     ),
     // That they ascend is the operator's to see: to compare what may be a number or a text is beyond what a rule may cost.
@@ -218,24 +218,24 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     .on("hooks"),
     Rule::new(
         "spec.updateStrategy.hooks",
-        "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",
+        HOOK_NAMES_DIFFER,
         "hooks has two of one name: rename one",
     ),
     Rule::new(
         "spec.updateStrategy.hooks[].name",
-        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-        "a hook's name has to be lowercase letters, digits and dashes, with no dash at either end",
+        IS_HOOK_NAME,
+        HOOK_NAME,
     ),
     Rule::new(
         "spec.updateStrategy.hooks[]",
-        "[has(self.http), has(self.job), has(self.query), has(self.approval), has(self.wait)].exists_one(a, a)",
-        "a hook does exactly one of http, job, query, approval and wait: give it one, and only one",
+        HAS_ONE_ACTION,
+        ONE_ACTION,
     )
     .class(Reason::Required),
     Rule::new(
         "spec.updateStrategy.hooks[].http.headers[]",
-        "has(self.value) != has(self.secretKeyRef)",
-        "a header needs either value or secretKeyRef, and not both",
+        HAS_HEADER_VALUE,
+        HEADER_VALUE,
     ),
     Rule::new(
         "spec.service.ports",
@@ -389,10 +389,44 @@ const PORT_NAMES_DIFFER: &str =
     "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name))";
 const PORTS_DIFFER: &str = "self.all(p, !has(p.port) || self.exists_one(q, has(q.port) && q.port == p.port \
      && (has(q.protocol) ? q.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))";
+/// That the names of the hooks of a list differ.
+pub const HOOK_NAMES_DIFFER: &str =
+    "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))";
+/// That a text can be the name of a hook.
+pub const IS_HOOK_NAME: &str = "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
+/// What a hook's name has to be.
+pub const HOOK_NAME: &str =
+    "a hook's name has to be lowercase letters, digits and dashes, with no dash at either end";
+/// That a hook does one thing.
+pub const HAS_ONE_ACTION: &str =
+    "[has(self.http), has(self.job), has(self.query), has(self.approval), has(self.wait)].exists_one(a, a)";
+/// What a hook does.
+pub const ONE_ACTION: &str =
+    "a hook does exactly one of http, job, query, approval and wait: give it one, and only one";
+/// That a header of a request has one value.
+pub const HAS_HEADER_VALUE: &str = "has(self.value) != has(self.secretKeyRef)";
+/// What a header of a request needs.
+pub const HEADER_VALUE: &str = "a header needs either value or secretKeyRef, and not both";
 const IS_PORT_NAME: &str = "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
 const PORT_NAME: &str =
     "the port's name has to be lowercase letters, digits and dashes, with no dash at either end";
-const IS_TARGET_PORT: &str = "type(self) == int ? (self >= 1 && self <= 65535) : (size(self) <= 15 \
-     && self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.matches('[a-z]') && !self.contains('--'))";
+// Kubernetes before 1.36 takes what may be a number or a text to be as long as a request, whatever its maxLength says, and refuses a
+// rule that would look at all of that: of such a field no pattern is asked for, only single letters, and texts in a list.
+const IS_SHARE: &str = "type(self) == int ? (self > 0 && self <= 2147483647) : self in ['1%', '2%', '3%', '4%', '5%', '6%', '7%', \
+     '8%', '9%', '10%', '11%', '12%', '13%', '14%', '15%', '16%', '17%', '18%', '19%', '20%', '21%', '22%', \
+     '23%', '24%', '25%', '26%', '27%', '28%', '29%', '30%', '31%', '32%', '33%', '34%', '35%', '36%', '37%', \
+     '38%', '39%', '40%', '41%', '42%', '43%', '44%', '45%', '46%', '47%', '48%', '49%', '50%', '51%', '52%', \
+     '53%', '54%', '55%', '56%', '57%', '58%', '59%', '60%', '61%', '62%', '63%', '64%', '65%', '66%', '67%', \
+     '68%', '69%', '70%', '71%', '72%', '73%', '74%', '75%', '76%', '77%', '78%', '79%', '80%', '81%', '82%', \
+     '83%', '84%', '85%', '86%', '87%', '88%', '89%', '90%', '91%', '92%', '93%', '94%', '95%', '96%', '97%', \
+     '98%', '99%', '100%']";
+const IS_TARGET_PORT: &str = "type(self) in [int] ? (self >= 1 && self <= 65535) : (size(self) >= 1 && size(self) <= 15 && [0, 1, 2, 3, \
+     4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].all(i, i >= size(self) || self.charAt(i) in ['-', '0', '1', '2', \
+     '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', \
+     'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z']) && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, \
+     12, 13, 14].exists(i, i < size(self) && self.charAt(i) in ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', \
+     'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w', 'x', 'y', 'z']) && self.charAt(0) \
+     != '-' && self.charAt(size(self) - 1) != '-' && ![0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, \
+     14].exists(i, i + 1 < size(self) && self.charAt(i) == '-' && self.charAt(i + 1) == '-'))";
 const TARGET_PORT: &str = "targetPort has to be a number from 1 to 65535, or the name of a container's port: at most 15 \
      lowercase letters, digits and single dashes";

@@ -4,11 +4,12 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::key::Key;
+use crate::api::kept_once::pooled;
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{PackedTexts, Shared};
 
 /// An owner of an object.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Owner {
     /// The owner's kind.
     pub kind: String,
@@ -19,6 +20,8 @@ pub struct Owner {
     /// Whether it is the controlling one.
     pub controller: bool,
 }
+
+pooled!(Vec<Owner>);
 
 /// The metadata that decisions need.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -42,7 +45,7 @@ pub struct Meta {
     /// Whether the object has a map of annotations.
     pub has_annotations: bool,
     /// Owners.
-    pub owners: Vec<Owner>,
+    pub owners: Shared<Vec<Owner>>,
     /// Whether it is being deleted.
     pub terminating: bool,
     /// When it was created.
@@ -76,7 +79,8 @@ impl Meta {
                     uid: text(&o["uid"]),
                     controller: o["controller"].as_bool().unwrap_or_default(),
                 })
-                .collect(),
+                .collect::<Vec<_>>()
+                .into(),
             terminating: meta["deletionTimestamp"].is_string(),
             created_at: time(&meta["creationTimestamp"]),
         }

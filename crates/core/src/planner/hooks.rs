@@ -116,12 +116,7 @@ impl Wanted<'_> {
         if !plan.is_active() || !core.eq(steps.iter().map(|step| step.type_.as_str())) {
             return false;
         }
-        let begun = plan
-            .tasks
-            .iter()
-            .rposition(|task| !matches!(task.state, TaskState::Pending | TaskState::Skipped));
-        // What was skipped before its turn is not begun; what was at its turn is.
-        let begun = begun.map_or(0, |index| index + 1).max(plan.current().unwrap_or(plan.tasks.len()));
+        let begun = begun(plan);
         let mut rest = self.among(steps);
         let done = &plan.tasks[..begun];
         // Everything up to the last that is done of the recipe itself is behind us, whatever hooks came in between.
@@ -136,23 +131,39 @@ impl Wanted<'_> {
         }
         let since = &done[last.map_or(0, |last| last + 1)..];
         rest.retain(|step| !since.iter().any(|task| is_same(step, task)));
-        let left = &plan.tasks[begun..];
-        if left.len() == rest.len() && left.iter().zip(&rest).all(|(task, step)| is_same(step, task)) {
-            return false;
-        }
-        let left = left.to_vec();
-        plan.tasks.truncate(begun);
-        for step in rest {
-            let id = task_id(&plan.id, plan.tasks.len());
-            let known = left.iter().find(|task| is_same(&step, task)).cloned();
-            let blank = TaskRecord::pending(id.clone(), &step);
-            plan.tasks.push(known.map_or(blank, |task| TaskRecord { id, ..task }));
-        }
-        true
+        replace_rest(plan, begun, rest)
     }
 }
 
-fn is_same(step: &Step, task: &TaskRecord) -> bool {
+/// How many of a plan's tasks have begun. What was skipped before its turn has not; what was at its turn has.
+#[must_use]
+pub fn begun(plan: &Plan) -> usize {
+    let begun =
+        plan.tasks.iter().rposition(|task| !matches!(task.state, TaskState::Pending | TaskState::Skipped));
+    begun.map_or(0, |index| index + 1).max(plan.current().unwrap_or(plan.tasks.len()))
+}
+
+/// Puts these steps in the place of what has not begun; the record of one that was there already is kept. Whether anything
+/// changed.
+pub fn replace_rest(plan: &mut Plan, begun: usize, rest: Vec<Step>) -> bool {
+    let left = &plan.tasks[begun..];
+    if left.len() == rest.len() && left.iter().zip(&rest).all(|(task, step)| is_same(step, task)) {
+        return false;
+    }
+    let left = left.to_vec();
+    plan.tasks.truncate(begun);
+    for step in rest {
+        let id = task_id(&plan.id, plan.tasks.len());
+        let known = left.iter().find(|task| is_same(&step, task)).cloned();
+        let blank = TaskRecord::pending(id.clone(), &step);
+        plan.tasks.push(known.map_or(blank, |task| TaskRecord { id, ..task }));
+    }
+    true
+}
+
+/// Whether a task is the one of this step.
+#[must_use]
+pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
     let params = |params: &Value| params.as_object().cloned().unwrap_or_default();
     // The wish that a node leaves is put in when the plan is made.
     let bare = |mut params: Map<String, Value>| {
@@ -163,7 +174,8 @@ fn is_same(step: &Step, task: &TaskRecord) -> bool {
 }
 
 /// The step of a hook; `None` where it does not say what it does, which the API server refuses.
-fn of_list(hook: &Hook) -> Option<Step> {
+#[must_use]
+pub fn of_list(hook: &Hook) -> Option<Step> {
     let params = json!({"hook": hook.name, "at": hook.at});
     let Value::Object(params) = params else { return None };
     Some(Step { type_: hook.action()?.task_type().to_owned(), params })

@@ -92,7 +92,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
         let wait = if failed == 0 { 0 } else { (BACK_OFF_MS << (failed - 1).min(16)).min(BACK_OFF_LAST_MS) };
         let since = last.and_then(|last| u64::try_from((now - last).num_milliseconds()).ok()).unwrap_or(wait);
         if since >= wait {
-            running = i64::from(create_pod(world, key, &job));
+            running = i64::from(create_pod_or_say(world, key, &job));
         } else {
             world.agenda.after(Job::Work(key.clone()), wait - since);
         }
@@ -147,9 +147,24 @@ fn pods_of(world: &World, key: &Key, job: &Object) -> Vec<Arc<Object>> {
     found.filter(|(_, pod)| is_own(pod)).map(|(_, pod)| pod.clone()).collect()
 }
 
-/// Makes a pod; whether that was let through.
-fn create_pod(world: &mut World, key: &Key, job: &Arc<Object>) -> bool {
-    let Some(kind) = world.kind("Pod") else { return false };
+/// Makes a pod; whether that was let through. One that is refused is tried again, and an event says why.
+fn create_pod_or_say(world: &mut World, key: &Key, job: &Arc<Object>) -> bool {
+    let Err(message) = create_pod(world, key, job) else {
+        world.failures.remove(key);
+        return true;
+    };
+    let count = world.failures.entry(key.clone()).or_default();
+    *count += 1;
+    let (is_first, wait) = (*count == 1, BACK_OFF_MS << (*count - 1).min(16));
+    if is_first {
+        world.record_event(&job.value, "FailedCreate", &format!("Error creating: {message}"));
+    }
+    world.agenda.after(Job::Work(key.clone()), wait.min(BACK_OFF_LAST_MS));
+    false
+}
+
+fn create_pod(world: &mut World, key: &Key, job: &Arc<Object>) -> Result<(), String> {
+    let Some(kind) = world.kind("Pod") else { return Err("there are no pods here".to_owned()) };
     let template = &job.value["spec"]["template"];
     let labels: Map<String, Value> = template["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     let reference = json!({"apiVersion": "batch/v1", "kind": "Job", "name": key.1, "uid": job.uid(),
@@ -160,7 +175,8 @@ fn create_pod(world: &mut World, key: &Key, job: &Arc<Object>) -> bool {
         metadata["annotations"] = template["metadata"]["annotations"].clone();
     }
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
-    world.create(&kind, &key.0, pod, &WriteOptions::default()).is_ok()
+    let made = world.create(&kind, &key.0, pod, &WriteOptions::default());
+    made.map(drop).map_err(|refusal| refusal.message)
 }
 
 /// How a pod ended, or nothing.

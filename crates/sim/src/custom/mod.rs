@@ -10,9 +10,16 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::cause::Cause;
-use super::kinds::ScalePaths;
 use rules::Rules;
 use structure::Path;
+
+/// Where a kind's scale subresource finds its numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ScalePaths {
+    pub spec: Vec<String>,
+    pub status: Vec<String>,
+    pub selector: Option<Vec<String>>,
+}
 
 /// One version's schema, ready to be used.
 #[derive(Debug)]

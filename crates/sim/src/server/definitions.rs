@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::custom::CustomSchema;
-use super::super::kinds::{Kind, PrinterColumn, ScalePaths, Shape};
+use super::super::custom::{CustomSchema, ScalePaths};
+use super::super::json_path;
+use super::super::kinds::{Kind, PrinterColumn, Shape};
 use super::super::store::{Change, meta};
 use super::super::world::World;
-use super::json_path;
 
 /// What the server says of the column that it adds itself.
 const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";

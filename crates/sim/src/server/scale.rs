@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::kinds::{Kind, ScalePaths};
+use super::super::custom::ScalePaths;
+use super::super::kinds::Kind;
 use super::super::refusal::{Cause, Refusal};
 use super::super::store::{Key, Object, meta};
 use super::super::types;

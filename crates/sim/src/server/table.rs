@@ -4,10 +4,10 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
+use super::super::json_path::find;
 use super::super::kinds::{Kind, PrinterColumn};
 use super::cell::{column, since};
 use super::columns;
-use super::json_path::find;
 use super::read::metadata_only;
 
 /// What of an object a row carries beside its cells.

@@ -3,7 +3,7 @@
 /// Label on all that belongs to a WorkerDeployment: its name. What belongs to it carries no owner reference: a foreground
 /// delete would take the pods from workflows that still run on them. Not the label of a fleet of nodes, whose controller would
 /// take what carries that for its own.
-pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
+pub use windlass_core::api::names::LABEL_WORKERS;
 /// Label on a version's Deployment and pods: its build ID.
 pub const LABEL_BUILD_ID: &str = "windlass.dev/build-id";
 /// Annotation on a version's Deployment: the hash of the template that it was made from.

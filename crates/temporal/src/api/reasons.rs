@@ -38,6 +38,7 @@ pub enum Reason {
     NoProgress,
     Stalled,
     GateFailed,
+    HookFailed,
     MissingTaskQueues,
     VersionLimitReached,
     OwnedByOther,
@@ -80,6 +81,7 @@ impl Reason {
             Self::NoProgress => "NoProgress",
             Self::Stalled => "Stalled",
             Self::GateFailed => "GateFailed",
+            Self::HookFailed => "HookFailed",
             Self::MissingTaskQueues => "MissingTaskQueues",
             Self::VersionLimitReached => "VersionLimitReached",
             Self::OwnedByOther => "OwnedByOther",
@@ -101,6 +103,7 @@ impl Reason {
                 | Self::Aborted
                 | Self::PlanFailed
                 | Self::GateFailed
+                | Self::HookFailed
                 | Self::MissingTaskQueues
                 | Self::VersionLimitReached
                 | Self::OwnedByOther
@@ -121,6 +124,8 @@ pub const EVENTS: &[&str] = &[
     "RolloutAborted",
     "RolledBack",
     "GateFailed",
+    "HookFailed",
+    "ApprovalRequested",
     "RampRestored",
     "RampCleared",
     "VersionScaledDown",

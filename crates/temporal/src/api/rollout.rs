@@ -60,6 +60,9 @@ pub struct RampStep {
     /// Whether the gate is run once more before this step. Before the first it is run in any case. Default: false.
     #[serde(default)]
     pub gate: bool,
+    /// Whether the rollout stops after this step until the hooks at AfterStep are done. Default: false.
+    #[serde(default)]
+    pub hooks: bool,
 }
 
 /// A workflow that has to succeed on the new version.

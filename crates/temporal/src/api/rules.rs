@@ -1,6 +1,9 @@
 //! The validation rules that the API server enforces. Bounds and types are in the schema.
 
-use windlass_core::api::rules::{Reason, Rule};
+use windlass_core::api::rules::{
+    HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME, HOOK_NAMES_DIFFER, IS_HOOK_NAME, ONE_ACTION,
+    Reason, Rule,
+};
 
 pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     Rule::new(
@@ -78,6 +81,54 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     )
     .on("gate")
     .class(Reason::Required),
+    Rule::new(
+        "spec.hooks[]",
+        "!has(self.at) || self.at in ['BeforeRollout', 'AfterStep', 'BeforePromotion', 'AfterRollout']",
+        "a hook of workers stands at BeforeRollout, AfterStep, BeforePromotion or AfterRollout: the other points are of nodes",
+    )
+    .on("at"),
+    Rule::new(
+        "spec",
+        "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') || (has(self.rollout) \
+         && has(self.rollout.steps) && self.rollout.steps.exists(s, has(s.hooks) && s.hooks))",
+        "a hook at AfterStep needs a step of spec.rollout.steps with hooks: true, after which it runs",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec",
+        "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') || !has(self.rollout) \
+         || !has(self.rollout.strategy) || self.rollout.strategy == 'Progressive'",
+        "a hook at AfterStep is for spec.rollout.strategy Progressive, which alone goes in steps",
+    )
+    .on("hooks"),
+    Rule::new(
+        "spec.hooks[]",
+        "!has(self.onFailure) || self.onFailure != 'Rollback' || !has(self.at) || self.at != 'AfterRollout'",
+        "onFailure Rollback has no way back from AfterRollout: workflows run on the new version by then; use BeforePromotion, \
+         or Hold or Continue",
+    )
+    .on("onFailure"),
+    Rule::new(
+        "spec.hooks",
+        HOOK_NAMES_DIFFER,
+        "spec.hooks has two of one name: rename one",
+    ),
+    Rule::new(
+        "spec.hooks[].name",
+        IS_HOOK_NAME,
+        HOOK_NAME,
+    ),
+    Rule::new(
+        "spec.hooks[]",
+        HAS_ONE_ACTION,
+        ONE_ACTION,
+    )
+    .class(Reason::Required),
+    Rule::new(
+        "spec.hooks[].http.headers[]",
+        HAS_HEADER_VALUE,
+        HEADER_VALUE,
+    ),
 ];
 
 const COUNT: &str = "type(self) == int ? self >= 0 : self.matches('^[0-9]{1,3}%$')";

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use windlass_core::api::{Condition, HistoryEntry, RawPlan, Rejected};
+use windlass_core::api::{Condition, HistoryEntry, HookStatus, RawPlan, Rejected};
 
 use crate::port::BuildId;
 
@@ -65,6 +65,9 @@ pub struct WorkerDeploymentStatus {
     /// The rollout that is active, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
+    /// The hooks that somebody has to look at: they have failed, or wait for a person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookStatus>,
     /// The last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,

@@ -5,6 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use windlass_core::api::Hook;
 use windlass_core::api::schema::{int_or_string, pod_template};
 
 use super::{Connection, RolloutSpec, WorkerDeploymentStatus};
@@ -82,6 +83,11 @@ pub struct WorkerDeploymentSpec {
     /// How a new version takes over.
     #[serde(default)]
     pub rollout: RolloutSpec,
+    /// Steps of one's own in a rollout, at BeforeRollout, AfterStep, BeforePromotion or AfterRollout. A change of them rolls
+    /// nothing out, and counts at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub hooks: Vec<Hook>,
     /// What becomes of a version on which no workflow runs any more.
     #[serde(default)]
     pub sunset: Sunset,

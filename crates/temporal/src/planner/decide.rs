@@ -1,8 +1,10 @@
 //! Whether a rollout begins, goes on, or makes room for another.
 
-use windlass_engine::{Plan, TaskState};
+use windlass_core::api::OnHookFailure;
+use windlass_engine::{Plan, held_by};
 
 use super::facts::{Facts, Temporal};
+use super::hooks;
 use crate::api::{OnFailure, Reason};
 
 /// What is to be done about plans.
@@ -20,6 +22,8 @@ pub enum Decision {
     End,
     /// The one under way is taken back, and its target not tried again.
     RollBack {
+        /// Why.
+        reason: Reason,
         /// Why, in a sentence.
         message: String,
     },
@@ -62,8 +66,17 @@ impl Cause {
 pub struct Asked {
     /// The plan that is to be aborted.
     pub abort: Option<String>,
-    /// The plan that is to be tried again.
+    /// The words that ask for another try of a plan: obeyed once.
     pub retry: Option<String>,
+}
+
+impl Asked {
+    /// The plan that is to be tried again. What follows a slash tells one wish from another: the same plan may be tried again
+    /// several times.
+    #[must_use]
+    pub fn retried_plan(&self) -> Option<&str> {
+        self.retry.as_deref()?.split('/').next()
+    }
 }
 
 /// What is to be done about plans.
@@ -94,11 +107,13 @@ fn of_active(facts: &Facts, plan: &Plan, asked: &Asked) -> Decision {
         }
         return Decision::Supersede;
     }
-    let failed = plan.current_task().filter(|task| task.state == TaskState::Failed);
-    if let Some(failed) = failed
-        && facts.spec.rollout.on_failure == OnFailure::Rollback
-    {
-        return Decision::RollBack { message: failed.message.clone() };
+    let Some(failed) = held_by(plan) else { return Decision::Keep };
+    let (reason, goes_back) = match hooks::on_failure(facts, plan) {
+        Some(leads_to) => (Reason::HookFailed, leads_to == OnHookFailure::Rollback),
+        None => (Reason::GateFailed, facts.spec.rollout.on_failure == OnFailure::Rollback),
+    };
+    if goes_back {
+        return Decision::RollBack { reason, message: failed.message.clone() };
     }
     Decision::Keep
 }
@@ -132,7 +147,7 @@ fn of_rest(facts: &Facts, last: Option<&Plan>, asked: &Asked) -> Decision {
 /// Whether what is wanted was given up, and nobody asked for another try.
 fn is_rejected(facts: &Facts, asked: &Asked) -> bool {
     let Some(rejected) = &facts.status.rejected else { return false };
-    rejected.hash == facts.target.hash && asked.retry.as_deref() != Some(rejected.plan_id.as_str())
+    rejected.hash == facts.target.hash && asked.retried_plan() != Some(rejected.plan_id.as_str())
 }
 
 /// Why no new version may be made, in a sentence, if none may and one would have to be.

@@ -4,6 +4,7 @@ pub mod build;
 pub mod decide;
 pub mod deletion;
 pub mod facts;
+pub mod hooks;
 pub mod recipe;
 pub mod routing;
 pub mod status;

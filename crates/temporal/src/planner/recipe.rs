@@ -4,10 +4,14 @@ use serde_json::{Map, Value, json};
 use windlass_engine::{Plan, PlanSeed, Recipe, Step};
 
 use super::facts::{Facts, Version};
-use crate::api::{Gate, Strategy};
+use super::hooks;
+use crate::api::{Gate, Reason, Strategy};
 
 /// The name of the recipe.
 pub const WORKER_ROLLOUT: &str = "WorkerRollout";
+
+/// The param of a ramp that says that hooks run after it.
+pub const HOOKS: &str = "hooks";
 
 /// What kind of rollout it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -73,7 +77,10 @@ pub fn recipe(facts: &Facts) -> Recipe {
             if ramp.gate && index > 0 {
                 tasks.extend(gate.map(run_gate));
             }
-            let params = json!({"percent": ramp.percent, "pauseSeconds": ramp.pause_seconds});
+            let mut params = json!({"percent": ramp.percent, "pauseSeconds": ramp.pause_seconds});
+            if ramp.hooks {
+                params[HOOKS] = json!(true);
+            }
             tasks.push(with("ramp", &params));
         }
     }
@@ -81,10 +88,18 @@ pub fn recipe(facts: &Facts) -> Recipe {
     Recipe { name: WORKER_ROLLOUT.to_owned(), tasks }
 }
 
-/// A new plan to what is wanted.
+/// A new plan to what is wanted, with the hooks that there are for why it begins.
 #[must_use]
-pub fn plan(facts: &Facts, before: Option<&Plan>, attempt: u32, now: chrono::DateTime<chrono::Utc>) -> Plan {
-    recipe(facts).plan(PlanSeed {
+pub fn plan(
+    facts: &Facts,
+    before: Option<&Plan>,
+    cause: Reason,
+    attempt: u32,
+    now: chrono::DateTime<chrono::Utc>,
+) -> Plan {
+    let recipe = recipe(facts);
+    let tasks = hooks::among(hooks::wanted(facts, cause), &recipe.tasks);
+    Recipe { tasks, ..recipe }.plan(PlanSeed {
         uid: &facts.uid,
         target_hash: &facts.target.hash,
         now,

@@ -2,9 +2,11 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use windlass_engine::{Plan, TaskState};
+
 use super::facts::{Facts, Version};
 use crate::api::Reason;
-use crate::port::{DescribedDeployment, Percent, RampTarget, RoutingWrite};
+use crate::port::{BuildId, DescribedDeployment, Percent, Ramp, RampTarget, RoutingWrite};
 
 /// What comes next of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,11 +65,7 @@ pub fn ramp(
         }
     }
     let wanted = Percent(f32::from(percent));
-    let holds = described
-        .routing
-        .ramp
-        .as_ref()
-        .is_some_and(|ramp| ramp.to == RampTarget::Version(target.clone()) && ramp.percent == wanted);
+    let holds = is_ramped(described, target, wanted);
     if !holds {
         if let Some(wait) = not_served(facts) {
             return wait;
@@ -94,6 +92,33 @@ pub fn ramp(
     }
     // More is given only to workers that are there.
     not_served(facts).unwrap_or(Next::Done)
+}
+
+/// Whether so many of the tasks go to this version.
+fn is_ramped(described: &DescribedDeployment, target: &BuildId, percent: Percent) -> bool {
+    let is_it = |ramp: &Ramp| ramp.to == RampTarget::Version(target.clone()) && ramp.percent == percent;
+    described.routing.ramp.as_ref().is_some_and(is_it)
+}
+
+/// What puts the ramp back at the step that a plan has reached, while it is at a task between two steps and somebody changed
+/// the ramp by hand: the task of the step itself is over.
+#[must_use]
+pub fn kept_ramp(facts: &Facts, plan: &Plan) -> Option<(RoutingWrite, u8)> {
+    let current = plan.current().filter(|_| plan.is_active())?;
+    let is_of_routing = |type_: &str| matches!(type_, "ramp" | "set-current" | "clear-ramp");
+    let task = &plan.tasks[current];
+    if is_of_routing(&task.type_) || plan.tasks[..current].iter().any(|task| task.type_ == "set-current") {
+        return None;
+    }
+    let step = plan.tasks[..current].iter().rfind(|task| task.type_ == "ramp")?;
+    let percent = step.params["percent"].as_u64().and_then(|percent| u8::try_from(percent).ok())?;
+    let described = begin(facts).ok().filter(|_| step.state == TaskState::Complete)?;
+    let target = &facts.target.build;
+    let wanted = Percent(f32::from(percent));
+    let holds = is_ramped(described, target, wanted);
+    let is_elsewhere = described.routing.current.as_ref() == Some(target);
+    (!holds && !is_elsewhere && described.is_settled && not_served(facts).is_none())
+        .then(|| (RoutingWrite::Ramp { to: target.clone(), percent: wanted }, percent))
 }
 
 /// What the task that makes the wanted version the current one does next.

@@ -2,14 +2,15 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use windlass_core::api::Condition;
 use windlass_core::api::conditions::{
     self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE,
 };
+use windlass_core::api::{AtHook, Condition};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
 use super::decide::Decision;
 use super::facts::{Facts, Temporal, Version};
+use super::hooks;
 use super::sunset::drained_since;
 use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 use crate::port::{BuildId, RampTarget};
@@ -47,6 +48,7 @@ pub fn refresh(
     }
     status.rejected = status.rejected.take().filter(|rejected| rejected.hash == facts.target.hash);
     refresh_versions(status, facts, plan, forgotten, now);
+    status.hooks = hooks::to_look_at(plan);
     let said = says(status, facts, plan, decision, now);
     for (type_, truth, reason, message) in said {
         conditions_set(&mut status.conditions, type_, truth, reason, &message, facts.generation, now);
@@ -210,7 +212,7 @@ fn up_to_date(
         return (truth, *reason, format!("since {since}: {message}"));
     }
     if let Some(plan) = active {
-        return of_plan(plan, now);
+        return of_plan(plan, &facts.name, now);
     }
     if let Decision::Refuse { reason, message } = decision {
         return (Truth::False, *reason, message.clone());
@@ -234,11 +236,21 @@ fn up_to_date(
     (Truth::Unknown, Reason::NotStarted, String::new())
 }
 
-fn of_plan(plan: &Plan, now: DateTime<Utc>) -> (Truth, Reason, String) {
+fn of_plan(plan: &Plan, name: &str, now: DateTime<Utc>) -> (Truth, Reason, String) {
     let Some(task) = plan.current_task() else { return (Truth::Unknown, Reason::Applying, String::new()) };
+    if let Some(at) = AtHook::of(plan) {
+        if at.failed {
+            return (Truth::False, Reason::HookFailed, hooks::failure(&at, name));
+        }
+        // It has a time-out of its own.
+        return (Truth::Unknown, Reason::Applying, task.message.clone());
+    }
     if task.state == TaskState::Failed {
         return (Truth::False, Reason::GateFailed, task.message.clone());
     }
+    // One that has only just begun has nothing to say yet.
+    let begins = || format!("{} begins", task.type_);
+    let message = Some(task.message.clone()).filter(|said| !said.is_empty()).unwrap_or_else(begins);
     let reason = waits_for(&task.progress).unwrap_or(match task.type_.as_str() {
         "await-registered" => Reason::WaitingForPollers,
         "run-gate" => Reason::GateRunning,
@@ -251,12 +263,12 @@ fn of_plan(plan: &Plan, now: DateTime<Utc>) -> (Truth, Reason, String) {
     let reason =
         if reason == Reason::WorkersNotReady || reason == Reason::Paused { Reason::Applying } else { reason };
     if reason.needs_somebody() {
-        return (Truth::False, reason, task.message.clone());
+        return (Truth::False, reason, message);
     }
     if stalled(plan, now).is_some() && reason != Reason::ReadyToPromote {
-        return (Truth::False, Reason::Stalled, task.message.clone());
+        return (Truth::False, Reason::Stalled, message);
     }
-    (Truth::Unknown, reason, task.message.clone())
+    (Truth::Unknown, reason, message)
 }
 
 /// What a task wrote down that it waits for.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
 
 use super::state::{Gate, State, Write, no_deployment, no_version};
 use super::{GateEnd, Mood, Played};
@@ -17,11 +18,8 @@ impl Played {
         &self,
         answer: impl FnOnce(&mut State, DateTime<Utc>) -> Result<T, TemporalError>,
     ) -> Result<T, TemporalError> {
-        let mood = {
-            let mut state = self.state();
-            state.calls += 1;
-            state.mood.clone()
-        };
+        let now = self.clock.now();
+        let mood = self.state().called(now);
         match mood {
             Mood::Down => {
                 return Err(TemporalError::Unreachable { message: "connection refused".to_owned() });
@@ -34,7 +32,7 @@ impl Played {
                 return Err(TemporalError::CredentialsInvalid { message: "unauthorized".to_owned() });
             }
             Mood::Slow(by) => tokio::time::sleep(by).await,
-            Mood::Well | Mood::Forgetful | Mood::Empty | Mood::LosesAnswers => {}
+            Mood::Well | Mood::Forgetful | Mood::Empty | Mood::LosesAnswers | Mood::Secretless => {}
         }
         let now = self.clock.now();
         let mut state = self.state();
@@ -54,7 +52,7 @@ impl Played {
         let answer = self
             .ask(|state, now| {
                 let (answer, write) = act(state, now)?;
-                state.writes.push(write);
+                state.writes.push((now, write));
                 Ok(answer)
             })
             .await;
@@ -93,6 +91,7 @@ impl Played {
 #[async_trait]
 impl Temporal for Played {
     async fn describe_deployment(&self, of: &DeploymentName) -> Result<DescribedDeployment, TemporalError> {
+        self.state().describes += 1;
         self.ask(|state, now| {
             let deployment = state.deployments.get(of).filter(|_| state.mood != Mood::Forgetful);
             let deployment = deployment.ok_or_else(|| no_deployment(of))?;
@@ -116,7 +115,7 @@ impl Temporal for Played {
         build: &BuildId,
     ) -> Result<DescribedVersion, TemporalError> {
         self.ask(|state, now| {
-            let deployment = state.deployments.get(of).ok_or_else(|| no_deployment(of))?;
+            let deployment = state.deployments.get(of).ok_or_else(|| no_version(build))?;
             let summary = state.summary(deployment, build, now).ok_or_else(|| no_version(build))?;
             let queues = &deployment.versions[build].queues;
             let queue = |name: &String| TaskQueue { name: name.clone(), kind: TaskQueueKind::Workflow };
@@ -159,6 +158,9 @@ impl Temporal for Played {
         guard: &Guard,
     ) -> Result<ConflictToken, TemporalError> {
         self.write(|state, now| {
+            if let Some((_, act)) = state.hand.take_if(|(at, _)| at == write) {
+                act(state);
+            }
             let is_so = state.deployments.get(of).is_some_and(|deployment| match write {
                 RoutingWrite::Current(build) => deployment.routing.current == *build,
                 RoutingWrite::ClearRamp => deployment.routing.ramp.is_none(),
@@ -166,7 +168,10 @@ impl Temporal for Played {
             });
             // What changes nothing is accepted with any token.
             if !is_so {
-                state.guard(of, guard)?;
+                if let Err(refused) = state.guard(of, guard) {
+                    state.conflicts += u64::from(matches!(refused, TemporalError::Conflict { .. }));
+                    return Err(refused);
+                }
                 state.route(of, write, now)?;
             }
             let deployment = state.deployments.get_mut(of).ok_or_else(|| no_deployment(of))?;
@@ -202,14 +207,15 @@ impl Temporal for Played {
         _: &Identity,
     ) -> Result<(), TemporalError> {
         self.write(|state, now| {
+            state.deletes.push((now, build.clone()));
             let settings = state.settings;
             let deployment = state.deployments.get(of).ok_or_else(|| no_deployment(of))?;
-            let summary = state.summary(deployment, build, now).ok_or_else(|| no_version(build))?;
+            let Some(summary) = state.summary(deployment, build, now) else {
+                // It is gone already.
+                return Ok(((), Write::DeleteVersion(build.clone())));
+            };
             let version = &deployment.versions[build];
             let message = format!("version '{build}' cannot be deleted");
-            if version.workers > 0 || now - version.last_seen < settings.pollers {
-                return Err(TemporalError::VersionHasPollers { message });
-            }
             match summary.status {
                 crate::port::VersionStatus::Current | crate::port::VersionStatus::Ramping => {
                     return Err(TemporalError::VersionRouted { message });
@@ -218,6 +224,9 @@ impl Temporal for Played {
                     return Err(TemporalError::VersionDraining { message });
                 }
                 _ => {}
+            }
+            if version.workers > 0 || now - version.last_seen < settings.pollers {
+                return Err(TemporalError::VersionHasPollers { message });
             }
             if let Some(deployment) = state.deployments.get_mut(of) {
                 deployment.versions.remove(build);
@@ -230,8 +239,8 @@ impl Temporal for Played {
 
     async fn delete_deployment(&self, of: &DeploymentName, _: &Identity) -> Result<(), TemporalError> {
         self.write(|state, _| {
-            let deployment = state.deployments.get(of).ok_or_else(|| no_deployment(of))?;
-            if !deployment.versions.is_empty() {
+            let has_versions = state.deployments.get(of).is_some_and(|found| !found.versions.is_empty());
+            if has_versions {
                 let message = "it has versions".to_owned();
                 return Err(TemporalError::Refused { message });
             }
@@ -260,6 +269,7 @@ impl Temporal for Played {
                     started: now,
                     timeout: TimeDelta::from_std(start.timeout).unwrap_or(TimeDelta::MAX),
                     ended: None,
+                    end: end_by(start.input.as_ref()),
                 };
                 state.gates.insert(start.workflow_id.clone(), gate);
             }
@@ -279,10 +289,10 @@ impl Temporal for Played {
             if state.gate_runs(gate, now) {
                 return Ok(GateState::Running);
             }
-            Ok(match state.ends.get(&gate.build) {
-                Some(GateEnd::Badly(message)) => GateState::Failed { message: message.clone() },
-                Some(GateEnd::Never) => GateState::TimedOut,
-                Some(GateEnd::Well(_)) | None => GateState::Completed,
+            Ok(match state.end_of(gate) {
+                GateEnd::Badly(message) => GateState::Failed { message },
+                GateEnd::Never => GateState::TimedOut,
+                GateEnd::Well(_) => GateState::Completed,
             })
         })
         .await
@@ -297,4 +307,13 @@ impl Temporal for Played {
         })
         .await
     }
+}
+
+/// What the workflow Gate of the tests' worker makes of its input.
+fn end_by(input: Option<&Value>) -> Option<GateEnd> {
+    let input = input?;
+    if let Some(words) = input["fail"].as_str() {
+        return Some(GateEnd::Badly(words.to_owned()));
+    }
+    (input["hang"] == true).then_some(GateEnd::Never)
 }

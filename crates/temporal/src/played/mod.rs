@@ -2,19 +2,23 @@
 //! tests. What both have to do alike is in the cases that run against both.
 
 mod answers;
+pub mod cases;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use windlass_clock::SharedClock;
 
 use crate::api::Connection;
-use crate::port::{BuildId, Connections, DeploymentName, Temporal, TemporalError};
+use crate::port::{
+    BuildId, Connections, DeploymentName, Identity, Percent, Ramp, RampTarget, RoutingWrite, Temporal,
+    TemporalError,
+};
 
-use state::State;
+use state::{Illness, State};
 pub use state::{Settings, Write};
 
 /// What is wrong with a Temporal.
@@ -35,6 +39,8 @@ pub enum Mood {
     Limiting,
     /// It refuses the credentials.
     Refusing,
+    /// The Secret of the connection is not there.
+    Secretless,
     /// It carries writes out, and their answers are lost.
     LosesAnswers,
 }
@@ -93,9 +99,10 @@ impl Played {
         self.state().start(deployment, id, pinned, share, now)
     }
 
-    /// Ends a workflow.
-    pub fn end(&self, id: &str) {
-        self.state().end(id);
+    /// Ends a workflow. Answers with the build that it ran on, if it ran.
+    #[allow(clippy::must_use_candidate, reason = "most tests only want it to end")]
+    pub fn end(&self, id: &str) -> Option<BuildId> {
+        self.state().end(id)
     }
 
     /// The workflows that run on versions without workers.
@@ -119,6 +126,47 @@ impl Played {
         self.state().route(deployment, write, now)
     }
 
+    /// Sets the ramp as a person would: to a version, or to workers without one.
+    pub fn ramp_by_hand(
+        &self,
+        deployment: &DeploymentName,
+        build: Option<&BuildId>,
+        percent: f32,
+        who: &str,
+    ) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let Some(found) = state.deployments.get_mut(deployment) else { return };
+        let before = found.routing.clone();
+        let to = build.map_or(RampTarget::Unversioned, |build| RampTarget::Version(build.clone()));
+        found.routing.ramp = Some(Ramp { to, percent: Percent(percent) });
+        found.last_modifier = Some(Identity::new(who));
+        state.rerouted(deployment, &before, now);
+    }
+
+    /// Has a person set the ramp of a version to this share right before this write, which was decided on what was before.
+    pub fn hand_before(
+        &self,
+        write: RoutingWrite,
+        deployment: &DeploymentName,
+        build: &BuildId,
+        percent: f32,
+    ) {
+        let (of, now) = (deployment.clone(), self.clock.now());
+        let by_hand = RoutingWrite::Ramp { to: build.clone(), percent: Percent(percent) };
+        let act = move |state: &mut State| {
+            // What a hand may not do it does not do.
+            let _ = state.route(&of, &by_hand, now);
+        };
+        self.state().hand = Some((write, Box::new(act)));
+    }
+
+    /// How many changes of the routing were refused because of what they were decided on.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.state().conflicts
+    }
+
     /// Makes somebody the manager, or nobody.
     pub fn manage(&self, deployment: &DeploymentName, who: Option<&str>) {
         self.state().manage(deployment, who);
@@ -127,13 +175,36 @@ impl Played {
     /// Every write so far.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
+        self.state().writes.iter().map(|(_, write)| write.clone()).collect()
+    }
+
+    /// Every write so far, with when it was carried out.
+    #[must_use]
+    pub fn timed_writes(&self) -> Vec<(DateTime<Utc>, Write)> {
         self.state().writes.clone()
+    }
+
+    /// When a version was asked to be deleted, whatever the answer was.
+    #[must_use]
+    pub fn asked_to_delete(&self, build: &BuildId) -> Vec<DateTime<Utc>> {
+        self.state().deletes.iter().filter(|(_, of)| of == build).map(|(at, _)| *at).collect()
+    }
+
+    /// Sets what is wrong from its so-manieth call on, for so long.
+    pub fn falls_ill(&self, at_call: u64, mood: Mood, lasts: TimeDelta) {
+        self.state().illness = Some(Illness { at_call, mood, lasts, until: None });
     }
 
     /// How many calls there were, of any kind.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state().calls
+    }
+
+    /// How often a deployment was described.
+    #[must_use]
+    pub fn describes(&self) -> u64 {
+        self.state().describes
     }
 
     /// How many workflows were started as gates.
@@ -151,6 +222,10 @@ impl Played {
 #[async_trait]
 impl Connections for Played {
     async fn connect(&self, _: &str, _: &Connection) -> Result<Arc<dyn Temporal>, TemporalError> {
+        let now = self.clock.now();
+        if self.state().mood_at(now) == Mood::Secretless {
+            return Err(TemporalError::SecretNotFound { message: "shop/temporal-key".to_owned() });
+        }
         Ok(Arc::new(self.clone()))
     }
 }

@@ -51,6 +51,9 @@ pub enum Write {
 
 type Trap = (u64, bool, Box<dyn FnOnce() + Send>);
 
+/// What happens right before a change of the routing, which goes on then.
+type Hand = (RoutingWrite, Box<dyn FnOnce(&mut State) + Send>);
+
 pub(super) struct State {
     pub settings: Settings,
     pub mood: Mood,
@@ -58,9 +61,26 @@ pub(super) struct State {
     pub workflows: BTreeMap<String, (DeploymentName, BuildId)>,
     pub gates: BTreeMap<String, Gate>,
     pub ends: BTreeMap<BuildId, GateEnd>,
-    pub writes: Vec<Write>,
+    pub writes: Vec<(DateTime<Utc>, Write)>,
     pub calls: u64,
+    pub describes: u64,
+    pub illness: Option<Illness>,
     pub trap: Option<Trap>,
+    pub hand: Option<Hand>,
+    pub conflicts: u64,
+    /// When which version was asked to be deleted, whatever the answer.
+    pub deletes: Vec<(DateTime<Utc>, BuildId)>,
+}
+
+/// What will be wrong, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Illness {
+    /// From this call on.
+    pub at_call: u64,
+    pub mood: Mood,
+    pub lasts: TimeDelta,
+    /// Once it has begun.
+    pub until: Option<DateTime<Utc>>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +90,8 @@ pub(super) struct Gate {
     pub started: DateTime<Utc>,
     pub timeout: TimeDelta,
     pub ended: Option<String>,
+    /// How it ends where its own input says so; else as the gates of its build do.
+    pub end: Option<GateEnd>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -106,8 +128,37 @@ impl State {
             ends: BTreeMap::new(),
             writes: Vec::new(),
             calls: 0,
+            describes: 0,
+            illness: None,
             trap: None,
+            hand: None,
+            conflicts: 0,
+            deletes: Vec::new(),
         }
+    }
+
+    /// Takes note of a call, and answers with how it finds this Temporal.
+    pub fn called(&mut self, now: DateTime<Utc>) -> Mood {
+        self.calls += 1;
+        self.mood_at(now)
+    }
+
+    /// How this Temporal is found, whose illness may have begun or be over.
+    pub fn mood_at(&mut self, now: DateTime<Utc>) -> Mood {
+        if let Some(illness) = &mut self.illness {
+            match illness.until {
+                None if self.calls >= illness.at_call => {
+                    illness.until = Some(now + illness.lasts);
+                    self.mood = illness.mood.clone();
+                }
+                Some(until) if now >= until => {
+                    self.mood = Mood::Well;
+                    self.illness = None;
+                }
+                _ => {}
+            }
+        }
+        self.mood.clone()
     }
 
     pub fn poll(
@@ -172,8 +223,8 @@ impl State {
         Some(build)
     }
 
-    pub fn end(&mut self, id: &str) {
-        self.workflows.remove(id);
+    pub fn end(&mut self, id: &str) -> Option<BuildId> {
+        self.workflows.remove(id).map(|(_, build)| build)
     }
 
     pub fn orphans(&self) -> Vec<String> {
@@ -191,8 +242,13 @@ impl State {
         (workflows + gates.filter(|gate| self.gate_runs(gate, now)).count()) as u64
     }
 
+    pub fn end_of(&self, gate: &Gate) -> GateEnd {
+        let end = gate.end.as_ref().or_else(|| self.ends.get(&gate.build));
+        end.cloned().unwrap_or(GateEnd::Well(TimeDelta::seconds(1)))
+    }
+
     pub fn gate_runs(&self, gate: &Gate, now: DateTime<Utc>) -> bool {
-        let end = self.ends.get(&gate.build).cloned().unwrap_or(GateEnd::Well(TimeDelta::seconds(1)));
+        let end = self.end_of(gate);
         let over = match end {
             GateEnd::Well(after) => now >= gate.started + after,
             GateEnd::Badly(_) => now >= gate.started + TimeDelta::seconds(1),
@@ -276,7 +332,8 @@ impl State {
                 format!("ManagerIdentity '{manager}' is set and does not match '{}'", guard.identity);
             return Err(TemporalError::OwnedByOther { manager: Some(manager.clone()), message });
         }
-        if guard.token != deployment.conflict_token() {
+        // Who brings no token wants no such check.
+        if guard.token != ConflictToken::default() && guard.token != deployment.conflict_token() {
             return Err(TemporalError::Conflict { message: "conflict token mismatch".to_owned() });
         }
         Ok(())
@@ -316,13 +373,17 @@ impl State {
                 deployment.routing.current.clone_from(build);
             }
         }
-        if deployment.routing == before {
-            return Ok(());
-        }
+        self.rerouted(of, &before, now);
+        Ok(())
+    }
+
+    /// What a change of the routing makes of the versions.
+    pub fn rerouted(&mut self, of: &DeploymentName, before: &Routing, now: DateTime<Utc>) {
+        let Some(deployment) = self.deployments.get_mut(of).filter(|d| d.routing != *before) else { return };
         deployment.token += 1;
         let routing = deployment.routing.clone();
         for (build, version) in &mut deployment.versions {
-            let was = takes(&before, build);
+            let was = takes(before, build);
             let is = takes(&routing, build);
             if is {
                 version.first_activated.get_or_insert(now);
@@ -336,7 +397,6 @@ impl State {
                 version.last_current = Some(now);
             }
         }
-        Ok(())
     }
 }
 

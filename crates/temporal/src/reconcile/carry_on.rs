@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use windlass_core::api::RawPlan;
+use windlass_core::api::at_hook::hook_of;
 use windlass_core::api::names::ANNOTATION_SKIP;
 use windlass_engine::{Plan, control};
 
@@ -40,10 +41,13 @@ impl Look<'_> {
         }
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             self.skip(plan);
-            if asked.retry.as_deref() == Some(plan.id.as_str()) && control::try_again(plan) {
+            let tried_again = asked.retried_plan() == Some(plan.id.as_str()) && control::try_again(plan);
+            if tried_again {
                 status.spent_retry.clone_from(&asked.retry);
+            }
+            if tried_again || self.pass_over(plan) || self.follow_hooks(plan) {
                 status.plan = Some(RawPlan::of(plan));
-                // It is written before the gate is started anew.
+                // It is written before anything is started anew.
                 let shown = plan.clone();
                 self.finish(status, Some(&shown), &decision, &[]).await?;
                 return Ok(AT_ONCE);
@@ -55,7 +59,8 @@ impl Look<'_> {
         let mut next = None;
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             // A plan to what is not wanted any more waits for its end, and does nothing.
-            if plan.target_hash == self.facts.target.hash {
+            if plan.target_hash == self.facts.target.hash && self.are_hooks_fine {
+                self.keep_ramp(plan).await;
                 next = self.advance(plan, &mut status).await;
             }
         } else {
@@ -64,6 +69,7 @@ impl Look<'_> {
         }
         status.update_revision = Some(Children::target_revision(&self.facts));
         self.tell_of_stall(plan.as_ref());
+        self.tell_of_hook(plan.as_ref());
         let rest = self.rest(&status, plan.as_ref(), pending, next);
         self.finish(status, plan.as_ref(), &decision, &forgotten).await?;
         Ok(rest)
@@ -97,7 +103,9 @@ impl Look<'_> {
     }
 
     fn tell_of_stall(&self, plan: Option<&Plan>) {
-        let Some(task) = plan.and_then(|plan| windlass_engine::stalled(plan, self.now)) else { return };
+        let stalled = plan.and_then(|plan| windlass_engine::stalled(plan, self.now));
+        // A hook has a time-out of its own.
+        let Some(task) = stalled.filter(|task| hook_of(task).is_none()) else { return };
         let note = format!("task {} gets no further: {}", task.type_, task.message);
         self.tell(News::warning("RolloutStalled", task.id.clone(), note));
     }
@@ -120,7 +128,7 @@ impl Look<'_> {
             let waits_for_somebody = plan.and_then(Plan::current_task).is_some_and(|task| {
                 task.type_ == "await-promote" || task.state == windlass_engine::TaskState::Failed
             });
-            return if waits_for_somebody { REST + jitter } else { next };
+            return if waits_for_somebody { REST + jitter } else { next.min(REST + jitter) };
         }
         if pending {
             return MOVING;

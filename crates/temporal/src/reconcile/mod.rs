@@ -2,10 +2,11 @@
 //! task acts, and what a task did is persisted before the next one does.
 
 mod carry_on;
+mod hooks;
 mod plans;
 mod versions;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -20,7 +21,7 @@ use crate::api::{Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
-use crate::events::{News, send};
+use crate::events::{News, Recorder, send};
 use crate::observe::{self, Read};
 use crate::planner::decide::Asked;
 use crate::planner::{Decision, Facts, Temporal as Said, decide, status};
@@ -36,13 +37,13 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Duration>, ClusterError> {
     let cluster = Cluster::new(cx.client.clone(), namespace);
     let Some(object) = cluster.get(Kind::Workers, name).await? else {
-        cx.metrics.gone(namespace, name);
+        gone(cx, namespace, name);
         return Ok(None);
     };
     let read = Read::of(object);
     let has_finalizer = finalizers(&read.object).iter().any(|finalizer| finalizer == FINALIZER);
     if read.deleted_at().is_some() && !has_finalizer {
-        cx.metrics.gone(namespace, name);
+        gone(cx, namespace, name);
         return Ok(None);
     }
     let spec = match &read.spec {
@@ -57,6 +58,13 @@ pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Du
         return Ok(Some(AT_ONCE));
     }
     Box::pin(Look::new(cx, cluster, read, spec).await?.run()).await.map(Some)
+}
+
+fn gone(cx: &Context, namespace: &str, name: &str) {
+    cx.metrics.gone(namespace, name);
+    if let Some(hooks) = &cx.hooks {
+        hooks.forget(namespace, name);
+    }
 }
 
 pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
@@ -77,6 +85,7 @@ async fn unreadable(
         let word = Reason::InvalidSpec.as_str();
         conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
     }
+    cx.metrics.says(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
     save(cluster, read, &status).await?;
     Ok(REST)
 }
@@ -102,8 +111,10 @@ pub(crate) struct Look<'a> {
     pub facts: Facts,
     pub children: Arc<Children>,
     pub temporal: Option<Arc<dyn Temporal>>,
-    pub told: Arc<Mutex<Vec<News>>>,
+    pub recorder: Recorder,
     pub now: DateTime<Utc>,
+    /// Whether the hooks could be carried out, as far as that is known.
+    are_hooks_fine: bool,
     retry_after: Option<Duration>,
 }
 
@@ -135,14 +146,15 @@ impl<'a> Look<'a> {
             facts,
             children,
             temporal: port.ok(),
-            told: Arc::default(),
+            recorder: Recorder::default(),
             now,
+            are_hooks_fine: true,
             retry_after,
         })
     }
 
     pub(crate) fn tell(&self, news: News) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+        self.recorder.record(news);
     }
 
     async fn run(mut self) -> Result<Duration, ClusterError> {
@@ -157,12 +169,13 @@ impl<'a> Look<'a> {
             Err(sentence) => return self.end_unreadable(&sentence).await,
         };
         self.check(plan.as_ref()).await?;
+        self.check_hooks().await;
         self.obey_restart();
         let asked = self.asked();
         let decision = decide(&self.facts, plan.as_ref(), &asked);
         match decision {
             Decision::Keep | Decision::Refuse { .. } => self.carry_on(plan, decision, &asked).await,
-            decision => self.change(plan, decision).await,
+            decision => self.change(plan, decision, &asked).await,
         }
     }
 
@@ -205,11 +218,11 @@ impl<'a> Look<'a> {
     }
 
     fn asked(&self) -> Asked {
-        let retry = self.read.annotation(ANNOTATION_RETRY).map(str::to_owned);
-        let spent = &self.read.status.spent_retry;
+        let spent = self.read.status.spent_retry.as_deref();
+        let retry = self.read.annotation(ANNOTATION_RETRY).filter(|words| spent != Some(words));
         Asked {
             abort: self.read.annotation(ANNOTATION_ABORT).map(str::to_owned),
-            retry: retry.filter(|asked| spent.as_ref() != Some(asked)),
+            retry: retry.map(str::to_owned),
         }
     }
 
@@ -218,7 +231,7 @@ impl<'a> Look<'a> {
             facts: Arc::new(self.facts.clone()),
             temporal: self.temporal.clone(),
             children: self.children.clone(),
-            told: self.told.clone(),
+            recorder: self.recorder.clone(),
         }
     }
 
@@ -236,9 +249,11 @@ impl<'a> Look<'a> {
         let lost = matches!(facts.temporal, Said::Lost { .. });
         let with_workers = facts.versions.values().filter(|version| version.workers.is_some()).count();
         self.cx.metrics.seen(&facts.namespace, &facts.name, with_workers, lost);
+        if let Some(said) = conditions::find(&status.conditions, UP_TO_DATE) {
+            self.cx.metrics.says(&facts.namespace, &facts.name, &said.reason);
+        }
         save(&self.cluster, &self.read, &status).await?;
-        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        for news in told {
+        for news in self.recorder.take() {
             if self.cx.is_news(&facts.uid, &news) {
                 send(&self.cluster, &self.read.object, &news, &self.cx.instance, self.now).await;
             }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use windlass_core::api::{HistoryEntry, RawPlan, Rejected};
-use windlass_engine::{Advance, Env, Plan, control, executor};
+use windlass_engine::{Advance, Env, Plan, PlanState, control, executor};
 
 use super::{AT_ONCE, Look};
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::ClusterError;
 use crate::events::News;
+use crate::planner::decide::Asked;
 use crate::planner::{Decision, recipe};
 use crate::tasks::workflow_id;
 
@@ -22,12 +23,16 @@ impl Look<'_> {
         self,
         plan: Option<Plan>,
         decision: Decision,
+        asked: &Asked,
     ) -> Result<Duration, ClusterError> {
         let (now, target) = (self.now, self.facts.target.clone());
         let mut status = self.facts.status.clone();
         let mut plan = plan;
         let mut new = None;
         let before = status.current_build_id.clone();
+        if let Some(old) = plan.as_ref().filter(|plan| plan.is_active()) {
+            self.end_hooks(old).await?;
+        }
         match &decision {
             Decision::Record => {
                 self.complete(&mut status);
@@ -35,12 +40,14 @@ impl Look<'_> {
             Decision::Start(cause) => {
                 let last = plan.as_ref().filter(|plan| plan.target_hash == target.hash);
                 let attempt = last.map_or(0, |plan| plan.attempt.saturating_add(1));
-                let fresh = recipe::plan(&self.facts, plan.as_ref(), attempt, now);
+                let fresh = recipe::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
                 let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
                 self.tell(News::normal("RolloutStarted", fresh.id.clone(), note));
                 if let Some(rejected) = status.rejected.take() {
-                    status.spent_retry = Some(rejected.plan_id);
+                    let names_it = asked.retried_plan() == Some(rejected.plan_id.as_str());
+                    let words = asked.retry.clone().filter(|_| names_it);
+                    status.spent_retry = words.or(Some(rejected.plan_id));
                 }
                 status.cause = Some(cause.reason().as_str().to_owned());
                 new = Some(fresh);
@@ -57,7 +64,7 @@ impl Look<'_> {
                     self.record(&mut status, old, "Superseded", "Superseded", "");
                 }
                 if decision == Decision::Supersede {
-                    let fresh = recipe::plan(&self.facts, plan.as_ref(), 0, now);
+                    let fresh = recipe::plan(&self.facts, plan.as_ref(), Reason::Superseded, 0, now);
                     status.cause = Some(Reason::Superseded.as_str().to_owned());
                     new = Some(fresh);
                 }
@@ -79,9 +86,9 @@ impl Look<'_> {
     async fn give_up(&self, status: &mut WorkerDeploymentStatus, old: &mut Plan, decision: &Decision) {
         let build = status.target_build_id.clone().unwrap_or_else(|| self.facts.target.build.clone());
         self.end_gates(old).await;
-        let (outcome, reason, message) = if let Decision::RollBack { message } = decision {
+        let (outcome, reason, message) = if let Decision::RollBack { reason, message } = decision {
             control::supersede(old, self.now);
-            ("RolledBack", Reason::GateFailed, message.clone())
+            ("RolledBack", *reason, message.clone())
         } else {
             control::abort(old, self.now);
             ("Aborted", Reason::Aborted, String::new())
@@ -91,6 +98,10 @@ impl Look<'_> {
         let note = format!("rollout {} to {build} is taken back: {why}", old.id);
         self.tell(News::warning(event, old.id.clone(), note));
         self.record(status, old, outcome, reason.as_str(), &message);
+        if self.facts.is_at_target() {
+            // Only what comes after the promotion is left out: nothing is taken back.
+            return;
+        }
         status.rejected = Some(Rejected {
             hash: old.target_hash.clone(),
             build_id: build.to_string(),
@@ -115,7 +126,7 @@ impl Look<'_> {
         plan: &mut Plan,
         status: &mut WorkerDeploymentStatus,
     ) -> Option<Duration> {
-        let env = Env::new().with(self.scope());
+        let env = self.equip(Env::new().with(self.scope()), plan);
         let patience = i64::from(self.facts.spec.progress_deadline_seconds);
         let advance = executor::advance(plan, &self.cx.registry, &env, self.now, patience).await;
         status.plan = Some(RawPlan::of(plan));
@@ -123,7 +134,12 @@ impl Look<'_> {
             Advance::Waiting { recheck_after } => recheck_after,
             Advance::Checkpoint | Advance::Held | Advance::Invalidated { .. } => Some(AT_ONCE),
             Advance::Ended => {
-                if plan.state == windlass_engine::PlanState::Complete {
+                if self.was_moved_meanwhile(plan) {
+                    plan.state = PlanState::Superseded;
+                    status.plan = Some(RawPlan::of(plan));
+                    let message = "tasks went elsewhere before the last hooks were done";
+                    self.record(status, plan, "Superseded", Reason::ChildDrift.as_str(), message);
+                } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
                     self.tell(News::normal("RolloutComplete", plan.id.clone(), note));
                     self.record(status, plan, "Complete", Reason::RolloutComplete.as_str(), "");
@@ -134,6 +150,22 @@ impl Look<'_> {
                 Some(AT_ONCE)
             }
         }
+    }
+
+    /// Ends a plan since its object is being deleted.
+    pub(crate) async fn end_for_deletion(&mut self) -> Result<(), ClusterError> {
+        let raw = self.facts.status.plan.as_ref();
+        let Some(mut plan) = raw.and_then(|raw| raw.parse().ok()).filter(Plan::is_active) else {
+            return Ok(());
+        };
+        self.end_hooks(&plan).await?;
+        self.end_gates(&plan).await;
+        control::supersede(&mut plan, self.now);
+        let mut status = self.facts.status.clone();
+        status.plan = Some(RawPlan::of(&plan));
+        self.record(&mut status, &plan, "Superseded", Reason::Terminating.as_str(), "");
+        self.facts.status = status;
+        Ok(())
     }
 
     /// Ends the workflows of gates that nobody waits for any more: as long as one runs, its version is not retired. One that

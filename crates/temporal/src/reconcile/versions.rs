@@ -6,8 +6,8 @@ use super::Look;
 use crate::cluster::ClusterError;
 use crate::events::News;
 use crate::observe;
+use crate::planner::routing;
 use crate::planner::sunset::{Act, Wanted, act};
-use crate::planner::{Facts, routing};
 use crate::port::BuildId;
 
 impl Look<'_> {
@@ -36,24 +36,19 @@ impl Look<'_> {
             target: is_target_planned || (self.facts.is_at_target() && !is_rejected),
             planned: is_target_planned.then_some(&target),
         };
-        let now = self.now;
-        let acts = |facts: &Facts, wanted: &Wanted<'_>| -> Vec<(BuildId, Act)> {
-            facts.versions.values().map(|v| (v.build.clone(), act(facts, v, wanted, now))).collect()
-        };
-        let first = acts(&self.facts, &wanted);
-        if let Some(temporal) = self.temporal.clone() {
-            let counted = first.into_iter().filter(|(_, act)| *act == Act::Count);
-            for build in counted.map(|(build, _)| build).collect::<Vec<_>>() {
-                observe::count(&mut self.facts, &build, &*temporal).await;
-            }
-        }
-        let decided = acts(&self.facts, &wanted);
+        let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let mut forgotten = Vec::new();
         let mut pending = false;
-        for (build, act) in decided {
+        for build in builds {
+            let mut next = act(&self.facts, &self.facts.versions[&build], &wanted, self.now);
+            // Only where that matters is it counted what runs, and then decided by what was found.
+            if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
+                observe::count(&mut self.facts, &build, &*temporal).await;
+                next = act(&self.facts, &self.facts.versions[&build], &wanted, self.now);
+            }
             // The plan's own task makes and updates the version that it is about.
             let is_planned = is_target_planned && build == target;
-            match act {
+            match next {
                 Act::Serve if is_planned => {}
                 Act::Serve => {
                     let was_sunset =

@@ -113,3 +113,82 @@ async fn two_templates_under_one_id_are_one_version() {
     assert_eq!(s.names().len(), 1);
     assert_eq!(s.status()["versions"].as_array().unwrap().len(), 1);
 }
+
+/// What each case of the custom build ID makes: the versions' names, whether a rollout began, and whether a Deployment was made.
+#[tokio::test(start_paused = true)]
+async fn the_nine_cases_of_the_build_id_as_one_table() {
+    struct Case {
+        what: &'static str,
+        /// The ID and the image at first.
+        from: (Option<&'static str>, &'static str),
+        /// What is patched then, one after the other.
+        patches: Vec<Value>,
+        /// How often a version became current in all.
+        current: usize,
+        /// The build ID that is current in the end; `*`: one that is made of the image's tag.
+        ends_on: &'static str,
+        /// How many Deployments there are in the end.
+        deployments: usize,
+    }
+    let id = |id: Value| json!({"spec": {"unsafeCustomBuildID": id}});
+    let image = |tag: &str| json!({"spec": {"template": template(tag)}});
+    let blue = (Some("blue"), "v1");
+    let case = |what, from, patches, current, ends_on, deployments| Case {
+        what,
+        from,
+        patches,
+        current,
+        ends_on,
+        deployments,
+    };
+    let gone = json!({"spec": {"sunset": {"scaleDownDelaySeconds": 0, "deleteDelaySeconds": 0}}});
+    let cases = [
+        case("unset", (None, "v1"), vec![image("v2")], 2, "v2-*", 2),
+        case("set, first time", (None, "v1"), vec![id(json!("blue"))], 2, "blue", 2),
+        case("same ID, template changed", blue, vec![image("v2")], 1, "blue", 1),
+        case(
+            "same ID, same template",
+            blue,
+            vec![id(json!("blue")), json!({"spec": {"replicas": 3}})],
+            1,
+            "blue",
+            1,
+        ),
+        case("new ID, equal template", blue, vec![id(json!("green"))], 2, "green", 2),
+        case("an earlier ID that lives", blue, vec![id(json!("green")), id(json!("blue"))], 3, "blue", 2),
+        case(
+            "an earlier ID that is gone",
+            blue,
+            vec![id(json!("green")), gone, id(json!("blue"))],
+            3,
+            "blue",
+            1,
+        ),
+        case("removed", blue, vec![id(Value::Null)], 2, "v1-*", 2),
+        // The ninth is about objects: workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted.
+        case("nothing recorded", blue, vec![json!({"metadata": {"labels": {"seen": "yes"}}})], 1, "blue", 1),
+    ];
+    for Case { what, from, patches, current, ends_on, deployments } in cases {
+        let mut spec = spec(from.1);
+        spec["sunset"] = json!({"scaleDownDelaySeconds": 9000, "deleteDelaySeconds": 9000});
+        spec["unsafeCustomBuildID"] = json!(from.0);
+        let (s, _) = Stage::running(spec).await;
+        for patch in patches {
+            s.patch(patch.clone()).await;
+            s.until_current(&s.target().await).await;
+            if patch["spec"]["sunset"].is_object() {
+                s.until("the other is gone", |s| {
+                    s.names().len() == 1 && s.status()["versions"].as_array().unwrap().len() == 1
+                })
+                .await;
+            }
+        }
+        s.until("the Deployments are as many as they should be", |s| s.names().len() == deployments).await;
+        s.seconds(30).await;
+        let ended = s.status()["currentBuildID"].as_str().unwrap().to_owned();
+        let is_it = ends_on.strip_suffix('*').map_or(ended == ends_on, |tag| ended.starts_with(tag));
+        assert!(is_it, "{what}: it ends on {ended}");
+        let became = s.ramps().iter().filter(|percent| **percent == 100).count();
+        assert_eq!((became, s.names().len()), (current, deployments), "{what}: {:?}", s.ramps());
+    }
+}

@@ -1,29 +1,13 @@
 //! The operator dies before, and right after, each of its writes, to Kubernetes and to Temporal; another one starts.
 
-use serde_json::Value;
 use windlass_sim::{After, Before, Failure, FaultPlan, RequestInfo};
 
-use crate::stage::{Stage, deployment, spec};
+use crate::stage::{End, Stage, spec};
 
-/// What a run ends with: the workers, and what a person reads.
-async fn run(s: &Stage) -> (Vec<String>, Value, Vec<i32>) {
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    s.until_current(&v1).await;
-    s.temporal.start(&deployment(), "long", None, 99.0);
-    let v2 = s.roll_to("v2").await;
-    s.until_current(&v2).await;
-    s.temporal.end("long");
-    s.until("v1 is gone", |s| s.record(&v1).is_null() && s.deployment_of(&v1).is_none()).await;
+async fn run(s: &Stage) -> End {
+    let end = s.through_two_versions(spec("v1")).await;
     s.assert_no_orphans();
-    let mut ramps = s.ramps();
-    // A write whose record was lost may be made twice, one after the other.
-    ramps.dedup();
-    (
-        s.names(),
-        s.status()["history"].as_array().unwrap().iter().map(|h| h["outcome"].clone()).collect(),
-        ramps,
-    )
+    end
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,3 +94,45 @@ async fn bad_input_is_refused_with_a_sentence() {
         s.try_patch(json!({"spec": {"connection": {"namespace": "other"}}})).await.unwrap_err().to_string();
     assert!(moved.contains("does not change"), "{moved}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_samples_are_taken_as_they_are_and_read_as_they_are_meant() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workers.yaml");
+    let samples: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let s = Stage::new();
+    let mut names = Vec::new();
+    for sample in samples {
+        let name = sample["metadata"]["name"].as_str().unwrap().to_owned();
+        let params = kube::api::PostParams::default();
+        let object = serde_json::from_value(sample.clone()).unwrap();
+        let stored = json!(s.api("WorkerDeployment").create(&params, &object).await.unwrap());
+        // What is not a field of the definition would be gone.
+        for (field, said) in sample["spec"].as_object().unwrap() {
+            let mut both = stored["spec"][field].clone();
+            assert_eq!(
+                merged(&mut both, said),
+                stored["spec"][field],
+                "{name}: {field} is stored as it is written"
+            );
+        }
+        names.push(name);
+    }
+    assert_eq!(names, ["orders", "invoices"]);
+}
+
+/// A value with everything that another says.
+fn merged(into: &mut Value, said: &Value) -> Value {
+    match (into, said) {
+        (Value::Object(into), Value::Object(said)) => {
+            for (key, value) in said {
+                let merged = merged(into.entry(key.clone()).or_insert(Value::Null), value);
+                into.insert(key.clone(), merged);
+            }
+            Value::Object(into.clone())
+        }
+        (Value::Array(into), Value::Array(said)) if into.len() == said.len() => {
+            into.iter_mut().zip(said).map(|(into, said)| merged(into, said)).collect()
+        }
+        (_, said) => said.clone(),
+    }
+}

@@ -170,3 +170,15 @@ async fn a_restart_rolls_the_workers_of_every_version_and_is_no_rollout() {
     .await;
     assert_eq!(s.status()["history"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_was_decided_before_a_hand_changed_the_routing_is_refused_and_decided_anew() {
+    let (s, _) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    let half = RoutingWrite::Ramp { to: v2.clone(), percent: Percent(50.0) };
+    s.temporal.hand_before(half, &deployment(), &v2, 30.0);
+    s.until_current(&v2).await;
+    assert_eq!(s.temporal.conflicts(), 1, "the token is that of the description that was decided on");
+    assert_eq!(s.ramps(), [100, 5, 50, 100]);
+}

@@ -11,10 +11,12 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use windlass_sim::{Cluster, Latency, Options};
+use windlass_sim::{Cluster, ClusterClock, Latency, Options};
 use windlass_temporal::Workers;
 use windlass_temporal::played::{Played, Settings};
 use windlass_temporal::port::{BuildId, DeploymentName};
+
+use crate::hands::Hands;
 
 pub const NAMESPACE: &str = "shop";
 pub const NAME: &str = "orders";
@@ -22,10 +24,22 @@ pub const NAME: &str = "orders";
 pub struct Stage {
     pub cluster: Arc<Cluster>,
     pub temporal: Played,
+    pub hands: Hands,
+    /// The operator's, which shows what the cluster's does until a test makes it jump.
+    pub clock: Arc<ClusterClock>,
     operator: Arc<Mutex<Option<JoinHandle<()>>>>,
     kubelet: JoinHandle<()>,
     /// Workflows that were found to run without workers, at any moment.
     pub orphaned: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// What a run ends with: the workers, and what a person reads.
+#[derive(Debug, PartialEq)]
+pub struct End {
+    pub names: Vec<String>,
+    pub outcomes: Vec<Value>,
+    pub ramps: Vec<i32>,
+    pub gates: usize,
 }
 
 impl Stage {
@@ -43,7 +57,9 @@ impl Stage {
         let orphaned = Arc::new(Mutex::new(BTreeSet::new()));
         let client = cluster.client("kubelet", "default");
         let kubelet = tokio::spawn(kubelet(client, temporal.clone(), orphaned.clone()));
-        let stage = Self { cluster, temporal, operator: Arc::default(), kubelet, orphaned };
+        let hands = Hands::default();
+        let clock = ClusterClock::starting_at(cluster.clock().now());
+        let stage = Self { cluster, temporal, hands, clock, operator: Arc::default(), kubelet, orphaned };
         stage.start_operator();
         stage
     }
@@ -62,7 +78,12 @@ impl Stage {
     }
 
     pub fn start_operator(&self) {
-        start(&self.cluster, &self.temporal, &self.operator);
+        *self.operator.lock().unwrap() = Some(self.one_more_operator("operator"));
+    }
+
+    /// Starts an operator beside the one that there is.
+    pub fn one_more_operator(&self, name: &str) -> JoinHandle<()> {
+        operate(name, &self.cluster, &self.temporal, &self.hands, &self.clock)
     }
 
     pub fn kill_operator(&self) {
@@ -75,13 +96,14 @@ impl Stage {
     pub fn killer(&self) -> impl FnOnce() + Send + 'static {
         let (cluster, temporal, operator) =
             (self.cluster.clone(), self.temporal.clone(), self.operator.clone());
+        let (hands, clock) = (self.hands.clone(), self.clock.clone());
         move || {
             if let Some(old) = operator.lock().unwrap().take() {
                 old.abort();
             }
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                start(&cluster, &temporal, &operator);
+                *operator.lock().unwrap() = Some(operate("operator", &cluster, &temporal, &hands, &clock));
             });
         }
     }
@@ -229,6 +251,28 @@ impl Stage {
         self.temporal.writes().into_iter().filter_map(of).collect()
     }
 
+    /// A first version of this spec, a workflow that is pinned to it, a second version, and the end of the first.
+    pub async fn through_two_versions(&self, spec: Value) -> End {
+        self.create(spec).await;
+        let v1 = self.target().await;
+        self.until_current(&v1).await;
+        self.temporal.start(&deployment(), "long", None, 99.0);
+        let v2 = self.roll_to("v2").await;
+        self.until_current(&v2).await;
+        self.temporal.end("long");
+        self.until("v1 is gone", |s| s.record(&v1).is_null() && s.deployment_of(&v1).is_none()).await;
+        let mut ramps = self.ramps();
+        // A write whose answer or record was lost may be made twice, one after the other.
+        ramps.dedup();
+        let history = self.status()["history"].clone();
+        End {
+            names: self.names(),
+            outcomes: history.as_array().unwrap().iter().map(|entry| entry["outcome"].clone()).collect(),
+            ramps,
+            gates: self.temporal.gates(),
+        }
+    }
+
     pub fn assert_no_orphans(&self) {
         assert_eq!(*self.orphaned.lock().unwrap(), BTreeSet::new(), "workflows lost their workers");
     }
@@ -241,10 +285,16 @@ impl Drop for Stage {
     }
 }
 
-fn start(cluster: &Cluster, temporal: &Played, slot: &Mutex<Option<JoinHandle<()>>>) {
-    let client = cluster.client("operator", "default");
-    let workers = Workers::new(client, Arc::new(temporal.clone())).clock(cluster.clock());
-    *slot.lock().unwrap() = Some(tokio::spawn(workers.run(std::future::pending())));
+fn operate(
+    name: &str,
+    cluster: &Cluster,
+    temporal: &Played,
+    hands: &Hands,
+    clock: &Arc<ClusterClock>,
+) -> JoinHandle<()> {
+    let workers = Workers::new(cluster.client(name, "default"), Arc::new(temporal.clone()));
+    let workers = workers.clock(clock.clone()).hooks(Arc::new(hands.clone()));
+    tokio::spawn(workers.run(std::future::pending()))
 }
 
 /// The name of the deployment in Temporal.

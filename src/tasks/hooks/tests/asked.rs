@@ -153,6 +153,32 @@ async fn so_many_successes_in_a_row_are_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_counts_nothing_is_kept_nowhere_and_asked_again_at_each_interval() {
+    let nothing = json!({"status": "success", "data": {"resultType": "vector", "result": []}}).to_string();
+    let unavailable = (503, "starting".to_owned());
+    for (status, answer) in [(200, nothing), (200, vector("0.1")), unavailable] {
+        let mut stage = Stage::new(&errors(), MockCluster::new());
+        stage.answers(200, &vector("0.5"));
+        let _ = stage.turn().await;
+        let kept = stage.plan.tasks[0].progress.clone();
+        assert_eq!(kept["failures"], 1, "{kept}");
+        stage.answers(status, &answer);
+        for sent in 2..6 {
+            pass(30).await;
+            let _ = stage.turn().await;
+            let _ = stage.look().await;
+            assert_eq!((stage.sent(), &stage.plan.tasks[0].progress), (sent, &kept), "{answer}");
+        }
+        stage.answers(200, &vector("0.01"));
+        for _ in 0..3 {
+            pass(30).await;
+            let _ = stage.turn().await;
+        }
+        assert_eq!(stage.state(), TaskState::Complete, "{answer}: {}", stage.message());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_failures_than_are_allowed_are_a_failure() {
     let mut stage = Stage::new(&errors(), MockCluster::new());
     for answer in ["0.5", "0.01"] {

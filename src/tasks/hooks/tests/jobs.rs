@@ -1,17 +1,26 @@
 //! Jobs.
 
 use super::*;
+use crate::cluster::Selector;
 use crate::engine::Advance;
+use crate::tasks::hooks::job::{DryRun, dry_run};
 
-type Store = Arc<Mutex<Vec<Value>>>;
+pub(super) type Store = Arc<Mutex<Vec<Value>>>;
 
 fn backup() -> Value {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "backup:1"}]});
     json!({"name": "backup", "at": "BeforeNode", "timeoutSeconds": 60, "job": {"template": {"template": {"spec": pod}}}})
 }
 
-/// A cluster that keeps Jobs; how often each name was made is in the second list.
-fn cluster() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
+/// A cluster that keeps Jobs, and has nothing else; how often each name was made is in the second list.
+pub(super) fn cluster() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
+    let (mut cluster, store, made) = keeping_jobs();
+    cluster.expect_selected().returning(|_, _, _| Ok(Vec::new()));
+    (cluster, store, made)
+}
+
+/// The same, which does not know yet what a selector finds.
+fn keeping_jobs() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
     let (store, made): (Store, Arc<Mutex<Vec<String>>>) = (Arc::default(), Arc::default());
     let mut cluster = MockCluster::new();
     let jobs = store.clone();
@@ -38,6 +47,11 @@ fn cluster() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
         Ok(())
     });
     (cluster, store, made)
+}
+
+/// The uid of the first Job that is kept.
+fn uid(store: &Store) -> String {
+    store.lock().unwrap()[0]["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 fn ends(store: &Store, type_: &str) {
@@ -142,6 +156,74 @@ async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
         "{said}"
     );
     assert!(store.lock().unwrap().is_empty(), "what is late does not go on");
+}
+
+/// A Job that is not complete, whose pods a selector finds.
+fn begun(store: &Store) {
+    let mut jobs = store.lock().unwrap();
+    jobs[0]["spec"]["selector"] = json!({"matchLabels": {"controller-uid": "x"}});
+    jobs[0]["status"] = json!({"active": 1, "ready": 0});
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_it_from_getting_on_is_said_while_it_waits_and_when_time_is_up() {
+    let (mut cluster, store, _) = keeping_jobs();
+    let back_off = Arc::new(Mutex::new(10));
+    let (seconds, jobs) = (back_off.clone(), store.clone());
+    cluster.expect_selected().returning(move |kind, _, by| {
+        assert_eq!((kind, by), (Kind::Pod, Selector::Labels("controller-uid=x".to_owned())));
+        let message = format!("Back-off {} s pulling image", seconds.lock().unwrap());
+        let owners = |uid: &str| json!([{"kind": "Job", "name": "j", "uid": uid, "controller": true}]);
+        let waits =
+            json!([{"name": "a", "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}}]);
+        let foreign = json!({"metadata": {"name": "x", "uid": "x", "ownerReferences": owners("other")}});
+        let own = json!({"metadata": {"name": "j-1", "uid": "p", "ownerReferences": owners(&uid(&jobs))},
+            "status": {"containerStatuses": waits}});
+        Ok(vec![foreign, own])
+    });
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    begun(&store);
+    let _ = stage.look().await;
+    let first = stage.message().to_owned();
+    let words = "container a of pod j-1 waits: ImagePullBackOff: Back-off 10 s";
+    assert!(first.contains(words), "{first}");
+    // Another operator, and another number of seconds: nothing new is said.
+    *back_off.lock().unwrap() = 20;
+    stage.restart();
+    let _ = stage.look().await;
+    assert_eq!(stage.message(), first);
+    pass(60).await;
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    assert!(stage.message().contains("no success within 60 s") && stage.message().contains(words));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_without_pods_says_why_none_can_be_made_and_events_are_listed_once() {
+    let (mut cluster, store, _) = keeping_jobs();
+    let jobs = store.clone();
+    cluster.expect_selected().withf(|kind, _, _| *kind == Kind::Pod).returning(|_, _, _| Ok(Vec::new()));
+    cluster.expect_selected().withf(|kind, _, _| *kind == Kind::Event).times(1).returning(move |_, _, by| {
+        let Selector::Fields(fields) = by else { panic!("{by:?}") };
+        assert!(fields.starts_with("regarding.kind=Job,regarding.name=db-0-backup-"), "{fields}");
+        let event = |uid: &str, note: &str, at: &str| {
+            json!({"regarding": {"uid": uid}, "note": note, "eventTime": at})
+        };
+        Ok(vec![
+            event(&uid(&jobs), "Error creating: quota exceeded", "2026-01-02T00:00:00Z"),
+            event(&uid(&jobs), "Error creating: earlier", "2026-01-01T00:00:00Z"),
+            event("other", "Error creating: of another", "2026-01-03T00:00:00Z"),
+        ])
+    });
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    begun(&store);
+    for _ in 0..3 {
+        let _ = stage.look().await;
+        let said = stage.message();
+        assert!(said.ends_with("; FailedCreate: Error creating: quota exceeded"), "{said}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

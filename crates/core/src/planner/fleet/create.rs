@@ -3,7 +3,7 @@
 use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::FleetFacts;
-use super::hooks::is_step_full;
+use super::hooks::{hold_grants, is_before_rollout, is_step_full};
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that
 /// of the active plan, if there is one.
@@ -30,6 +30,10 @@ pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<
         return target;
     }
     if facts.paused || is_step_full(facts, target) {
+        return current;
+    }
+    // What is made at the target is granted it: that waits for what comes before the rollout, and for what holds it.
+    if is_before_rollout(facts) || scope.is_some_and(|scope| hold_grants(facts, scope)) {
         return current;
     }
     // From the end, where those are that were created a moment ago: as many as count are soon found.

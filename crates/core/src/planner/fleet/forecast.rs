@@ -1,6 +1,8 @@
 //! What the rules of the wave come to, wave by wave, if every node that moves converges: the same functions that decide
 //! about a fleet are asked again and again, over facts in which what they decided has happened. Pure.
 
+use chrono::{DateTime, Utc};
+
 use crate::api::names::node_name;
 
 use super::child::ChildFacts;
@@ -92,12 +94,34 @@ pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
 #[must_use]
 pub fn given_up(facts: &FleetFacts) -> Wave {
     let children = facts.entrants().map(|set| set.children.as_slice()).unwrap_or_default();
-    let leaves = |child: &ChildFacts| Turn {
-        name: child.name.clone(),
-        action: Action::Remove,
-        revision: String::new(),
-    };
     children.iter().rev().filter(|child| !child.terminating).map(leaves).collect()
+}
+
+/// The nodes of other sets than the active one whose ordinals are beyond `spec.replicas`: they do not serve, and leave
+/// together. `without`: the set that is given up as a whole.
+#[must_use]
+pub fn surplus(facts: &FleetFacts, without: Option<&str>) -> Wave {
+    let others = facts.sets.iter().filter(|(name, _)| Some(name.as_str()) != without);
+    let nodes = others.flat_map(|(_, set)| set.children.iter().rev());
+    nodes.filter(|child| child.surplus && !child.terminating).map(leaves).collect()
+}
+
+/// The sets that neither serve nor are to take over, each with when what is left of it leaves. `without`: the set that takes
+/// over again, or is given up at once.
+#[must_use]
+pub fn retired(facts: &FleetFacts, without: Option<&str>) -> Vec<(DateTime<Utc>, Wave)> {
+    let others = facts.sets.iter().filter(|(name, _)| Some(name.as_str()) != without);
+    let leaving = others.filter_map(|(_, set)| {
+        // What carries traffic, or may, stays.
+        let retiring = set.retiring.as_ref().filter(|retiring| facts.kept(retiring).is_none())?;
+        let nodes = set.children.iter().rev().filter(|child| !child.surplus && !child.terminating);
+        Some((facts.removal_of(retiring), nodes.map(leaves).collect()))
+    });
+    leaving.filter(|(_, wave): &(_, Wave)| !wave.is_empty()).collect()
+}
+
+fn leaves(child: &ChildFacts) -> Turn {
+    Turn { name: child.name.clone(), action: Action::Remove, revision: String::new() }
 }
 
 fn remove(facts: &mut FleetFacts) -> Wave {
@@ -188,8 +212,12 @@ fn converge(facts: &mut FleetFacts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use chrono::TimeDelta;
+
     use super::super::facts::Rendering;
+    use super::super::sets::SetFacts;
     use super::*;
+    use crate::api::RetiringSet;
 
     fn child(ordinal: i32, revision: &str) -> ChildFacts {
         ChildFacts {
@@ -283,6 +311,56 @@ mod tests {
         first.children.clear();
         first.last_completed.clear();
         assert_eq!(told(&in_place("db", &first, None)), ["+0 +1 +2"]);
+    }
+
+    #[test]
+    fn nodes_of_other_sets_beyond_replicas_leave_together_and_nobody_is_told_of_twice() {
+        let set = |name: &str, replicas: i32, nodes: i32, retiring: bool| {
+            let node = |ordinal| ChildFacts {
+                name: format!("db-{name}-{ordinal}"),
+                surplus: ordinal >= replicas,
+                ..child(ordinal, "v2")
+            };
+            let retiring = retiring.then(|| RetiringSet {
+                set: name.to_owned(),
+                hash: "v2".to_owned(),
+                build_id: String::new(),
+                since: DateTime::UNIX_EPOCH,
+                unpromoted: false,
+                served: false,
+                halt_height: 0,
+            });
+            let facts =
+                SetFacts { children: (0..nodes).map(node).collect(), retiring, ..SetFacts::default() };
+            (name.to_owned(), facts)
+        };
+        // replicas, nodes of the entrants, nodes of a set that left, the set given up: who is beyond, who leaves later.
+        let table = [
+            (3, 3, 0, None, "", ""),
+            (2, 4, 0, None, "-new-3 -new-2", ""),
+            (2, 4, 0, Some("new"), "", ""),
+            (2, 3, 3, None, "-new-2 -old-2", "-old-1 -old-0"),
+            (2, 3, 3, Some("new"), "-old-2", "-old-1 -old-0"),
+            (4, 3, 3, None, "", "-old-2 -old-1 -old-0"),
+        ];
+        for (replicas, entrants, left, without, beyond, later) in table {
+            let mut facts = facts(replicas, 1);
+            facts.retire_delay_seconds = 40;
+            facts.sets = [set("new", replicas, entrants, false), set("old", replicas, left, true)].into();
+            let context = format!("{replicas} {entrants} {left} {without:?}");
+            assert_eq!(told(&[surplus(&facts, without)]), [beyond], "{context}");
+            let gone = retired(&facts, without);
+            let at = DateTime::UNIX_EPOCH + TimeDelta::seconds(40);
+            assert!(gone.iter().all(|(when, _)| *when == at), "{context}");
+            let gone: Vec<Wave> = gone.into_iter().map(|(_, wave)| wave).collect();
+            assert_eq!(told(&gone).join(" "), later, "{context}");
+        }
+        // Who is gone already is no news.
+        let mut facts = facts(1, 1);
+        let (name, mut going) = set("new", 1, 2, false);
+        going.children[1].terminating = true;
+        facts.sets = [(name, going)].into();
+        assert_eq!(told(&[surplus(&facts, None)]), [""]);
     }
 
     #[test]

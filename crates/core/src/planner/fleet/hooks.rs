@@ -30,15 +30,27 @@ pub struct Place<'a> {
     pub node: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
     /// What was said last, without the words that say whose hook it is.
     #[must_use]
-    pub fn said(&self) -> &str {
+    pub fn said(&self) -> &'a str {
         let message = self.at.message.as_str();
         let (whose, waits) =
             (format!("hook {} of ", self.at.hook), format!("waiting for hook {}: ", self.at.hook));
         let said = message.strip_prefix(&whose).and_then(|rest| rest.split_once(": ")).map(|(_, said)| said);
         said.or_else(|| message.strip_prefix(&waits)).unwrap_or(message)
+    }
+
+    /// What a status says of it where somebody has to look at it, with so many bytes of its words at most.
+    #[must_use]
+    pub fn status(&self, most: usize) -> HookStatus {
+        HookStatus {
+            hook: self.at.hook.clone(),
+            node: self.node.unwrap_or_default().to_owned(),
+            task_id: self.at.task_id.clone(),
+            state: if self.at.failed { "Failed" } else { "AwaitingApproval" }.to_owned(),
+            message: if self.at.failed { cut(self.said(), most) } else { String::new() },
+        }
     }
 
     /// `hook drain of node db-1`.
@@ -77,14 +89,8 @@ pub fn asking(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
 /// The hooks that somebody has to look at, for the status.
 #[must_use]
 pub fn to_look_at(facts: &FleetFacts) -> Vec<HookStatus> {
-    let of = |place: Place<'_>| HookStatus {
-        hook: place.at.hook.clone(),
-        node: place.node.unwrap_or_default().to_owned(),
-        task_id: place.at.task_id.clone(),
-        state: if place.at.failed { "Failed" } else { "AwaitingApproval" }.to_owned(),
-        message: if place.at.failed { cut(place.said(), MAX_PROBLEM_BYTES) } else { String::new() },
-    };
-    failures(facts).chain(asking(facts)).take(HOOKS_LIMIT).map(of).collect()
+    let of = failures(facts).chain(asking(facts)).take(HOOKS_LIMIT);
+    of.map(|place| place.status(MAX_PROBLEM_BYTES)).collect()
 }
 
 /// What has failed, in a sentence, if anything has: the hook, the node, and the last answer.
@@ -99,6 +105,14 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
     Some(format!("{} failed{more}: {}", first.name(), first.said()))
 }
 
+/// A failed hook's sentence, and what a person can do about it. `object` is as it is typed: `nd/db`.
+#[must_use]
+pub fn with_ways_out(failure: &str, object: &str) -> String {
+    format!(
+        "{failure}; windlass retry {object} tries it again, windlass skip goes on without it, windlass abort gives the rollout up"
+    )
+}
+
 /// Whether a hook has failed whose failure takes the rollout back.
 #[must_use]
 pub fn rolls_back(facts: &FleetFacts) -> bool {
@@ -110,12 +124,7 @@ pub fn rolls_back(facts: &FleetFacts) -> bool {
 /// the first of the others.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
-    let failure = failure(facts).map(|failure| {
-        format!(
-            "{failure}; windlass retry nd/{deployment} tries it again, windlass skip goes on without it, windlass abort gives \
-             the rollout up"
-        )
-    });
+    let failure = failure(facts).map(|failure| with_ways_out(&failure, &format!("nd/{deployment}")));
     let people = people(facts, deployment);
     if failure.is_none() && people.is_none() {
         return places(facts).next().map(|place| format!("{}: {}", place.name(), place.said()));
@@ -149,6 +158,12 @@ pub fn stop_the_clock(facts: &FleetFacts) -> bool {
 pub fn hold_grants(facts: &FleetFacts, scope: &Scope) -> bool {
     let failed = |at: &Option<AtHook>| at.as_ref().is_some_and(|at| at.failed);
     failed(&facts.at_hook) || facts.wanted().any(|c| failed(&c.at_hook) && facts.is_granted(c, scope))
+}
+
+/// Whether the fleet's plan is at a hook before the rollout, which nothing goes to the target before.
+#[must_use]
+pub fn is_before_rollout(facts: &FleetFacts) -> bool {
+    facts.at_hook.as_ref().is_some_and(|at| at.at == Some(HookPoint::BeforeRollout))
 }
 
 /// What tells at which points a rollout's plan runs hooks.

@@ -1,5 +1,6 @@
 //! Tables of what the planner decides.
 
+mod hooks;
 mod names;
 mod routing;
 

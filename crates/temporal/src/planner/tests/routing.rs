@@ -97,6 +97,30 @@ fn a_steps_time_counts_from_when_it_was_seen_to_hold_however_late_it_is_looked_a
 }
 
 #[test]
+fn what_not_all_task_queues_know_of_yet_is_waited_for() {
+    let mut f = facts(json!({}));
+    let two = BuildId::new("two");
+    let mut served = version(&two, VersionStatus::Ramping, true);
+    served.pollers = Some(2);
+    f.versions.insert(two.clone(), served);
+    let (pause, long_ago) = (TimeDelta::seconds(60), Some(now() - TimeDelta::hours(1)));
+    let described = |f: &mut super::Facts, is_settled: bool, current: &BuildId| {
+        let Temporal::Known(described) = &mut f.temporal else { panic!() };
+        described.is_settled = is_settled;
+        described.routing.current = Some(current.clone());
+        described.routing.ramp =
+            (*current != two).then(|| Ramp { to: RampTarget::Version(two.clone()), percent: Percent(5.0) });
+    };
+    let one = BuildId::new("one");
+    for is_settled in [false, true] {
+        described(&mut f, is_settled, &one);
+        assert_eq!(ramp(&f, 5, pause, long_ago, now()) == Next::Done, is_settled);
+        described(&mut f, is_settled, &two);
+        assert_eq!(set_current(&f) == Next::Done, is_settled);
+    }
+}
+
+#[test]
 fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
     let f = facts(json!({}));
     let Temporal::Known(described) = &f.temporal else { panic!() };

@@ -47,10 +47,8 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
 /// Whether traffic that has moved may go back: before that is complete the old set still lives. The old nodes of a fork have
 /// halted, and serve no more.
 #[must_use]
-pub fn may_go_back(plan: &Plan, rollout: &SetRollout) -> bool {
-    has_switched(plan)
-        && is_left_at(plan, HookPoint::AfterPromotion)
-        && rollout.strategy == Strategy::BlueGreen
+pub fn may_go_back(plan: &Plan, strategy: Strategy) -> bool {
+    has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion) && strategy == Strategy::BlueGreen
 }
 
 /// Whether a promotion stands at a hook that failed after traffic had moved. It would never be finished by itself, so another
@@ -58,11 +56,11 @@ pub fn may_go_back(plan: &Plan, rollout: &SetRollout) -> bool {
 #[must_use]
 pub fn stands_after_switch(plan: &Plan, rollout: &SetRollout) -> bool {
     let failed = held_by(plan).and_then(point_of);
-    failed == Some(HookPoint::AfterPromotion) && may_go_back(plan, rollout)
+    failed == Some(HookPoint::AfterPromotion) && may_go_back(plan, rollout.strategy)
 }
 
 fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecision {
-    if !may_go_back(plan, rollout) {
+    if !may_go_back(plan, rollout.strategy) {
         return FleetDecision::Keep;
     }
     if !facts.abort.is_empty() && facts.abort == plan.id {

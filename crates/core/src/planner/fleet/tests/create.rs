@@ -3,6 +3,8 @@
 use super::super::create::creation_revision;
 use super::*;
 
+use crate::api::{AtHook, HookPoint};
+
 type Case<'a> = (&'static str, FleetFacts, Option<&'a Scope>, &'static str);
 
 #[test]
@@ -91,6 +93,37 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
         ),
         ("drift is put right", steady().but(0, |c| c.granted("v1")), Some(&own), "v1"),
         ("drift is put right while the wanted one is rejected", base().rejecting("Failed"), Some(&own), "v1"),
+    ];
+    for (what, facts, scope, expected) in table {
+        assert_eq!(creation_revision(&facts, 2, scope), expected, "{what}");
+    }
+}
+
+/// What comes before a rollout may be a backup: until it is done nothing of the new template runs.
+#[test]
+fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_holds_it() {
+    let rolling = to("v2");
+    let base = || fleet(3).wanting("v2").without(2);
+    let at = |at, failed| Some(AtHook { at: Some(at), failed, ..AtHook::default() });
+    let of_fleet = |at_hook| FleetFacts { at_hook, ..base() };
+    let of_node = |failed| {
+        let at_hook = at(HookPoint::BeforeNode, failed);
+        base().at_most(2).but(0, |c| ChildFacts { at_hook: at_hook.clone(), ..c.granted("v2") })
+    };
+    let left = |c: ChildFacts| ChildFacts { at_hook: at(HookPoint::BeforeNode, true), ..c.granted("v3") };
+    let table: Vec<Case> = vec![
+        ("before the rollout", of_fleet(at(HookPoint::BeforeRollout, false)), Some(&rolling), "v1"),
+        ("before the rollout, failed", of_fleet(at(HookPoint::BeforeRollout, true)), Some(&rolling), "v1"),
+        ("after the rollout", of_fleet(at(HookPoint::AfterRollout, false)), Some(&rolling), "v2"),
+        ("before a node", of_node(false), Some(&rolling), "v2"),
+        ("before a node, failed", of_node(true), Some(&rolling), "v1"),
+        ("failed at what nobody wants", base().at_most(2).but(0, left), Some(&rolling), "v2"),
+        (
+            "a new fleet",
+            of_fleet(at(HookPoint::BeforeRollout, false)).never_completed(),
+            Some(&rolling),
+            "v2",
+        ),
     ];
     for (what, facts, scope, expected) in table {
         assert_eq!(creation_revision(&facts, 2, scope), expected, "{what}");

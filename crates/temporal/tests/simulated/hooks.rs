@@ -1,0 +1,259 @@
+//! Hooks of rollouts.
+
+use serde_json::{Value, json};
+use windlass_temporal::port::{BuildId, Percent, RoutingWrite};
+
+use crate::hands::Says;
+use crate::stage::{NAME, Stage, deployment, spec};
+
+fn http(name: &str, at: &str) -> Value {
+    json!({"name": name, "at": at, "http": {"url": "http://peer/"}})
+}
+
+fn approval(name: &str, at: &str) -> Value {
+    json!({"name": name, "at": at, "approval": {}})
+}
+
+/// Two steps, the first of which stops for hooks.
+fn hooked(hooks: &Value) -> Value {
+    let mut spec = spec("v1");
+    spec["hooks"] = hooks.clone();
+    spec["rollout"]["steps"][0]["hooks"] = json!(true);
+    spec
+}
+
+async fn second(hooks: &Value) -> (Stage, BuildId) {
+    let s = Stage::new();
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.patch(json!({"spec": {"hooks": hooks, "rollout": hooked(hooks)["rollout"]}})).await;
+    (s, v1)
+}
+
+fn types(s: &Stage) -> Vec<String> {
+    let tasks = s.status()["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+    let name = |task: &Value| task["params"]["hook"].as_str().or(task["type"].as_str()).unwrap().to_owned();
+    tasks.iter().map(name).collect()
+}
+
+fn last(s: &Stage) -> Value {
+    s.status()["history"].as_array().and_then(|all| all.last().cloned()).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last() {
+    let hooks = json!([
+        http("last", "AfterRollout"),
+        http("first", "BeforeRollout"),
+        http("look", "AfterStep"),
+        approval("person", "BeforePromotion"),
+    ]);
+    let (s, v1) = second(&hooks).await;
+    s.hands.done(&["first", "look"]);
+    let v2 = s.roll_to("v2").await;
+    s.until("a person is asked", |s| s.status()["hooks"][0]["state"] == "AwaitingApproval").await;
+    s.seconds(1).await;
+    assert_eq!(
+        types(&s),
+        [
+            "first",
+            "create-version",
+            "await-available",
+            "await-registered",
+            "claim-manager",
+            "ramp",
+            "look",
+            "ramp",
+            "person",
+            "set-current",
+            "last"
+        ]
+    );
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+    assert_eq!(
+        (s.events("ApprovalRequested"), s.hands.ran()),
+        (1, vec!["first".into(), "look".into(), "person".into()])
+    );
+    let task = s.status()["hooks"][0]["taskID"].as_str().unwrap().to_owned();
+    s.annotate("windlass.dev/approve", &task).await;
+    s.until("it is current", |s| s.status()["currentBuildID"] == v2.as_str()).await;
+    s.seconds(60).await;
+    assert_ne!(
+        s.status()["lastCompletedRolloutHash"],
+        s.status()["requestedRolloutHash"],
+        "its last hook waits"
+    );
+    assert_ne!(s.says("UpToDate"), "True/Applied");
+    s.hands.done(&["last"]);
+    s.until_current(&v2).await;
+    assert_eq!(last(&s)["outcome"], "Complete");
+    s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_fails_holds_and_is_tried_again_as_often_as_that_is_asked_for() {
+    let (s, v1) = second(&json!([http("look", "AfterStep")])).await;
+    s.hands.say("look", Says::Fails("answered 500".into()));
+    let v2 = s.roll_to("v2").await;
+    s.until("it has failed", |s| s.says("UpToDate") == "False/HookFailed").await;
+    let message = s.message("UpToDate");
+    assert!(
+        message.contains("hook look failed: answered 500") && message.contains("windlass retry wwd/"),
+        "{message}"
+    );
+    s.seconds(120).await;
+    assert_eq!((s.says("Stalled"), s.events("HookFailed")), ("True/HookFailed".into(), 1));
+    assert_eq!(
+        (s.status()["currentBuildID"].clone(), s.status()["rampPercent"].clone()),
+        (json!(v1.as_str()), json!(5))
+    );
+    let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
+    s.annotate("windlass.dev/retry", &plan).await;
+    s.until("it has failed once more", |s| {
+        s.status()["plan"]["tasks"][5]["attempt"] == 2 && s.says("UpToDate") == "False/HookFailed"
+    })
+    .await;
+    s.seconds(5).await;
+    assert_eq!(s.events("HookFailed"), 2, "once for each attempt");
+    s.hands.done(&["look"]);
+    s.annotate("windlass.dev/retry", &format!("{plan}/2")).await;
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failure_leads_to_is_the_lists_to_say() {
+    for (on_failure, outcome) in [("Rollback", "RolledBack"), ("Continue", "Complete")] {
+        let mut hook = http("look", "AfterStep");
+        hook["onFailure"] = json!(on_failure);
+        let (s, v1) = second(&json!([hook])).await;
+        s.hands.say("look", Says::Fails("answered 500".into()));
+        let v2 = s.roll_to("v2").await;
+        s.until("it is over", |s| last(s)["outcome"] == outcome).await;
+        if on_failure == "Rollback" {
+            s.until("its ramp is gone", |s| s.status()["rampingBuildID"].is_null()).await;
+            assert_eq!(s.status()["currentBuildID"], v1.as_str());
+            assert_eq!(
+                (s.says("UpToDate"), last(&s)["reason"].clone()),
+                ("False/RolledBack".into(), json!("HookFailed"))
+            );
+            assert_eq!(s.hands.ended().len(), 1, "what its hooks began is ended");
+            s.seconds(120).await;
+            assert_eq!(s.status()["currentBuildID"], v1.as_str(), "it is not tried again by itself");
+        } else {
+            s.until_current(&v2).await;
+            assert!(s.events("HookFailed") > 0);
+            assert_eq!(s.status()["plan"]["tasks"][5]["state"], "Skipped");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_goes_on_without_a_hook() {
+    let (s, _) = second(&json!([approval("person", "BeforePromotion")])).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("a person is asked", |s| s.status()["hooks"][0]["hook"] == "person").await;
+    let task = s.status()["hooks"][0]["taskID"].as_str().unwrap().to_owned();
+    s.annotate("windlass.dev/skip", &task).await;
+    s.until_current(&v2).await;
+    assert_eq!(s.status()["hooks"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
+    let (s, _) = second(&json!([http("look", "AfterStep"), http("gone", "BeforePromotion")])).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("the first waits", |s| s.message("UpToDate").contains("hook look")).await;
+    let hooks =
+        json!([http("look", "AfterStep"), http("came", "BeforePromotion"), http("before", "BeforeRollout")]);
+    s.patch(json!({"spec": {"hooks": hooks}})).await;
+    s.until("the plan follows", |s| types(s).contains(&"came".to_owned())).await;
+    assert!(
+        !types(&s).contains(&"gone".to_owned()) && !types(&s).contains(&"before".to_owned()),
+        "{:?}",
+        types(&s)
+    );
+    assert_eq!(types(&s).iter().filter(|type_| *type_ == "ramp").count(), 2);
+    s.hands.done(&["look", "came"]);
+    s.until_current(&v2).await;
+    assert_eq!(s.hands.ran(), ["look", "came"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_back_waits_for_no_hook() {
+    let (s, v1) = second(&json!([http("first", "BeforeRollout"), http("look", "AfterStep")])).await;
+    s.hands.done(&["first", "look"]);
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.hands.say("first", Says::Fails("never".into()));
+    assert_eq!(s.roll_to("v1").await, v1);
+    s.until_current(&v1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ramp_is_kept_at_its_step_while_a_hook_runs() {
+    let (s, _) = second(&json!([http("look", "AfterStep")])).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("the hook waits", |s| s.message("UpToDate").contains("hook look")).await;
+    let by_hand = RoutingWrite::Ramp { to: v2.clone(), percent: Percent(77.0) };
+    s.temporal.by_hand(&deployment(), &by_hand).unwrap();
+    s.until("it is put back", |s| s.ramps().last() == Some(&5) && s.events("RampRestored") == 1).await;
+    s.hands.done(&["look"]);
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_cannot_be_carried_out_are_refused_before_anything_is_done() {
+    let (s, v1) = second(&json!([http("first", "BeforeRollout")])).await;
+    s.hands.refuse(Some("hook first: http.url has host peer, which is not allowed"));
+    s.hands.done(&["first"]);
+    s.set_image("v2").await;
+    s.until("it is refused", |s| s.says("UpToDate") == "False/InvalidSpec").await;
+    assert!(s.message("UpToDate").contains("hook first"), "{}", s.message("UpToDate"));
+    s.seconds(60).await;
+    assert_eq!((s.deployments().len(), s.status()["currentBuildID"].clone()), (1, json!(v1.as_str())));
+    s.hands.refuse(None);
+    let v2 = s.target().await;
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_can_see_it_refuses() {
+    let s = Stage::new();
+    let two = json!({"name": "a", "at": "BeforeRollout", "approval": {}, "wait": {"seconds": 1}});
+    let back = json!({"name": "a", "at": "AfterRollout", "onFailure": "Rollback", "approval": {}});
+    for (hooks, steps, sentence) in [
+        (json!([http("a", "BeforeNode")]), true, "the other points are of nodes"),
+        (json!([http("a", "AfterPromotion")]), true, "the other points are of nodes"),
+        (json!([http("a", "AfterStep")]), false, "a step of spec.rollout.steps with hooks: true"),
+        (json!([http("a", "BeforeRollout"), http("a", "AfterRollout")]), true, "two of one name"),
+        (json!([http("A", "BeforeRollout")]), true, "lowercase letters"),
+        (json!([{"name": "a", "at": "BeforeRollout"}]), true, "exactly one of"),
+        (json!([two]), true, "exactly one of"),
+        (json!([back]), true, "no way back from AfterRollout"),
+    ] {
+        let mut spec = hooked(&hooks);
+        if !steps {
+            spec["rollout"]["steps"][0]["hooks"] = json!(false);
+        }
+        let error = s.try_create(spec).await.unwrap_err().to_string();
+        assert!(error.contains(sentence), "{hooks}: {error}");
+    }
+    assert!(s.object().is_none(), "{NAME}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_ends_the_plan_with_an_entry_in_the_history() {
+    let (s, _) = second(&json!([http("look", "AfterStep")])).await;
+    s.roll_to("v2").await;
+    s.until("the hook waits", |s| s.message("UpToDate").contains("hook look")).await;
+    let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
+    let (watched, seen) = (s.status()["history"].as_array().unwrap().len(), plan.clone());
+    s.delete().await;
+    s.until("it is told of", |s| {
+        s.object().is_none() || s.status()["history"].as_array().is_some_and(|all| all.len() == watched + 1)
+    })
+    .await;
+    assert_eq!((last(&s)["planID"].clone(), last(&s)["reason"].clone()), (json!(seen), json!("Terminating")));
+    assert_eq!(s.hands.ended(), [plan]);
+}

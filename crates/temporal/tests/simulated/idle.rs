@@ -1,0 +1,62 @@
+//! What it costs to have many that are at rest.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::stage::{NAMESPACE, Stage, spec};
+
+/// How long they are watched, in minutes.
+const MINUTES: u64 = 10;
+
+/// Prints what docs/dev/cost.md says, of so many as `WINDLASS_IDLE_WORKERS` wants: 10 where it wants nothing.
+#[tokio::test(start_paused = true)]
+#[allow(clippy::cast_precision_loss, reason = "counts are small")]
+async fn at_rest_each_is_described_once_in_30_to_40_s_and_nothing_is_written() {
+    let many: usize =
+        std::env::var("WINDLASS_IDLE_WORKERS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
+    let s = Stage::new();
+    for number in 0..many {
+        let object = json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment",
+            "metadata": {"name": format!("orders-{number}"), "namespace": NAMESPACE}, "spec": spec("v1"),
+        });
+        let params = kube::api::PostParams::default();
+        s.api("WorkerDeployment").create(&params, &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+    s.until("all are up to date", |s| {
+        let all = s.cluster.snapshot_of(NAMESPACE, &["WorkerDeployment"]);
+        let is_up = |object: &serde_json::Value| {
+            let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.clone().any(|c| c["type"] == "UpToDate" && c["status"] == "True")
+        };
+        all.len() == many && all.iter().all(is_up)
+    })
+    .await;
+    // For two minutes after the last change they are looked at oftener.
+    s.seconds(180).await;
+    let (calls, describes, version) = (s.temporal.calls(), s.temporal.describes(), s.cluster.version());
+    let requests = s.cluster.audit_len();
+    tokio::time::sleep(Duration::from_secs(MINUTES * 60)).await;
+    let (calls, describes) = (s.temporal.calls() - calls, s.temporal.describes() - describes);
+    let of_operator = |entry: &&windlass_sim::AuditEntry| entry.user_agent == "operator";
+    let asked = s.cluster.audit_after(requests).iter().filter(of_operator).count();
+    let a_minute = |count: f64| count / MINUTES as f64;
+    println!(
+        "{many} at rest: {:.1} descriptions, {:.1} calls of Temporal and {:.1} requests to the API server a minute",
+        a_minute(describes as f64),
+        a_minute(calls as f64),
+        a_minute(asked as f64),
+    );
+    let mut writes = Vec::new();
+    s.cluster.replay(version, |step| writes.push(format!("{:?}", step.after)));
+    assert_eq!(writes, Vec::<String>::new(), "at rest nothing is written");
+    let many = many as u64;
+    let (least, most) = (many * MINUTES * 60 / 41, many * MINUTES * 60 / 30 + many);
+    assert!(
+        (least..=most).contains(&describes),
+        "{describes} descriptions in {MINUTES} min, of {least} to {most}"
+    );
+    // Every two minutes who polls is asked: of one task queue two calls.
+    assert!(calls - describes <= many * (MINUTES / 2 + 1) * 2, "{} other calls", calls - describes);
+}

@@ -1,0 +1,98 @@
+//! Every reason that a person meets is reached, and is another one than the others.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use windlass_temporal::played::{GateEnd, Mood};
+use windlass_temporal::port::BuildId;
+
+use crate::stage::{Stage, deployment, spec};
+
+/// A stage with a current version, whose next one would have this gate and be called `two`.
+async fn gated(end: GateEnd) -> Stage {
+    let mut spec = spec("v1");
+    spec["rollout"]["gate"] = json!({"workflowType": "Check", "timeoutSeconds": 60});
+    let (s, _) = Stage::running(spec).await;
+    s.temporal.gates_end(&BuildId::new("two"), end);
+    s.patch(json!({"spec": {"unsafeCustomBuildID": "two"}})).await;
+    s
+}
+
+async fn rolling(patch: Value, tag: &str) -> Stage {
+    let (s, _) = Stage::running(spec("v1")).await;
+    s.patch(patch).await;
+    s.set_image(tag).await;
+    s
+}
+
+async fn ill(mood: Mood) -> Stage {
+    let (s, _) = Stage::running(spec("v1")).await;
+    s.temporal.is(mood);
+    s
+}
+
+/// Something that ends in this reason.
+async fn reach(reason: &str) -> Stage {
+    match reason {
+        "WaitingForPollers" => rolling(json!({}), "mute").await,
+        "GateRunning" => gated(GateEnd::Never).await,
+        "GateFailed" => gated(GateEnd::Badly("no such table".to_owned())).await,
+        "MissingTaskQueues" => rolling(json!({}), "other").await,
+        "ReadyToPromote" => {
+            rolling(json!({"spec": {"rollout": {"strategy": "Manual", "steps": null}}}), "v2").await
+        }
+        "Ramping" => rolling(json!({}), "v2").await,
+        "VersionLimitReached" => rolling(json!({"spec": {"maxVersions": 1}}), "v2").await,
+        "OwnedByOther" => {
+            let (s, _) = Stage::running(spec("v1")).await;
+            s.temporal.manage(&deployment(), Some("another operator"));
+            s.set_image("v2").await;
+            s
+        }
+        "RateLimited" => ill(Mood::Limiting).await,
+        "TemporalUnreachable" => ill(Mood::Down).await,
+        "CredentialsInvalid" => ill(Mood::Refusing).await,
+        "ConnectionSecretNotFound" => ill(Mood::Secretless).await,
+        "InvalidSpec" => {
+            let s = Stage::new();
+            s.hands.refuse(Some("the host is not allowed"));
+            let mut spec = spec("v1");
+            spec["hooks"] = json!([{"name": "release", "at": "BeforeRollout", "approval": {}}]);
+            s.create(spec).await;
+            s
+        }
+        other => panic!("nobody knows how to reach {other}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_reason_is_reached_and_says_more_than_its_name() {
+    let reasons = [
+        ("WaitingForPollers", "Unknown"),
+        ("GateRunning", "Unknown"),
+        ("GateFailed", "False"),
+        ("MissingTaskQueues", "False"),
+        ("ReadyToPromote", "Unknown"),
+        ("Ramping", "Unknown"),
+        ("VersionLimitReached", "False"),
+        ("OwnedByOther", "False"),
+        ("RateLimited", "Unknown"),
+        ("TemporalUnreachable", "Unknown"),
+        ("CredentialsInvalid", "False"),
+        ("ConnectionSecretNotFound", "False"),
+        ("InvalidSpec", "False"),
+    ];
+    let mut messages = BTreeSet::new();
+    for (reason, truth) in reasons {
+        let s = reach(reason).await;
+        s.until(reason, |s| s.says("UpToDate") == format!("{truth}/{reason}")).await;
+        assert!(!s.message("UpToDate").is_empty(), "{reason} has a sentence");
+        // What a person has to see to is a stall, at once and by the same name.
+        let stalled = s.says("Stalled");
+        let expected =
+            if truth == "False" { format!("True/{reason}") } else { "False/Progressing".to_owned() };
+        assert_eq!(stalled, expected, "{reason}");
+        messages.insert(s.message("UpToDate"));
+    }
+    assert_eq!(messages.len(), reasons.len(), "each says something else: {messages:#?}");
+}

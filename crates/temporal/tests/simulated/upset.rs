@@ -1,0 +1,148 @@
+//! What befalls the operator itself, at each of its writes: its clock jumps, its watches go wrong, and another one leads
+//! while a write of its own is still under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use tokio::task::JoinHandle;
+use windlass_sim::{AuditEntry, Before, ClusterClock, EventInfo, FaultPlan, RequestInfo, WatchFate};
+
+use crate::faults::{assert_pauses, every, settle, story, watch};
+use crate::stage::{End, Stage, spec};
+
+/// What happens at one write of the operator's.
+struct At {
+    write: u64,
+    /// How late the write is.
+    late: Duration,
+    happens: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl FaultPlan for At {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if request.user_agent == "operator"
+            && request.write_number == self.write
+            && let Some(happens) = self.happens.take()
+        {
+            happens();
+            return if self.late.is_zero() { Before::Pass } else { Before::Delay(self.late) };
+        }
+        Before::Pass
+    }
+}
+
+/// What happens to one event of the operator's watches, and nothing to the others.
+struct Event {
+    number: u64,
+    seen: u64,
+    fate: WatchFate,
+}
+
+impl FaultPlan for Event {
+    fn event(&mut self, watch: &RequestInfo, _: &EventInfo<'_>) -> WatchFate {
+        if watch.user_agent != "operator" {
+            return WatchFate::Show;
+        }
+        self.seen += 1;
+        if self.seen == self.number { self.fate.clone() } else { WatchFate::Show }
+    }
+}
+
+/// How the story ends where nothing happens, and how many writes of the operator's it has.
+async fn clean() -> (End, u64) {
+    let clean = Stage::new();
+    let end = story(&clean).await;
+    let of_operator = |entry: &&AuditEntry| entry.user_agent == "operator" && entry.is_write();
+    let writes = clean.cluster.audit().iter().filter(of_operator).count() as u64;
+    assert!(writes > 20, "{writes}");
+    (end, writes)
+}
+
+/// Each so-manieth write, of which every one is walked on request.
+fn some(writes: u64, from: u64) -> impl Iterator<Item = u64> {
+    (1 + from..=writes).step_by(every().min(13) as usize)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_the_operators_clock_jumps_the_rollout_ends_as_without_it() {
+    let (end, writes) = clean().await;
+    // Back by less than a story waits for: since when a version is drained Temporal says, by its own clock.
+    for (number, by) in [300, -240].into_iter().enumerate() {
+        for write in some(writes, number as u64) {
+            let s = Stage::new();
+            let clock: Arc<ClusterClock> = s.clock.clone();
+            let jumps = Box::new(move || clock.jump(TimeDelta::seconds(by)));
+            s.cluster.set_faults(Box::new(At { write, late: Duration::ZERO, happens: Some(jumps) }));
+            let what = format!("the clock jumps by {by} s at write {write}");
+            assert_eq!(story(&s).await, end, "{what}");
+            settle(&s, &what).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_goes_back_in_the_middle_of_a_step_begins_its_pause_anew() {
+    let (s, _) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
+    s.clock.jump(TimeDelta::hours(-1));
+    s.until_current(&v2).await;
+    assert_eq!(s.ramps(), [100, 5, 50, 100]);
+    assert_pauses(&s, "an hour back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_befalls_an_event_of_a_watch_the_rollout_ends_as_without_it() {
+    let (end, _) = clean().await;
+    let fates =
+        [WatchFate::Later(Duration::from_secs(20)), WatchFate::Cut, WatchFate::Gone, WatchFate::Silent];
+    let step = if every() == 1 { 1 } else { 11 };
+    for (which, fate) in fates.iter().enumerate() {
+        for number in (1 + which as u64..=20).step_by(step) {
+            let s = Stage::new();
+            // One that is late is asked about again, and is then another.
+            s.cluster.set_faults(Box::new(Event { number, seen: 0, fate: fate.clone() }));
+            let what = format!("{fate:?} at event {number}");
+            assert_eq!(story(&s).await, end, "{what}");
+            watch(&s, &what).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_overtaken_in_the_middle_of_a_write_makes_nothing_twice_and_takes_nothing_back() {
+    let (end, writes) = clean().await;
+    for write in some(writes, 0) {
+        let s = Stage::new();
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let overtaken = Box::new(move || sender.send(()).unwrap_or_default());
+        s.cluster.set_faults(Box::new(At { write, late: Duration::from_secs(12), happens: Some(overtaken) }));
+        let what = format!("another one leads while write {write} is under way");
+        let story = story(&s);
+        tokio::pin!(story);
+        let mut other: Option<JoinHandle<()>> = None;
+        let mut both_until = None;
+        let ended = loop {
+            tokio::select! {
+                ended = &mut story => break ended,
+                () = tokio::time::sleep(Duration::from_millis(100)) => {}
+            }
+            let now = windlass_clock::monotonic();
+            if other.is_none() && receiver.try_recv().is_ok() {
+                other = Some(s.one_more_operator("another"));
+                both_until = Some(now + Duration::from_secs(20));
+            }
+            // Both act until then; the write of the first one arrives after what the second one did.
+            if both_until.is_some_and(|until| now > until) {
+                s.kill_operator();
+                both_until = None;
+            }
+        };
+        assert_eq!(ended, end, "{what}");
+        watch(&s, &what).await;
+        if let Some(other) = other {
+            other.abort();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the workers' Deployments say, and how seldom Temporal is asked to forget those that went.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use windlass_temporal::played::Settings;
+
+use crate::stage::{Stage, spec};
+
+fn rolling(s: &Stage) -> Value {
+    s.deployments()[0]["spec"]["strategy"]["rollingUpdate"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_workers_are_updated_is_as_the_spec_says_and_a_quarter_unless_it_does() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    assert_eq!(rolling(&s), json!({"maxSurge": "25%", "maxUnavailable": "25%"}));
+    s.patch(json!({"spec": {"maxSurge": 3, "maxUnavailable": "10%"}})).await;
+    s.until("it is written", |s| rolling(s) == json!({"maxSurge": 3, "maxUnavailable": "10%"})).await;
+    s.until_current(&v1).await;
+    assert_eq!(s.status()["history"].as_array().unwrap().len(), 1, "it is no rollout");
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_get_where_temporal_is_and_their_own_secret_and_nothing_that_the_operator_shows() {
+    let mut given = spec("v1");
+    given["connection"] = json!({
+        "address": "temporal:7233", "namespace": "orders",
+        "apiKeySecret": {"name": "operators-key", "key": "k"},
+        "tls": {"caSecret": "operators-ca", "certSecret": "operators-cert"},
+        "workerSecret": "workers-own",
+    });
+    // A name that a worker may not choose.
+    given["template"]["spec"]["containers"][0]["env"] =
+        json!([{"name": "TEMPORAL_WORKER_BUILD_ID", "value": "another"}, {"name": "QUEUE", "value": "q"}]);
+    let (s, v1) = Stage::running(given).await;
+    let live = s.deployment_of(&v1).unwrap();
+    let container = &live["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        container["env"],
+        json!([
+            {"name": "TEMPORAL_ADDRESS", "value": "temporal:7233"},
+            {"name": "TEMPORAL_NAMESPACE", "value": "orders"},
+            {"name": "TEMPORAL_DEPLOYMENT_NAME", "value": "shop/orders"},
+            {"name": "TEMPORAL_WORKER_BUILD_ID", "value": v1.as_str()},
+            {"name": "QUEUE", "value": "q"},
+        ])
+    );
+    assert_eq!(container["envFrom"], json!([{"secretRef": {"name": "workers-own"}}]));
+    assert!(!live.to_string().contains("operators-"), "{live:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds() {
+    // As long as pollers are remembered it refuses; and it looks at the drainage anew each time.
+    let s = Stage::with(Settings { pollers: TimeDelta::seconds(60), ..Settings::default() });
+    let mut quick = spec("v1");
+    quick["sunset"] = json!({"scaleDownDelaySeconds": 0, "deleteDelaySeconds": 0});
+    s.create(quick).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.until("its workers are gone", |s| s.deployment_of(&v1).is_none()).await;
+    // Each change of something else has the object looked at.
+    for replicas in 3..20 {
+        s.patch(json!({"spec": {"replicas": replicas}})).await;
+        s.seconds(1).await;
+    }
+    s.until("it is forgotten", |s| s.record(&v1).is_null()).await;
+    let asked = s.temporal.asked_to_delete(&v1);
+    assert!(asked.len() >= 3, "{asked:?}");
+    let closest = asked.windows(2).map(|pair| pair[1] - pair[0]).min();
+    assert!(closest >= Some(TimeDelta::seconds(5)), "{asked:?}");
+}

@@ -1,0 +1,52 @@
+//! `windlass explain` of a `WorkerDeployment`.
+
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::json;
+use windlass_temporal::api::VersionRecord;
+use windlass_temporal::api::names::{LABEL_BUILD_ID, LABEL_WORKERS};
+
+use super::last_of;
+use crate::cli::target::Target;
+use crate::cluster::Kind;
+use crate::cluster::observed::{Observed, ObservedPod};
+use crate::reader::sentence;
+use crate::report::WorkersReport;
+use crate::report::chain::{Chain, of_workers, version_in_the_way};
+
+/// What `windlass explain` says of one, and what it had to leave out.
+pub async fn explain(
+    client: &Client,
+    namespace: &str,
+    target: &Target,
+) -> Result<(Chain, Vec<String>), String> {
+    let object = target.get(client, namespace).await?;
+    let report = WorkersReport::of(&object, crate::cli::now());
+    let mut unread = Vec::new();
+    let mut told = Vec::new();
+    let mut worst = None;
+    if let Some(version) = version_in_the_way(&report) {
+        match pods(client, &report, version).await {
+            Ok(pods) => worst = pods.into_iter().min_by_key(ObservedPod::is_ready),
+            Err(sentence) => unread.push(format!("left out, because its pods cannot be listed: {sentence}")),
+        }
+        if let Some(pod) = &worst {
+            told = last_of(client, namespace, &pod.meta.name, &mut unread).await;
+        }
+    }
+    Ok((of_workers(&object, &report, worst.as_ref(), &told), unread))
+}
+
+/// The pods of a version.
+async fn pods(
+    client: &Client,
+    report: &WorkersReport,
+    version: &VersionRecord,
+) -> Result<Vec<ObservedPod>, String> {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), &report.namespace, &Kind::Pod.resource());
+    let labels = format!("{LABEL_WORKERS}={},{LABEL_BUILD_ID}={}", report.name, version.build_id);
+    let listed = api.list(&ListParams::default().labels(&labels)).await.map_err(|e| sentence(&e))?;
+    let read = |pod: DynamicObject| ObservedPod::read(&json!(pod));
+    Ok(listed.items.into_iter().map(read).collect())
+}

@@ -1,0 +1,130 @@
+//! What a change would wait for now, in sentences.
+
+use super::told::Foreseen;
+use crate::api::names::ANNOTATION_APPROVE;
+use crate::api::{HookAction, HookPoint, Promotion, Stage};
+use crate::cluster::observed::ObservedFleet;
+use crate::engine::TaskState;
+use crate::planner::fleet::sets::how_to_promote;
+use crate::planner::fleet::status::short;
+use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
+
+impl Foreseen {
+    /// What would be waited for now.
+    pub(super) fn tell_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
+        let status = &fleet.status;
+        let mut waits = Vec::new();
+        if facts.paused {
+            waits.push("spec.paused is true: nothing of a rollout begins before windlass resume".to_owned());
+        }
+        let promoting = status.rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting);
+        if let Some(rollout) = promoting.filter(|_| *decision == FleetDecision::Keep) {
+            let to = short(&rollout.target_hash);
+            waits.push(format!("the promotion of {to} is finished first: it cannot be taken back any more"));
+        }
+        if let Some(rejected) = &facts.rejected {
+            waits.push(format!(
+                "this target is rejected, plan {} ended {}: windlass retry nd/{} tries it again",
+                rejected.plan_id, rejected.outcome, self.name
+            ));
+        }
+        let begins = !self.recipe.is_empty();
+        if begins && self.recipe == Strategy::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
+            waits.push(format!("a person: {}", how_to_promote(&self.target_hash, false)));
+        }
+        if *decision == FleetDecision::Keep {
+            waits.extend(self.persons(facts, fleet));
+        }
+        // Those that go first wait for nothing, and what cannot run takes nothing of what serves when it is replaced.
+        let goes_first = |name: &str| {
+            self.waves.first().is_some_and(|wave| wave.nodes.iter().any(|node| node.name == name))
+        };
+        let out: Vec<&str> = facts
+            .children
+            .iter()
+            .filter(|child| child.is_disrupted() && !goes_first(&child.name))
+            .map(|child| child.name.as_str())
+            .collect();
+        // A rollout that is held by a node has no wave to tell of.
+        let is_held =
+            facts.under_way.is_some() && facts.set_rollout.is_none() && *decision == FleetDecision::Keep;
+        if !out.is_empty() && (begins || is_held || !self.waves.is_empty()) {
+            let names = crate::engine::sentence::some_of(&out);
+            waits.push(format!(
+                "{names}: out of service now, which takes of the {} that may be",
+                facts.max_unavailable
+            ));
+        }
+        let is_in_place = if begins { self.recipe == Strategy::InPlace.recipe() } else { is_held };
+        if facts.held_below() > 0 && is_in_place {
+            waits.push(format!("the partition: ordinals below {} keep what they run", facts.held_below()));
+        }
+        if begins {
+            waits.extend(hooks_before(fleet));
+        } else if *decision == FleetDecision::Keep {
+            waits.extend(hooks_now(fleet));
+        }
+        self.waits = waits;
+    }
+
+    /// The persons who are waited for, and what they would do.
+    fn persons(&self, facts: &FleetFacts, fleet: &ObservedFleet) -> Vec<String> {
+        let status = &fleet.status;
+        let mut waits = Vec::new();
+        if let Some(rollout) = facts.set_rollout.as_ref().filter(|rollout| {
+            let is_to_come = rollout.strategy == Strategy::BlueGreen && rollout.entrant != facts.set;
+            is_to_come && facts.awaits_person()
+        }) {
+            let is_spent = status.spent_force_promote == rollout.target;
+            let how = how_to_promote(&rollout.target, is_spent);
+            waits.push(format!("a person, windlass promote nd/{}: {how}", self.name));
+        }
+        let approved = fleet.meta.annotation(ANNOTATION_APPROVE).unwrap_or_default();
+        for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
+            let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
+            let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
+            match hook.state.as_str() {
+                "AwaitingApproval" => waits
+                    .push(format!("a person, for {name}: windlass approve nd/{} --task {task}", self.name)),
+                "Failed" => waits.push(format!(
+                    "a person, as {name} failed: windlass retry nd/{}, or windlass skip nd/{} --task {task}",
+                    self.name, self.name
+                )),
+                _ => {}
+            }
+        }
+        waits
+    }
+}
+
+/// What a rollout that begins waits for before it lets the first node go.
+fn hooks_before(fleet: &ObservedFleet) -> Option<String> {
+    let spec = fleet.spec.as_ref().ok()?;
+    let before = spec.update_strategy.hooks.iter().filter(|hook| hook.at == HookPoint::BeforeRollout);
+    let names: Vec<String> =
+        before.filter_map(|hook| Some(format!("{} ({})", hook.name, in_words(hook.action()?)))).collect();
+    (!names.is_empty()).then(|| format!("the hooks before the rollout: {}", names.join(", ")))
+}
+
+fn in_words(action: HookAction<'_>) -> String {
+    match action {
+        HookAction::Http(_) => "a request".to_owned(),
+        HookAction::Job(_) => "a Job".to_owned(),
+        HookAction::Query(_) => "a query".to_owned(),
+        HookAction::Approval => "a person".to_owned(),
+        HookAction::Wait(wait) => format!("{} s", wait.seconds),
+    }
+}
+
+/// What the hooks of the fleet's own plan say that they wait for, where it is no person.
+fn hooks_now(fleet: &ObservedFleet) -> Vec<String> {
+    let plan = fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
+    let tasks = plan.iter().flat_map(|plan| &plan.tasks);
+    let runs = tasks.filter(|task| {
+        let hook = task.params["hook"].as_str();
+        let by_person = |hook: &str| fleet.status.hooks.iter().any(|h| h.node.is_empty() && h.hook == hook);
+        task.state == TaskState::Running && hook.is_some_and(|hook| !by_person(hook))
+    });
+    let said = runs.filter(|task| !task.message.is_empty());
+    said.map(|task| task.message.trim_start_matches("waiting for ").to_owned()).collect()
+}

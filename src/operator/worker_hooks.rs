@@ -1,0 +1,150 @@
+//! Carries the hooks of `WorkerDeployments` out: by the tasks, the rules and the askers of fleets' hooks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::Instant;
+use windlass_temporal::hooks::{HookTurn, Hooks, HooksOf, HooksRefused};
+
+use super::asking::ask_for_hooks;
+use crate::api::Hook;
+use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
+use crate::clock::{SharedClock, monotonic};
+use crate::cluster::remembered::Remembered;
+use crate::cluster::{Cluster, Key, Kind};
+use crate::engine::{Env, Plan};
+use crate::hooks::{HookRules, Values};
+use crate::tasks::hooks::{About, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs};
+
+/// How soon it is asked again whether the API server takes a Job that it refused.
+const ASK_AGAIN: Duration = Duration::from_secs(50);
+
+/// Carries the hooks of `WorkerDeployments` out.
+pub struct WorkerHooks {
+    rules: Arc<HookRules>,
+    cluster: Arc<dyn Cluster>,
+    askers: Arc<HookAskers>,
+    checked: Remembered<str, Verdict>,
+    told: Mutex<Vec<UnboundedSender<(String, String)>>>,
+}
+
+/// What was found of the hooks of one generation.
+#[derive(Clone)]
+struct Verdict {
+    generation: i64,
+    at: Instant,
+    found: Result<(), String>,
+}
+
+/// Who asks the peers of hooks. It fails only where the machine cannot provide a client.
+pub fn peers() -> Result<Arc<dyn HookClient>, String> {
+    Ok(Arc::new(HttpHookClient::new()?))
+}
+
+impl WorkerHooks {
+    /// Hooks under these rules, whose peers are asked by this client, and the lanes in which what is asked will be found.
+    pub fn new(
+        rules: HookRules,
+        client: Arc<dyn HookClient>,
+        cluster: Arc<dyn Cluster>,
+        clock: SharedClock,
+    ) -> (Arc<Self>, HookLanes) {
+        let (askers, lanes) = HookAskers::new(client, cluster.clone(), clock);
+        let (checked, told) = (Remembered::default(), Mutex::default());
+        (Arc::new(Self { rules: Arc::new(rules), cluster, askers, checked, told }), lanes)
+    }
+
+    /// Asks what is wished for, for ever, and tells for whom something new was heard.
+    pub async fn ask(&self, lanes: HookLanes) {
+        let (heard, mut about) = unbounded_channel();
+        // Workers have no hooks at nodes.
+        let (of_nodes, _) = unbounded_channel();
+        let tell = async {
+            while let Some(key) = about.recv().await {
+                self.tell(&key);
+            }
+        };
+        tokio::join!(ask_for_hooks(self.askers.clone(), lanes, (heard, of_nodes)), tell);
+    }
+
+    fn tell(&self, key: &Key) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|to| to.unbounded_send((key.namespace.clone(), key.name.clone())).is_ok());
+    }
+
+    fn known(&self, of: &HooksOf) -> Option<Result<(), String>> {
+        let verdict = self.checked.get(&of.uid).filter(|verdict| verdict.generation == of.generation)?;
+        let holds = verdict.found.is_ok() || monotonic().duration_since(verdict.at) < ASK_AGAIN;
+        holds.then_some(verdict.found)
+    }
+
+    fn keep(&self, of: &HooksOf, found: Result<(), String>) {
+        let verdict = Verdict { generation: of.generation, at: monotonic(), found };
+        self.checked.put(&of.uid, verdict);
+    }
+}
+
+fn owner(of: &HooksOf) -> JobOwner {
+    JobOwner::itself(Kind::WorkerDeployment, &of.namespace, &of.name, &of.uid)
+}
+
+#[async_trait]
+impl Hooks for WorkerHooks {
+    async fn check(&self, of: &HooksOf, hooks: &[Hook]) -> Result<(), HooksRefused> {
+        if let Some(found) = self.known(of) {
+            return found.map_err(HooksRefused::Lasting);
+        }
+        let found = match check_all(self.cluster.as_ref(), &owner(of), hooks, &self.rules).await {
+            Ok(()) => Ok(()),
+            Err(Unfit::Refused(sentence)) => Err(sentence),
+            Err(Unfit::Unknown { sentence, is_transient }) => {
+                let refused = if is_transient { HooksRefused::ForNow } else { HooksRefused::Lasting };
+                return Err(refused(sentence));
+            }
+        };
+        self.keep(of, found.clone());
+        found.map_err(HooksRefused::Lasting)
+    }
+
+    fn equip(&self, env: Env, turn: HookTurn) -> Env {
+        let values = Values {
+            fleet: Some(turn.of.name.clone()),
+            namespace: Some(turn.of.namespace.clone()),
+            image: Some(turn.image),
+            from_hash: Some(turn.from_hash),
+            target_hash: Some(turn.target_hash),
+            set: Some(turn.build),
+            ..Values::default()
+        };
+        env.with(HookScope {
+            hooks: HookList::These(turn.hooks),
+            owner: owner(&turn.of),
+            values,
+            rules: self.rules.clone(),
+            cluster: self.cluster.clone(),
+            askers: self.askers.clone(),
+            approved: turn.approved.into_iter().collect(),
+            about: About::Point(turn.about),
+            skip: turn.skip,
+            hold: turn.hold,
+        })
+    }
+
+    async fn end(&self, of: &HooksOf, plan: &Plan) -> Result<(), String> {
+        let deleted = delete_jobs(self.cluster.as_ref(), &owner(of), plan).await;
+        deleted.map_err(|error| format!("the Jobs of its hooks are not deleted yet: {error}"))
+    }
+
+    fn forget(&self, namespace: &str, name: &str) {
+        self.askers.forget(&HookOwner::Fleet(Key::new(namespace, name)));
+    }
+
+    fn answered(&self) -> UnboundedReceiver<(String, String)> {
+        let (tell, told) = unbounded();
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
+        told
+    }
+}

@@ -1,0 +1,1 @@
+../go/supervise.go

@@ -1,0 +1,116 @@
+//! What commands end with: `status --exit-status`, `wait`, `plan`, and words that make no sense.
+
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::eyes::{Ran, windlass};
+use crate::kit::{World, condition, fleet};
+
+/// A command where no cluster is known.
+async fn without_a_cluster(words: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(words).env("KUBECONFIG", "/nonexistent/kubeconfig").env("HOME", "/nonexistent");
+    command.env_remove("KUBERNETES_SERVICE_HOST");
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_usage_is_told_with_2_where_no_cluster_is_known() {
+    // A name that is missing, one of another kind, a value that is none, words that exclude each other.
+    let table: [(&[&str], &str); 19] = [
+        (&["wait"], "say for which fleet: nd/NAME, or nd for all of them"),
+        (&["wait", "sn/db-0"], "wait is for a NodeDeployment"),
+        (&["wait", "nd/db", "--timeout", "soon"], "\"soon\" is no time: write 30s, 5m or 1h30m"),
+        (&["status", "db"], "\"db\" names no kind; write nd/db or sn/db"),
+        (&["status", "sn/db-0"], "status is for a NodeDeployment"),
+        (&["status", "-o", "xml"], "invalid value 'xml'"),
+        (&["status", "-w", "-o", "json"], "cannot be used with"),
+        (&["status", "nd/db", "-A"], "an object is in one namespace"),
+        (&["plan"], "say which fleet, nd/NAME, or which file, -f FILE"),
+        (&["plan", "nd"], "say which fleet, nd/NAME, or which file, -f FILE"),
+        (&["plan", "sn/db-0", "--image", "db:2"], "plan is for a NodeDeployment"),
+        (&["plan", "nd/db", "--replicas", "many"], "invalid value 'many'"),
+        (&["plan", "nd/db", "-f", "db.yaml"], "leave the name out"),
+        (&["plan", "-f", "db.yaml", "--image", "db:2"], "cannot be used with"),
+        (&["explain"], "say what to explain: nd/NAME or sn/NAME"),
+        (&["diff"], "say which fleet: nd/NAME"),
+        (&["logs", "sn/db-0"], "logs is for a NodeDeployment"),
+        (&["history", "sn/db-0"], "history is for a NodeDeployment"),
+        (&["approve", "nd"], "nd alone names no object"),
+    ];
+    for (words, sentence) in table {
+        let ran = without_a_cluster(words).await;
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{words:?}: {}", ran.err);
+        assert!(ran.err.starts_with("windlass: ") && ran.err.contains(sentence), "{words:?}: {}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{words:?}: {}", ran.err);
+    }
+    // The words are right, and there is no cluster: another code, and another sentence.
+    for words in
+        [&["status"][..], &["wait", "nd/db"], &["plan", "nd/db", "--image", "db:2"], &["explain", "nd/db"]]
+    {
+        let ran = without_a_cluster(words).await;
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{words:?}: {}", ran.err);
+        assert!(ran.err.contains("kubeconfig"), "{words:?}: {}", ran.err);
+    }
+    let ran = without_a_cluster(&["plan", "-f", "/nonexistent/db.yaml"]).await;
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("/nonexistent/db.yaml cannot be read"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_verdict_has_its_code() {
+    let world = World::new("codes").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let code = async |words: &[&str]| windlass(&world, words).await.code;
+    assert_eq!(code(&["status", "--exit-status"]).await, 0);
+    assert_eq!(code(&["wait", "nd/db", "--timeout", "0"]).await, 0);
+    assert_eq!(code(&["plan", "nd/db", "--image", "db:1"]).await, 0);
+    assert_eq!(code(&["plan", "nd/db", "--image", "db:2"]).await, 2);
+    assert_eq!(code(&["plan", "nd/db", "--replicas", "3"]).await, 2);
+    assert_eq!(code(&["plan", "nd/db", "--replicas", "-1"]).await, 1);
+    assert_eq!(code(&["plan", "nd/none", "--image", "db:2"]).await, 1);
+
+    // On its way, and it stays so: paused in its first wave.
+    world.steer("db-1-0", "unready").await;
+    world.set_image("db:2").await;
+    world.until_db("it is on its way", |db| condition(db, "UpToDate") == "Unknown/Applying").await;
+    assert_eq!(code(&["status", "--exit-status"]).await, 3);
+    assert_eq!(code(&["status", "nd/db"]).await, 0, "nobody asked for the code");
+    let began = Instant::now();
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "2s"]).await;
+    assert_eq!(waited.code, 3, "{}{}", waited.out, waited.err);
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(waited.out.contains("is on its way: waiting for"), "{}", waited.out);
+    assert_eq!(waited.err, "windlass: the time is over\n");
+
+    // Stalled. What still was to be seen of that node would count as progress.
+    world.until_db("its pod runs", |db| db["status"]["rollout"]["nodes"]["updated"] == 1).await;
+    let strategy = json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 1}}});
+    world.patch_fleet(strategy).await;
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "60s"]).await;
+    assert_eq!(waited.code, 1, "{}{}", waited.out, waited.err);
+    assert!(waited.out.contains("is stalled: waiting for "), "{}", waited.out);
+    assert_eq!(code(&["status", "--exit-status"]).await, 1);
+
+    // Refused by the operator.
+    world.steer("db-1-0", "default").await;
+    world.patch_fleet(json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 600}}})).await;
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "60s"]).await;
+    assert_eq!(waited.code, 0, "{}{}", waited.out, waited.err);
+    let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
+    world.patch_template(json!({"spec": {"volumes": volumes}})).await;
+    world.until_db("it is refused", |db| condition(db, "UpToDate").ends_with("InvalidSpec")).await;
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "60s"]).await;
+    assert_eq!(waited.code, 1, "{}{}", waited.out, waited.err);
+    assert!(waited.out.contains("is refused: "), "{}", waited.out);
+    assert_eq!(code(&["status", "--exit-status"]).await, 1);
+
+    // One that is not there.
+    let gone = windlass(&world, &["wait", "nd/none", "--timeout", "1s"]).await;
+    assert_eq!((gone.code, gone.out.as_str()), (1, ""), "{}", gone.err);
+}

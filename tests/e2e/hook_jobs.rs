@@ -1,0 +1,115 @@
+//! Jobs of hooks, by the binary that is shipped: what they say when they do not get on, and what becomes of them.
+
+use serde_json::{Value, json};
+
+use crate::hooks::Scene;
+use crate::kit::condition;
+
+/// A hook before the rollout whose Job has this pod.
+fn backup(pod: &Value, seconds: i64) -> Value {
+    let mut spec = json!({"restartPolicy": "Never", "containers": [{"name": "backup", "image": "backup:1"}]});
+    json_patch::merge(&mut spec, pod);
+    json!([{"name": "backup", "at": "BeforeRollout", "timeoutSeconds": seconds,
+        "job": {"template": {"backoffLimit": 0, "template": {"spec": spec}}}}])
+}
+
+fn of_image(image: &str) -> Value {
+    json!({"containers": [{"name": "backup", "image": image}]})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
+    let scene = Scene::new("job-words").await;
+    scene.fleet(1, json!({"type": "InPlace"})).await;
+    let volume = json!({"name": "to", "persistentVolumeClaim": {"claimName": "nobodys"}});
+    let (words, never) = ("container backup of pod db-backup-", " no success within 8 s");
+    let cases: [(Value, &[&str], &[&str]); 5] = [
+        (of_image("backup:nope"), &[words, " waits: ImagePullBackOff: Back-off pulling image"], &[never]),
+        (of_image("backup:pull-loop"), &[words, " waits: ErrImagePull: "], &[never, "Pull"]),
+        (
+            json!({"volumes": [volume]}),
+            &["is not scheduled: Unschedulable: ", "persistentvolumeclaim \"nobodys\" not found"],
+            &[never],
+        ),
+        (
+            json!({"serviceAccountName": "ghost"}),
+            &["FailedCreate: Error creating: ", "serviceaccount \"ghost\" not found"],
+            &[never],
+        ),
+        (of_image("backup:crash"), &[], &["BackoffLimitExceeded: ", words, " ended with exit code 1: Error"]),
+    ];
+    for (at, (pod, waiting, failed)) in cases.iter().enumerate() {
+        scene.hooks(backup(pod, 8)).await;
+        scene.world.set_image(&format!("db:{}", at + 2)).await;
+        if let Some(first) = waiting.first() {
+            let task = scene.until_task("run-job", "Running", first).await;
+            let message = task["message"].as_str().unwrap();
+            assert!(waiting.iter().all(|words| message.contains(words)), "{waiting:?}: {message}");
+        }
+        let task = scene.until_task("run-job", "Failed", failed[0]).await;
+        let message = task["message"].as_str().unwrap();
+        let still = if at == 1 { &waiting[..1] } else { waiting };
+        assert!(failed.iter().chain(still).all(|words| message.contains(words)), "{failed:?}: {message}");
+        let said = |db: &Value| {
+            let conditions = db["status"]["conditions"].as_array().into_iter().flatten();
+            let mut conditions = conditions.filter(|c| c["type"] == "UpToDate" || c["type"] == "Stalled");
+            condition(db, "UpToDate") == "False/HookFailed"
+                && condition(db, "Stalled") == "True/HookFailed"
+                && conditions.all(|c| c["message"].as_str().is_some_and(|m| m.contains(failed[0].trim())))
+        };
+        scene.world.until_db("the conditions say so", said).await;
+        if !waiting.is_empty() {
+            scene.until_jobs("what is late does not go on", <[Value]>::is_empty).await;
+        }
+    }
+    let node = scene.world.get(&scene.world.nodes(), "db-0").await;
+    assert_eq!(node["status"]["currentImage"], "db:1", "nothing moves");
+    // Another target takes the place of what failed.
+    scene.hooks(json!([])).await;
+    scene.world.set_image("db:9").await;
+    scene.world.until_applied().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_a_node_is_owned_by_it_and_gets_what_is_known_of_it() {
+    let scene = Scene::new("job-node").await;
+    let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "first", "image": "backup:1"}],
+        "containers": [{"name": "move", "image": "backup:1", "env": [{"name": "WHO", "value": "$(WINDLASS_NODE)"}]}]});
+    let job = json!({"template": {"ttlSecondsAfterFinished": 77, "template": {"spec": spec}}});
+    scene
+        .fleet(1, json!({"type": "InPlace", "hooks": [{"name": "move", "at": "BeforeNode", "job": job}]}))
+        .await;
+    scene.world.set_image("db:2").await;
+    let db = scene.world.until_applied().await;
+    let jobs = scene.jobs().await;
+    assert_eq!(jobs.len(), 1, "{jobs:#?}");
+    let (meta, spec) = (&jobs[0]["metadata"], &jobs[0]["spec"]);
+    let name = meta["name"].as_str().unwrap();
+    let digits = name.strip_prefix("db-0-move-").unwrap();
+    assert!(digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit()), "{name}");
+    let owners = meta["ownerReferences"].as_array().unwrap();
+    assert_eq!(
+        (owners.len(), &owners[0]["kind"], &owners[0]["name"]),
+        (1, &json!("StatefulNode"), &json!("db-0"))
+    );
+    assert_eq!(spec["ttlSecondsAfterFinished"], 77);
+    for list in ["initContainers", "containers"] {
+        let env = spec["template"]["spec"][list][0]["env"].as_array().unwrap();
+        let value = |name: &str| {
+            let found = env.iter().find(|v| v["name"] == name);
+            found.unwrap_or_else(|| panic!("{name}: {env:?}"))["value"].clone()
+        };
+        assert_eq!(value("WINDLASS_FLEET"), "db");
+        assert_eq!(value("WINDLASS_NAMESPACE"), *scene.world.ns);
+        assert_eq!(value("WINDLASS_NODE"), "db-0");
+        assert_eq!(value("WINDLASS_ORDINAL"), "0");
+        assert_eq!(value("WINDLASS_POD"), "db-0-0");
+        assert_eq!(value("WINDLASS_SET"), "first");
+        assert_eq!(value("WINDLASS_TARGET_HASH"), db["status"]["lastCompletedRolloutHash"]);
+        assert_eq!(value("WINDLASS_TASK_ID"), meta["annotations"]["windlass.dev/task"]);
+        assert!(value("WINDLASS_POD_IP").as_str().unwrap().starts_with("127."), "{env:?}");
+        for name in ["WINDLASS_IMAGE", "WINDLASS_FROM_HASH", "WINDLASS_PLAN_ID", "WINDLASS_ATTEMPT"] {
+            assert_ne!(value(name), "", "{name}");
+        }
+    }
+}

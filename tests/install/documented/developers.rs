@@ -1,0 +1,83 @@
+//! The pages for those who work on Windlass: what their commands name is there. They are not run: they build, and run all tests, for
+//! minutes or hours, from a test that cargo runs itself.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::blocks::{Kind, Treated, blocks};
+use super::cargo;
+use crate::helm::path;
+
+fn pages() -> Vec<String> {
+    let folder = std::fs::read_dir(path("docs/dev")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut pages: Vec<String> = folder.map(|name| format!("docs/dev/{}", name.to_string_lossy())).collect();
+    pages.retain(|page| page.rsplit_once('.').is_some_and(|(_, kind)| kind == "md"));
+    pages.push("CONTRIBUTING.md".to_owned());
+    pages.sort();
+    pages
+}
+
+/// A sentence where a command names what there is not.
+fn wrong(line: &str) -> Option<String> {
+    let line = line.split(" #").next().unwrap_or_default();
+    let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches(['\'', '"'])).collect();
+    if words.contains(&"cargo") {
+        return cargo::wrong(line);
+    }
+    let program = words.first()?;
+    match std::fs::metadata(path(program)) {
+        Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {}
+        _ => return Some(format!("{program} is no program of this project; say why it is not looked at")),
+    }
+    if *program != "tests/guards/prove" {
+        return None;
+    }
+    // The beginnings of the names of patches, and patterns of them.
+    let patches = std::fs::read_dir(path("tests/guards")).unwrap();
+    let patches: Vec<String> =
+        patches.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let is_there = |word: &&str| {
+        let literal = word.split(['*', '[', '?']).next().unwrap_or_default();
+        patches.iter().any(|patch| patch.starts_with(literal))
+    };
+    let unknown = words[1..].iter().find(|word| !word.starts_with("--") && !is_there(word));
+    unknown.map(|word| format!("no patch of tests/guards is called {word}"))
+}
+
+#[test]
+fn what_the_pages_for_developers_name_is_there_or_they_say_why_not() {
+    let (mut seen, mut all) = (0, Vec::new());
+    for page in pages() {
+        let text = std::fs::read_to_string(path(&page)).unwrap();
+        for block in blocks(&text).unwrap_or_else(|error| panic!("{page}: {error}")) {
+            if block.kind == Kind::Yaml || matches!(block.treated, Treated::Left(_)) {
+                continue;
+            }
+            for line in block.commands() {
+                seen += 1;
+                all.extend(wrong(&line).map(|why| format!("{page}:{}: {line}: {why}", block.line)));
+            }
+        }
+    }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+    assert!(seen >= 15, "so few commands are in these pages: {seen}");
+}
+
+#[test]
+fn a_wrong_name_in_a_command_for_developers_is_found() {
+    for (line, said) in [
+        (".ci/nosuch", "no program of this project"),
+        ("tests/guards/prove 99-nosuch", "no patch of tests/guards"),
+        ("cargo bench --bench nosuch", "no benchmark nosuch"),
+        ("cargo build --profile nosuch", "no profile nosuch"),
+        ("cargo test -p windlass-nosuch", "no crate windlass-nosuch"),
+        ("cargo test -p windlass-temporal --features jemalloc", "no feature jemalloc"),
+        ("cargo test -p windlass-temporal --test e2e", "no test e2e"),
+        ("cargo nosuch", "is not known"),
+        ("A=b cargo test --release --test catalogue nosuch_at_all -- --nocapture", "no test of catalogue"),
+    ] {
+        assert!(wrong(line).is_some_and(|why| why.contains(said)), "{line}: {:?}", wrong(line));
+    }
+    for line in ["A=\"b c\" cargo test --lib   # why", "tests/guards/prove --only 'rw1[023]-*'"] {
+        assert_eq!(wrong(line), None, "{line}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Parts of manifests, put into the object that they are a part of.
+
+use serde_json::{Map, Value, json};
+
+use super::runner::SAMPLE;
+
+/// Fleets of each strategy.
+fn strategies() -> [Value; 3] {
+    [
+        json!({"type": "InPlace", "inPlace": {"steps": [1, "100%"]}}),
+        json!({"type": "BlueGreen", "blueGreen": {"promotion": "WhenReady"}}),
+        json!({"type": "HardFork", "hardFork": {"haltHeight": 8}}),
+    ]
+}
+
+fn fleet(strategy: &Value, sidecar: &Value) -> Value {
+    json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": "fragment"},
+        "spec": {"updateStrategy": strategy, "template": {"spec": {
+            "image": SAMPLE, "sidecar": sidecar, "podTemplate": {"spec": {"containers": [{"name": "db"}]}},
+        }}},
+    })
+}
+
+/// The objects that show whether a part is well formed: of each group one has to be taken. None where it is not known what it is
+/// a part of.
+pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
+    let sidecar = json!({"image": "registry.example/windlass:0.1.0"});
+    let hook = |hook: &Value| -> Vec<Value> {
+        let with = |mut strategy: Value| {
+            strategy["hooks"] = json!([hook]);
+            fleet(&strategy, &sidecar)
+        };
+        strategies().map(with).into()
+    };
+    // Before hooks are looked at: workers have some, too.
+    if part.contains_key("rollout") || part.contains_key("connection") {
+        let mut spec = json!({
+            "connection": {"address": "temporal:7233"},
+            "template": {"spec": {"containers": [{"name": "worker", "image": "registry.example/orders:1"}]}},
+        });
+        spec.as_object_mut().unwrap().extend(part.clone());
+        let workers = json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "metadata": {"name": "fragment"}, "spec": spec,
+        });
+        return vec![vec![workers]];
+    }
+    if let Some(hooks) = part.get("hooks").and_then(Value::as_array) {
+        // A list may show hooks of several strategies.
+        return hooks.iter().map(hook).collect();
+    }
+    if let Some(strategy) = part.get("updateStrategy") {
+        return vec![vec![fleet(strategy, &sidecar)]];
+    }
+    if let Some(sidecar) = part.get("sidecar") {
+        return vec![vec![fleet(&strategies()[0], sidecar)]];
+    }
+    Vec::new()
+}

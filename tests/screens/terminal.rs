@@ -1,0 +1,179 @@
+//! A real terminal: tmux, and in it the shipped program, for which time stands still (libfaketime). Both are Debian's.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+
+use crate::debian;
+
+/// Longer than any screen takes, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How many servers of terminals this process has started.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// A server of terminals.
+pub struct Terminals {
+    tmux: PathBuf,
+    faketime: PathBuf,
+    folder: PathBuf,
+    count: AtomicU32,
+}
+
+/// What a terminal is like.
+#[derive(Clone, Copy)]
+pub struct Like {
+    pub columns: u32,
+    pub rows: u32,
+    pub colours: bool,
+    pub utf8: bool,
+}
+
+/// A terminal in which a program runs.
+pub struct Terminal<'a> {
+    of: &'a Terminals,
+    name: String,
+    ended: PathBuf,
+    colours: bool,
+}
+
+impl Terminals {
+    /// Nothing where it cannot be had here, which is told in one line.
+    pub fn start() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let installed =
+            std::env::split_paths(&path).map(|folder| folder.join("tmux")).find(|file| file.is_file());
+        let tmux = installed.or_else(|| debian::program_with_libraries("tmux", "usr/bin/tmux"))?;
+        let library = format!("usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1", std::env::consts::ARCH);
+        let faketime = debian::program("libfaketime", &library)?;
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("windlass-screens-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let terminals = Self { tmux, faketime, folder, count: AtomicU32::new(0) };
+        // Without a session the server would end.
+        terminals.tmux(&["new-session", "-d", "-s", "keep", "cat"]);
+        Some(terminals)
+    }
+
+    /// A folder of this test's own.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(&self.tmux);
+        command.args(["-f", "/dev/null", "-u", "-S"]).arg(self.folder.join("socket")).args(arguments);
+        let output = command.env_remove("TMUX").output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "tmux {arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Runs the program in a terminal, at this time of the wall.
+    pub fn run(&self, like: Like, now: DateTime<Utc>, kubeconfig: &Path, words: &str) -> Terminal<'_> {
+        let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
+        let ended = self.folder.join(format!("{name}-ended"));
+        let locale = if like.utf8 { "C.UTF-8" } else { "C" };
+        let no_color = if like.colours { "" } else { "NO_COLOR=1" };
+        let windlass = env!("CARGO_BIN_EXE_windlass");
+        let (columns, rows) = (like.columns.to_string(), like.rows.to_string());
+        let command = format!(
+            "stty -echo; env -u LANG -u LC_CTYPE -u COLUMNS -u NO_COLOR LC_ALL={locale} {no_color} TZ=UTC KUBECONFIG='{}' \
+             FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME='{}' LD_PRELOAD='{}' '{windlass}' {words}; \
+             echo $? > '{}'; sleep 600",
+            kubeconfig.display(),
+            now.format("%Y-%m-%d %H:%M:%S"),
+            self.faketime.display(),
+            ended.display(),
+        );
+        self.tmux(&["new-session", "-d", "-s", &name, "-x", &columns, "-y", &rows, &command]);
+        Terminal { of: self, name, ended, colours: like.colours }
+    }
+
+    /// A bash that knows nothing of who runs it, in which time goes on.
+    pub fn bash(&self) -> Terminal<'_> {
+        let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
+        let ended = self.folder.join(format!("{name}-ended"));
+        let program = Path::new(env!("CARGO_BIN_EXE_windlass"));
+        let path = std::env::var("PATH").unwrap_or_default();
+        let command = format!(
+            "env -u KUBECONFIG LC_ALL=C.UTF-8 NO_COLOR=1 PS1='$ ' PATH='{}:{path}' bash --norc --noprofile",
+            program.parent().unwrap().display()
+        );
+        self.tmux(&["new-session", "-d", "-s", &name, "-x", "110", "-y", "40", &command]);
+        Terminal { of: self, name, ended, colours: false }
+    }
+}
+
+impl Drop for Terminals {
+    fn drop(&mut self) {
+        let mut command = Command::new(&self.tmux);
+        command.arg("-S").arg(self.folder.join("socket")).arg("kill-server");
+        let _ = command.output();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Terminal<'_> {
+    /// Waits until the program has ended. Answers with its exit code.
+    pub fn end(&self) -> i32 {
+        let code = || std::fs::read_to_string(&self.ended).ok()?.trim().parse().ok();
+        self.until("the program ends", code)
+    }
+
+    /// Waits until the screen says something.
+    pub fn says(&self, words: &str) {
+        self.until(words, || self.captured(&["-p"]).contains(words).then_some(()));
+    }
+
+    fn until<T>(&self, what: &str, seen: impl Fn() -> Option<T>) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(seen) = seen() {
+                return seen;
+            }
+            assert!(Instant::now() < until, "{what}: {}", self.captured(&["-p"]));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Presses a key.
+    pub fn press(&self, key: &str) {
+        self.of.tmux(&["send-keys", "-t", &self.name, key]);
+    }
+
+    /// Types words as they are.
+    pub fn type_in(&self, words: &str) {
+        self.of.tmux(&["send-keys", "-t", &self.name, "-l", words]);
+    }
+
+    /// What is on the screen; `\e` stands for what begins a colour.
+    pub fn screen(&self) -> String {
+        let text = self.captured(if self.colours { &["-p", "-e"] } else { &["-p"] });
+        let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
+        (lines.join("\n") + "\n").replace('\x1b', "\\e")
+    }
+
+    /// The lines that the terminal itself broke, as they were written: those that were too long for it.
+    pub fn wrapped(&self) -> Vec<String> {
+        let (seen, joined) = (self.captured(&["-p"]), self.captured(&["-p", "-J"]));
+        let seen: Vec<&str> = seen.lines().map(str::trim_end).collect();
+        let written = joined.lines().map(|line| line.trim_end().to_owned());
+        written.filter(|line| !line.is_empty() && !seen.contains(&line.as_str())).collect()
+    }
+
+    fn captured(&self, how: &[&str]) -> String {
+        self.of.tmux(&[&["capture-pane", "-t", &self.name], how].concat())
+    }
+}
+
+impl Drop for Terminal<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.of.tmux(&["kill-session", "-t", &self.name]);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What keeps a version from being made, or from taking tasks: limits, and task queues that it lacks.
+
+use serde_json::json;
+
+use crate::{
+    cluster::Cluster,
+    controlplane::Error,
+    farm::{Farm, condition, message},
+    frontend::{Options, Server},
+    stage::server,
+};
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_its_own_limit_of_versions_none_is_made_and_none_evicted() -> Result<(), Error> {
+    let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "few").await?;
+    let mut spec = farm.spec("1");
+    spec["maxVersions"] = json!(1);
+    farm.create(spec).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin("on-v1").await?;
+    farm.set_image("2").await?;
+    let seen = farm.until_reason("UpToDate", "VersionLimitReached").await?;
+    assert_eq!(condition(&seen, "Stalled"), ("True".to_owned(), "VersionLimitReached".to_owned()));
+    assert!(message(&seen, "UpToDate").contains("maxVersions"), "{}", message(&seen, "UpToDate"));
+    assert_eq!(farm.deployments().await?.len(), 1);
+    farm.patch(json!({"spec": {"maxVersions": 2}})).await?;
+    assert_ne!(farm.until_current().await?, v1);
+    assert_eq!(farm.end("on-v1").await?, v1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_servers_limit_a_version_that_never_appears_is_said_to_be_so() -> Result<(), Error> {
+    let one = &["matching.maxVersionsInDeployment=1"];
+    let server = Server::start(Options { settings: one, ..Options::default() }).await?;
+    let farm = Farm::new(Cluster::shared().await, &server, OPERATOR, "full").await?;
+    let mut spec = farm.spec("1");
+    spec["progressDeadlineSeconds"] = json!(15);
+    farm.create(spec).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin("on-v1").await?;
+    farm.set_image("2").await?;
+    farm.until_reason("UpToDate", "WaitingForPollers").await?;
+    let seen = farm.until_reason("UpToDate", "VersionLimitReached").await?;
+    assert_eq!(seen["status"]["currentBuildID"], v1.as_str());
+    assert!(!message(&seen, "UpToDate").is_empty());
+    // Back: the version that never appeared goes, and nothing of the one that serves.
+    farm.set_image("1").await?;
+    assert_eq!(farm.until_current().await?, v1);
+    assert_eq!(farm.end("on-v1").await?, v1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() -> Result<(), Error> {
+    let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "lacking").await?;
+    let (queue, more) = (farm.queue(), format!("{}-more", farm.queue()));
+    let both = json!(format!("{queue},{more}"));
+    let mut spec = farm.spec("1");
+    spec["template"]["spec"]["containers"][0]["env"][0]["value"] = both.clone();
+    farm.create(spec).await?;
+    let v1 = farm.until_current().await?;
+    let held = format!("{queue}-held");
+    farm.person.start("Hold", &held, &more, None).await?;
+    // It is on v1 once its first task is done, and only what runs there makes the task queue one that counts.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    farm.set_image("2").await?;
+    let seen = farm.until_reason("UpToDate", "MissingTaskQueues").await?;
+    assert_eq!(seen["status"]["currentBuildID"], v1.as_str());
+    assert!(seen["status"]["rampingBuildID"].is_null(), "{:#}", seen["status"]);
+    let mut containers = farm.spec("3")["template"]["spec"]["containers"].clone();
+    containers[0]["env"][0]["value"] = both;
+    farm.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await?;
+    assert_ne!(farm.until_current().await?, v1);
+    farm.person.let_go(&held).await?;
+    assert_eq!(farm.person.result(&held).await, v1);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! How often Temporal is asked: soon while something moves, seldom at rest.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{cluster::Cluster, controlplane::Error, farm::Farm, liar::Liar, stage::server};
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
+
+/// What passed from each description to the next, of those after a moment.
+fn between(liar: &Liar, after: tokio::time::Instant) -> Vec<f64> {
+    let all: Vec<_> = liar.described().into_iter().filter(|at| *at > after).collect();
+    all.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "five minutes, of which most are waited at rest"]
+async fn a_deployment_is_described_every_few_seconds_while_it_moves_and_every_half_minute_at_rest()
+-> Result<(), Error> {
+    let server = server().await;
+    let farm = Farm::new(Cluster::shared().await, server, OPERATOR, "paces").await?;
+    let liar = Liar::before(server).await?;
+    let mut spec = farm.spec("1");
+    spec["connection"]["address"] = json!(liar.address());
+    spec["rollout"]["steps"] = json!([{"percent": 5, "pauseSeconds": 25}]);
+    spec["sunset"] = json!({"scaleDownDelaySeconds": 3600, "deleteDelaySeconds": 3600});
+    farm.create(spec).await?;
+    farm.until_current().await?;
+    farm.set_image("2").await?;
+    farm.until("the ramp", |seen| seen["status"]["rampPercent"] == 5).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let began = windlass::clock::monotonic();
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    let moving = between(&liar, began);
+    assert!(moving.len() >= 2, "{moving:?}");
+    let seldom = moving.iter().filter(|seconds| !(1.9..=6.5).contains(*seconds)).count();
+    assert!(seldom <= 1, "2 to 5 s while it moves, but for what a child's change adds: {moving:?}");
+
+    farm.until_current().await?;
+    // Every 5 s for two minutes after a version's state changed, the last of which is that the old one is drained.
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    let began = windlass::clock::monotonic();
+    tokio::time::sleep(Duration::from_secs(125)).await;
+    let resting = between(&liar, began);
+    assert!(resting.len() >= 2, "{resting:?}");
+    assert!(resting.iter().all(|seconds| (29.0..=43.0).contains(seconds)), "30 to 40 s at rest: {resting:?}");
+    let differ = resting.windows(2).any(|pair| (pair[0] - pair[1]).abs() > 0.05);
+    assert!(differ, "with jitter: {resting:?}");
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! What a person is shown of a `WorkerDeployment` in the terminal, from the shipped binary.
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    controlplane::Error,
+    farm::{Farm, message},
+    stage::server,
+};
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> Result<(), Error> {
+    let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "terminal").await?;
+    let said = farm.typed(&["status", "wwd"]).await?;
+    assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{}", said.stderr);
+    assert!(said.stderr.contains("No WorkerDeployments found in namespace"), "{}", said.stderr);
+    let said = farm.typed(&["status", "wwd/orders"]).await?;
+    assert_eq!(said.code, 1);
+    assert!(
+        said.stderr.contains("workerdeployment.windlass.dev/orders is not in namespace"),
+        "{}",
+        said.stderr
+    );
+
+    let mut spec = farm.spec("1");
+    spec["rollout"] =
+        json!({"strategy": "AllAtOnce", "gate": {"workflowType": "Gate", "timeoutSeconds": 60}});
+    farm.create(spec).await?;
+    let said = farm.typed(&["wait", "wwd/orders", "--timeout", "60s"]).await?;
+    assert_eq!(
+        (said.code, said.stdout.as_str()),
+        (0, "workerdeployment.windlass.dev/orders is up to date\n"),
+        "{}",
+        said.stderr
+    );
+    let v1 = farm.until_current().await?;
+
+    // In the list of all, and by data.
+    for words in [["status"].as_slice(), &["status", "wwd"], &["status", "wwd/orders", "--exit-status"]] {
+        let said = farm.typed(words).await?;
+        assert!(
+            said.code == 0 && said.stdout.contains("orders") && said.stdout.contains(&v1),
+            "{words:?}: {said:?}"
+        );
+        assert!(said.stdout.contains("AllAtOnce   UpToDate"), "{words:?}: {said:?}");
+    }
+    let document: Value =
+        serde_json::from_str(&farm.windlass(&["status", "wwd/orders", "-o", "json"]).await?)?;
+    assert_eq!(
+        (
+            &document["kind"],
+            &document["verdict"],
+            &document["currentBuildID"],
+            &document["versions"][0]["state"]
+        ),
+        (&json!("WorkerDeployment"), &json!("UpToDate"), &json!(v1), &json!("Current"))
+    );
+    let list: Value = serde_json::from_str(&farm.windlass(&["status", "-o", "json"]).await?)?;
+    assert_eq!(list["items"][0]["name"], "orders");
+    assert_eq!(farm.windlass(&["status", "-o", "name"]).await?, "workerdeployment.windlass.dev/orders\n");
+
+    // One that stands: a watch of it ends, and so does a wait, both by 1.
+    farm.set_image("bad").await?;
+    let said = farm.typed(&["status", "wwd/orders", "-w", "--exit-status"]).await?;
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stdout.lines().count() > 1 && said.stdout.contains("GateFailed"), "{said:?}");
+    let said = farm.typed(&["wait", "wwd/orders", "--timeout", "60s"]).await?;
+    assert_eq!(said.code, 1);
+    assert!(
+        said.stdout.contains("is stalled: GateFailed: ") && said.stdout.contains("was told to fail"),
+        "{said:?}"
+    );
+    let explained = farm.windlass(&["explain", "wwd/orders"]).await?;
+    for words in [
+        "WorkerDeployment orders",
+        "UpToDate=False GateFailed",
+        "task run-gate",
+        "was told to fail",
+        "windlass retry wwd/orders",
+        "windlass rollback wwd/orders",
+    ] {
+        assert!(explained.contains(words), "{words}: {explained}");
+    }
+    let differs = farm.windlass(&["diff", "wwd/orders"]).await?;
+    assert!(differs.contains("template.spec.containers[worker].image"), "{differs}");
+    assert!(differs.contains("orders:1\" → ") && differs.contains("orders:bad"), "{differs}");
+    let told = farm.windlass(&["logs", "wwd/orders"]).await?;
+    for words in ["RolloutStarted", "GateFailed", "PlanBegan", "TaskBegan", "run-gate"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+
+    // The revisions with their versions, which a rollback goes back to, and the plans that ended.
+    let told = farm.windlass(&["history", "wwd/orders"]).await?;
+    for words in ["last completed", "wanted", "Current", "orders:bad", "WorkerRollout", "Complete"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+
+    // What is for fleets alone says so.
+    let said = farm.typed(&["plan", "wwd/orders"]).await?;
+    assert!(said.code != 0 && said.stderr.contains("plan is for a NodeDeployment"), "{said:?}");
+
+    // A pod that does not come up is named, with the kubelet's words.
+    farm.patch(json!({"spec": {"rollout": {"gate": null}}})).await?;
+    farm.set_image("missing").await?;
+    farm.until("its pod waits", |seen| message(seen, "UpToDate").contains("workers")).await?;
+    let explained = farm
+        .until_told(&["explain", "wwd/orders"], |told| {
+            told.contains("ImagePull") || told.contains("ErrImage")
+        })
+        .await?;
+    assert!(explained.contains("kubectl describe pod orders-"), "{explained}");
+    farm.windlass(&["rollback", "wwd/orders"]).await?;
+    let said = farm.typed(&["wait", "wwd/orders", "--timeout", "60s"]).await?;
+    assert_eq!(said.code, 0, "{said:?}");
+    Ok(())
+}
