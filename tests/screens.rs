@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use windlass_sim::Cluster;
 
 use scene::{NAMESPACE, Scene};
-use terminal::{Like, Terminals};
+use terminal::{Like, Terminal, Terminals};
 
 /// The files and what is typed for each. `NEW` is the file of a fleet that does not exist.
 const TYPED: [(&str, &str); 12] = [
@@ -133,28 +133,38 @@ async fn every_screen_is_as_its_file_says() {
     looked.await.unwrap();
 }
 
+/// Types what is to be completed, and looks whether it is.
+fn completes(shell: &Terminal<'_>, kubeconfig: &Path, source: &str) {
+    shell.type_in(&format!("export KUBECONFIG='{}'\n", kubeconfig.display()));
+    shell.type_in(&format!("{source}; clear; echo re''ady\n"));
+    shell.says("ready");
+    shell.type_in("windlass expl\t");
+    shell.says("$ windlass explain");
+    shell.type_in("nd/ca\t");
+    shell.says("$ windlass explain nd/cache");
+    shell.type_in("\n");
+    shell.says("NodeDeployment cache");
+    // Where more than one would do, all are offered.
+    shell.type_in("clear\n");
+    shell.type_in("windlass status nd/\t\t");
+    for name in ["nd/cache", "nd/db", "nd/queue", "nd/web"] {
+        shell.says(name);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_bash_completes_verbs_and_the_names_of_fleets() {
+async fn a_real_bash_zsh_and_fish_complete_verbs_and_the_names_of_fleets() {
     let Some(terminals) = Terminals::start() else { return };
     let Scene { image, .. } = tokio::task::spawn_blocking(scene::played).await.unwrap();
     let cluster = Cluster::resume(&image);
     let kubeconfig = served(&cluster, terminals.folder()).await;
     let typed = tokio::task::spawn_blocking(move || {
-        let bash = terminals.bash();
-        bash.type_in(&format!("export KUBECONFIG='{}'\n", kubeconfig.display()));
-        bash.type_in("source <(windlass completion bash); clear; echo ready $?\n");
-        bash.says("ready 0");
-        bash.type_in("windlass expl\t");
-        bash.says("$ windlass explain");
-        bash.type_in("nd/ca\t");
-        bash.says("$ windlass explain nd/cache");
-        bash.type_in("\n");
-        bash.says("cache");
-        // Where more than one would do, all are offered.
-        bash.type_in("clear\n");
-        bash.type_in("windlass status nd/\t\t");
-        for name in ["nd/cache", "nd/db", "nd/queue", "nd/web"] {
-            bash.says(name);
+        completes(&terminals.bash(), &kubeconfig, "source <(windlass completion bash)");
+        if let Some(zsh) = terminals.zsh() {
+            completes(&zsh, &kubeconfig, "source <(windlass completion zsh)");
+        }
+        if let Some(fish) = terminals.fish() {
+            completes(&fish, &kubeconfig, "windlass completion fish | source");
         }
     });
     typed.await.unwrap();

@@ -95,12 +95,39 @@ impl Terminals {
 
     /// A bash that knows nothing of who runs it, in which time goes on.
     pub fn bash(&self) -> Terminal<'_> {
+        self.shell("PS1='$ ' bash --norc --noprofile")
+    }
+
+    /// A zsh, as somebody has set it up who wants completion; nothing where it cannot be had here.
+    pub fn zsh(&self) -> Option<Terminal<'_>> {
+        let zsh = debian::program_with_libraries("zsh", "bin/zsh")?;
+        let root = zsh.parent().unwrap().display();
+        let settings = format!(
+            "module_path=({root}/usr/lib/*-linux-gnu/zsh/*(/))\nfpath=({root}/usr/share/zsh/functions/**/*(/))\n\
+             autoload -Uz compinit && compinit -u -D\nPS1='$ '\n"
+        );
+        std::fs::write(self.folder.join(".zshrc"), settings).unwrap();
+        Some(self.shell(&format!("ZDOTDIR='{}' {} -d -i", self.folder.display(), zsh.display())))
+    }
+
+    /// A fish; nothing where it cannot be had here.
+    pub fn fish(&self) -> Option<Terminal<'_>> {
+        let fish = debian::program_with_libraries("fish", "usr/bin/fish")?;
+        // It looks for its functions beside itself where its settings are there, too.
+        std::fs::create_dir_all(fish.parent().unwrap().join("usr/etc/fish")).unwrap();
+        let settings = r#"function fish_prompt; echo -n "\$ "; end; set fish_greeting; set fish_autosuggestion_enabled 0"#;
+        Some(self.shell(&format!("{} -C '{settings}'", fish.display())))
+    }
+
+    /// A shell with the shipped program on its path, and a home of its own.
+    fn shell(&self, shell: &str) -> Terminal<'_> {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
         let ended = self.folder.join(format!("{name}-ended"));
         let program = Path::new(env!("CARGO_BIN_EXE_windlass"));
         let path = std::env::var("PATH").unwrap_or_default();
         let command = format!(
-            "env -u KUBECONFIG LC_ALL=C.UTF-8 NO_COLOR=1 PS1='$ ' PATH='{}:{path}' bash --norc --noprofile",
+            "env -u KUBECONFIG -u XDG_CONFIG_HOME -u XDG_DATA_HOME HOME='{}' LC_ALL=C.UTF-8 NO_COLOR=1 PATH='{}:{path}' {shell}",
+            self.folder.display(),
             program.parent().unwrap().display()
         );
         self.tmux(&["new-session", "-d", "-s", &name, "-x", "110", "-y", "40", &command]);
