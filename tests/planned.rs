@@ -213,6 +213,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             continue;
         }
         let sets = !foreseen.set.is_empty();
+        assert!(judge::serves(&json!(foreseen), &before, &after, whole), "who serves: {context}");
         // The nodes of a set have no order among themselves.
         assert!(follows(&of(&foreseen, &["Update", "Adopt"]), &granted, whole), "who is granted: {context}");
         assert!(follows(&of(&foreseen, &["Create"]), &made, whole), "who is made: {context}");

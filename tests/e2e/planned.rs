@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::eyes::windlass;
 use crate::kit::{World, condition, fleet, is_applied, with};
-use crate::planned_judge::{Chance, Log, Seen, change, differing, follows_beside, said_to_differ};
+use crate::planned_judge::{Chance, Log, Seen, change, differing, follows_beside, said_to_differ, serves};
 use crate::sets::stage;
 use crate::sidecars::Sidecars;
 
@@ -373,6 +373,7 @@ fn judged(before: &Value, said: &Value, after: &Value, seen: &[Seen]) -> Result<
     right(follows(&["Update", "Adopt"], &granted), "who is granted")?;
     right(follows(&["Create"], &made), "who is made")?;
     right(follows(&["Remove"], &gone), "who leaves")?;
+    right(promoting || serves(said, before, after, is_over), "who serves")?;
     // What is told to stand may stand, and so may what cannot run, or waits for what does not come.
     let conditions = |types: &[&str]| types.iter().any(|type_| condition(after, type_).starts_with("True"));
     let stands = paused

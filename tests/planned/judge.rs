@@ -181,6 +181,18 @@ pub fn follows_beside(said: &Value, actions: &[&str], seen: &[String], whole: bo
     kinds.values().all(of_kind) && seen.iter().all(|name| kinds.values().any(|waves| is_of(waves, name)))
 }
 
+/// Whether the set serves that was said to: where none is to take over, the one that did.
+pub fn serves(said: &Value, before: &Value, after: &Value, whole: bool) -> bool {
+    let [was, is] = [before, after].map(|db| &db["status"]["activeSet"]);
+    let takes = &said["takesOver"];
+    if takes.is_null() {
+        return was == is;
+    }
+    takes["fromSet"] == *was
+        && takes["service"] == after["spec"]["service"].is_object()
+        && (takes["toSet"] == *is || (!whole && was == is))
+}
+
 /// The fields of the changes above that differ between two specs: path, before, after, as JSON.
 pub fn differing(before: &Value, after: &Value) -> BTreeSet<(String, Option<String>, Option<String>)> {
     let main = |spec: &Value| {

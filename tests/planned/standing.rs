@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use windlass::clock::monotonic;
 use windlass::foresight::{Change, Foreseen};
 
 use super::stage::paused;
@@ -219,4 +220,35 @@ fn a_hard_fork_says_at_which_height_traffic_moves() {
         assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
         assert!(foreseen.waves[1].when.starts_with("after the halt at height 100"), "{foreseen:#?}");
     });
+}
+
+#[test]
+fn about_how_long_is_about_as_long_as_it_takes() {
+    let blue_green =
+        json!({"type": "BlueGreen", "blueGreen": {"promotion": "WhenReady", "retireDelaySeconds": 30}});
+    let strategies = [
+        json!({"type": "InPlace"}),
+        json!({"type": "InPlace", "inPlace": {"maxUnavailable": 2}}),
+        blue_green,
+    ];
+    for strategy in strategies {
+        paused(async {
+            let mut fleet = fleet(&strategy, "db:slow-1");
+            fleet["spec"]["replicas"] = json!(5);
+            let world = World::new(7, fleet).await;
+            let image = |tag: &str| json!({"spec": {"template": {"spec": {"image": format!("db:{tag}")}}}});
+            world.wish(image("slow-2")).await;
+            let about =
+                world.then(image("slow-3")).await.about_seconds.expect("its nodes were updated before");
+            let began = monotonic();
+            world.fleets.patch("db", &PatchParams::default(), &Patch::Merge(&image("slow-3"))).await.unwrap();
+            world.until(|db| db["status"]["observedGeneration"] == db["metadata"]["generation"]).await;
+            world.until(|db| db["status"]["rollout"].is_null()).await;
+            let took = i64::try_from(began.elapsed().as_secs()).unwrap();
+            assert!(
+                about > 4 && (about - took).abs() <= about / 4 + 2,
+                "{strategy}: {about} s, took {took} s"
+            );
+        });
+    }
 }
