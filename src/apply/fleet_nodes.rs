@@ -14,6 +14,14 @@ use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
 
+/// Whether a node may be deleted.
+enum Removable {
+    /// It may, by this name.
+    Now(String),
+    /// A claim that is to stay might go with it: why, in a sentence.
+    Kept(String),
+}
+
 impl FleetScope {
     /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
     /// ordinal; those created are counted before the next is asked about.
@@ -121,8 +129,8 @@ impl FleetScope {
         let (mut free, mut kept) = (Vec::new(), None);
         for looked_at in each(delete, OnFailure::StopUnlessConflict, |name| self.unless_kept(name)).await? {
             match looked_at {
-                Ok(name) => free.push(name),
-                Err(why) => {
+                Removable::Now(name) => free.push(name),
+                Removable::Kept(why) => {
                     kept.get_or_insert(why);
                 }
             }
@@ -130,14 +138,14 @@ impl FleetScope {
         Ok((free, kept))
     }
 
-    /// A node that may be deleted; an error is why a claim that is to stay might go with it.
-    async fn unless_kept(&self, name: String) -> Result<Result<String, String>, ClusterError> {
+    /// Whether a node may be deleted.
+    async fn unless_kept(&self, name: String) -> Result<Removable, ClusterError> {
         let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, &name));
         let kept = match node {
             Some(node) => self.kept_for(&node).await?,
             None => None,
         };
-        Ok(kept.map_or(Ok(name), Err))
+        Ok(kept.map_or(Removable::Now(name), Removable::Kept))
     }
 
     /// Why a claim that is to stay might go with a node, in a sentence, if one might.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ReconcileError;
 use super::patches::{metadata_change, metadata_ops, service_ops};
+use super::{Admission, ReconcileError};
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
 use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
@@ -24,18 +24,18 @@ const ASK_AGAIN: Duration = Duration::from_secs(50);
 /// How soon a name that belongs to something else is asked for again: somebody may have freed it.
 const ASK_FOR_NAME: Duration = Duration::from_secs(25);
 
-/// Asks the API server, in a dry run, whether it would take a StatefulSet; an error is its sentence. What it
-/// takes is asked once for each content.
+/// Asks the API server, in a dry run, whether it would take a StatefulSet. What it takes is asked once for each
+/// content.
 pub async fn ask(
     memory: &Memory,
     cluster: &dyn Cluster,
     content: String,
     manifest: Value,
-) -> Result<Result<(), String>, ReconcileError> {
+) -> Result<Admission, ReconcileError> {
     if let Some((asked, verdict)) = memory.verdicts.get(&content)
         && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
     {
-        return Ok(verdict);
+        return Ok(verdict.into());
     }
     let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
         Ok(()) => Ok(()),
@@ -44,25 +44,27 @@ pub async fn ask(
         }
         // It may pass, and is asked again at the next look; meanwhile somebody should know.
         Err(ClusterError::Forbidden { message, .. }) => {
-            return Ok(Err(format!("template: the API server does not allow it now: {message}")));
+            return Ok(Admission::Refused(format!(
+                "template: the API server does not allow it now: {message}"
+            )));
         }
         Err(error) => return Err(ReconcileError::Check(error)),
     };
     memory.verdicts.put(&content, (monotonic(), verdict.clone()));
-    Ok(verdict)
+    Ok(verdict.into())
 }
 
-/// The name of the revision of what is wanted, stored if it is new; an error is why it cannot be started.
+/// The name of the revision of what is wanted, stored if it is new, or why it cannot be started.
 /// It is stored only after the API server has said that it would take what it renders to.
-pub async fn ensure_revision(fleet: &FleetScope) -> Result<Result<String, String>, ReconcileError> {
+pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<String>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
     let name = revision_name(&meta.name, &meta.uid, &requested);
     if let Some(whose) = known_revision(fleet, &name) {
         return Ok(whose.map(|()| name));
     }
-    if let Err(sentence) = would_be_taken(fleet).await? {
-        return Ok(Err(sentence));
+    if let Admission::Refused(sentence) = would_be_taken(fleet).await? {
+        return Ok(Admission::Refused(sentence));
     }
     store(fleet, name, next_number(fleet), &RevisionData::of(&fleet.spec.template.spec)).await
 }
@@ -72,7 +74,7 @@ async fn store(
     name: String,
     number: i64,
     data: &RevisionData,
-) -> Result<Result<String, String>, ReconcileError> {
+) -> Result<Admission<String>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     if let Some(whose) = known_revision(fleet, &name) {
         return Ok(whose.map(|()| name));
@@ -98,20 +100,22 @@ async fn store(
         "data": data.to_value(),
     });
     match fleet.cluster.create(Kind::ControllerRevision, manifest).await {
-        Ok(_) => Ok(Ok(name)),
+        Ok(_) => Ok(Admission::Admitted(name)),
         Err(ClusterError::AlreadyExists { .. }) => {
             let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, &name).await;
-            let Some(stored) = stored.map_err(ReconcileError::Revision)? else { return Ok(Ok(name)) };
+            let Some(stored) = stored.map_err(ReconcileError::Revision)? else {
+                return Ok(Admission::Admitted(name));
+            };
             if Meta::read(&stored).is_controlled_by(&meta.uid) {
                 fleet.view.observe(Kind::ControllerRevision, &stored);
-                return Ok(Ok(name));
+                return Ok(Admission::Admitted(name));
             }
             let sentence = foreign_revision(&name);
             fleet.memory.foreign.put(&in_fleet(&meta.uid, &name), (monotonic(), sentence.clone()));
-            Ok(Err(sentence))
+            Ok(Admission::Refused(sentence))
         }
         Err(ClusterError::Refused { message, .. }) => {
-            Ok(Err(format!("template: the API server refuses it: {message}")))
+            Ok(Admission::Refused(format!("template: the API server refuses it: {message}")))
         }
         Err(error) => Err(ReconcileError::Revision(error)),
     }
@@ -119,13 +123,17 @@ async fn store(
 
 /// What is known of a revision of this name, without asking: that it is stored, or, in a sentence, that it is not this
 /// fleet's. Nobody is handed what it says then, so that it is of no use.
-fn known_revision(fleet: &FleetScope, name: &str) -> Option<Result<(), String>> {
+fn known_revision(fleet: &FleetScope, name: &str) -> Option<Admission> {
     let meta = &fleet.fleet.meta;
     if let Some(known) = fleet.view.revisions.get(&Key::new(&meta.namespace, name)) {
         let is_ours = known.meta.is_controlled_by(&meta.uid);
-        return Some(if is_ours { Ok(()) } else { Err(foreign_revision(name)) });
+        return Some(if is_ours {
+            Admission::Admitted(())
+        } else {
+            Admission::Refused(foreign_revision(name))
+        });
     }
-    known_foreign(&fleet.memory, &in_fleet(&meta.uid, name)).map(Err)
+    known_foreign(&fleet.memory, &in_fleet(&meta.uid, name)).map(Admission::Refused)
 }
 
 fn in_fleet(uid: &str, name: &str) -> String {
@@ -153,7 +161,7 @@ pub async fn restore_revisions(fleet: &FleetScope) -> Result<Option<String>, Rec
         }
         let Some(data) = fleet.held_content(hash) else { continue };
         let number = number_again(fleet, hash);
-        if let Err(sentence) = store(fleet, name.clone(), number, &data).await? {
+        if let Admission::Refused(sentence) = store(fleet, name.clone(), number, &data).await? {
             refused.get_or_insert(sentence);
         }
     }
@@ -178,11 +186,11 @@ fn number_again(fleet: &FleetScope, hash: &str) -> i64 {
     wanted.and_then(|wanted| before(wanted.revision)).unwrap_or_else(|| next_number(fleet))
 }
 
-async fn would_be_taken(fleet: &FleetScope) -> Result<Result<(), String>, ReconcileError> {
+async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError> {
     let spec = &fleet.spec.template.spec;
     let template = match render::pod_template(spec, None, &fleet.options) {
         Ok(template) => template,
-        Err(error) => return Ok(Err(format!("template.spec: {error}"))),
+        Err(error) => return Ok(Admission::Refused(format!("template.spec: {error}"))),
     };
     let hash = revision::pod_template_hash(&template);
     let meta = &fleet.fleet.meta;

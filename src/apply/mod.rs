@@ -1,6 +1,7 @@
 //! How it is made so: the writes to a fleet's and a node's child objects, each guarded, each only where something differs.
 //! What is written was decided by the planner.
 
+mod admission;
 mod error;
 pub mod fleet_children;
 pub mod fleet_leave;
@@ -14,4 +15,5 @@ pub mod node_service;
 pub mod patches;
 pub mod traffic;
 
+pub use admission::Admission;
 pub use error::ReconcileError;

@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::ReconcileError;
 use super::node_service::NotApplied;
 use super::patches::{metadata_change, metadata_ops, retention_ops, set_target};
+use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
@@ -447,15 +447,15 @@ async fn take_back(
     Ok(())
 }
 
-/// Asks the API server, in a dry run, whether it would take the node's StatefulSet; an error is its sentence.
+/// Asks the API server, in a dry run, whether it would take the node's StatefulSet.
 pub async fn verdict(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
-) -> Result<Result<(), String>, ReconcileError> {
+) -> Result<Admission, ReconcileError> {
     let rendered = match scope.rendered(node) {
         Ok(rendered) => rendered,
-        Err(sentence) => return Ok(Err(sentence)),
+        Err(sentence) => return Ok(Admission::Refused(sentence)),
     };
     let identity = scope.identity(node);
     let manifest = render::stateful_set(&identity, spec, &rendered.template, &rendered.hash);

@@ -19,7 +19,7 @@ pub use change::Change;
 pub use differences::{Field, fields};
 pub use told::{Foreseen, Move, MoveWave, Outcome, Takeover};
 
-use crate::apply::fleet_objects;
+use crate::apply::{Admission, fleet_objects};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::watch::Scope as Where;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
@@ -192,11 +192,11 @@ impl Looked<'_> {
             return Ok(());
         }
         match fleet_objects::ensure_revision(&self.scope).await {
-            Ok(Ok(_)) => {
+            Ok(Admission::Admitted(_)) => {
                 let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
                 self.scope.invalid = sentence.map(Invalid::lasting);
             }
-            Ok(Err(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
+            Ok(Admission::Refused(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
             Err(error) => {
                 return Err(format!("whether the API server takes spec.template is not known: {error}"));
             }
@@ -246,14 +246,16 @@ impl Looked<'_> {
                 if start.strategy.makes_set() {
                     let set = self.name(facts, start).await?;
                     match set {
-                        Ok(set) => {
+                        Admission::Admitted(set) => {
                             gives_up = superseded
                                 && facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
                             let takes = (set.as_str(), start.target.as_str());
                             foreseen.tell_takeover(facts, start.strategy, takes, self.has_service());
                         }
-                        Err(sentence) => self.scope.invalid = Some(Invalid::lasting(sentence)),
+                        Admission::Refused(sentence) => {
+                            self.scope.invalid = Some(Invalid::lasting(sentence));
+                        }
                     }
                 } else {
                     foreseen.waves = told::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));
@@ -299,12 +301,12 @@ impl Looked<'_> {
     }
 
     /// What a new set would be called, or why there is no name for it.
-    async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Result<String, String>, String> {
+    async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Admission<String>, String> {
         if let Some(rollout) = facts.same_set(start) {
-            return Ok(Ok(rollout.entrant.clone()));
+            return Ok(Admission::Admitted(rollout.entrant.clone()));
         }
         if let Some(set) = facts.living_set(self.now) {
-            return Ok(Ok(set.to_owned()));
+            return Ok(Admission::Admitted(set.to_owned()));
         }
         let meta = &self.scope.fleet.meta;
         let mut taken = Vec::new();
@@ -313,7 +315,7 @@ impl Looked<'_> {
             taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
         }
         let first_choice = naming::first_choice(&start.target, &facts.build_id);
-        Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &taken))
+        Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &taken).into())
     }
 }
 

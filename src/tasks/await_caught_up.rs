@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -17,8 +18,8 @@ impl Task for AwaitCaughtUp {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
-            Ok(entrants) => entrants,
-            Err(waiting) => return Ok(waiting),
+            Ensured::Whole(entrants) => entrants,
+            Ensured::NotNow(outcome) => return Ok(outcome),
         };
         Ok(if entrants.is_forced(fleet) { Outcome::Done } else { entrants.caught_up() })
     }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
@@ -19,8 +20,8 @@ impl Task for AwaitNodesAtHeight {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
-        if let Err(waiting) = entrants::ensure_entrants(fleet, &cx.plan.id).await? {
-            return Ok(waiting);
+        if let Ensured::NotNow(outcome) = entrants::ensure_entrants(fleet, &cx.plan.id).await? {
+            return Ok(outcome);
         }
         // One that was lost and made again has to be asked again.
         entrants::ask_to_halt(fleet, &rollout, cx).await?;

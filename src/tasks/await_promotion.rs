@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::sets::how_to_promote;
@@ -18,8 +19,8 @@ impl Task for AwaitPromotion {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
-            Ok(entrants) => entrants,
-            Err(waiting) => return Ok(waiting),
+            Ensured::Whole(entrants) => entrants,
+            Ensured::NotNow(outcome) => return Ok(outcome),
         };
         if let Some(invalid) = &fleet.invalid {
             let sentence = &invalid.sentence;

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -21,8 +22,8 @@ impl Task for CreateEntrants {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
-            Ok(entrants) => entrants,
-            Err(waiting) => return Ok(waiting),
+            Ensured::Whole(entrants) => entrants,
+            Ensured::NotNow(outcome) => return Ok(outcome),
         };
         if !self.running {
             return Ok(Outcome::Done);

@@ -22,6 +22,21 @@ pub(super) struct Entrants {
     pub view: FleetFacts,
 }
 
+/// What came of keeping them as they are to be.
+#[must_use]
+pub(super) enum Ensured {
+    /// The set is whole.
+    Whole(Box<Entrants>),
+    /// There is nothing to be done with it now: what is waited for, or that it was done before.
+    NotNow(Outcome),
+}
+
+impl Ensured {
+    fn waiting(sentence: impl Into<String>) -> Self {
+        Self::NotNow(Outcome::waiting(sentence))
+    }
+}
+
 impl Entrants {
     /// Whether every one of them runs the target; what is waited for if not.
     pub fn running(&self) -> Outcome {
@@ -87,22 +102,19 @@ pub(super) fn mute(child: &ChildFacts) -> Option<String> {
 /// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
 /// is no wave. Answers with what is waited for where the set is not whole, and that all is done where traffic has moved:
 /// they serve then, and nothing that goes before that is left to do, whatever has become of the plan.
-pub(super) async fn ensure_entrants(
-    fleet: &FleetScope,
-    plan_id: &str,
-) -> Result<Result<Entrants, Outcome>, TaskError> {
+pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
         return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));
     };
     if rollout.stage == Stage::Retiring {
-        return Ok(Err(Outcome::Done));
+        return Ok(Ensured::NotNow(Outcome::Done));
     }
     let facts = fleet.facts();
     if facts.paused {
-        return Ok(Err(Outcome::waiting(WAITS_TO_BE_RESUMED)));
+        return Ok(Ensured::waiting(WAITS_TO_BE_RESUMED));
     }
     if facts.replicas == 0 {
-        return Ok(Err(Outcome::waiting("waiting for replicas to be above 0: there is no node to promote")));
+        return Ok(Ensured::waiting("waiting for replicas to be above 0: there is no node to promote"));
     }
     let view = facts.as_set(&rollout.entrant);
     let target = rollout.target.clone();
@@ -129,12 +141,12 @@ pub(super) async fn ensure_entrants(
     fleet.grant_all(grants, plan_id).await?;
     let view = fleet.facts().as_set(&rollout.entrant);
     if let Some(conflict) = view.conflicts.first() {
-        return Ok(Err(Outcome::waiting(conflict.message.clone())));
+        return Ok(Ensured::waiting(conflict.message.clone()));
     }
     if !view.missing().is_empty() {
-        return Ok(Err(Outcome::waiting("waiting for new nodes to be created")));
+        return Ok(Ensured::waiting("waiting for new nodes to be created"));
     }
-    Ok(Ok(Entrants { rollout, view }))
+    Ok(Ensured::Whole(Box::new(Entrants { rollout, view })))
 }
 
 /// The nodes of the old set whose spec does not ask them to halt yet. One without a sidecar has nobody to ask.

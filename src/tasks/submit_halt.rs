@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 
+use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::api::names::node_name;
 use crate::engine::sentence::some_of;
@@ -49,8 +50,8 @@ impl Task for SubmitHalt {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
         let running = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
-            Ok(entrants) => entrants.running(),
-            Err(outcome) => return Ok(outcome),
+            Ensured::Whole(entrants) => entrants.running(),
+            Ensured::NotNow(outcome) => return Ok(outcome),
         };
         // There is no way back from here, so it has to be persisted first that this is where we are.
         if rollout.is_revocable() || rollout.halt_height == 0 {

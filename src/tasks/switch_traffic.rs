@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::api::Stage;
 use crate::apply::traffic;
@@ -32,8 +33,8 @@ impl Task for SwitchTraffic {
             return Ok(Outcome::Done);
         }
         let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
-            Ok(entrants) => entrants,
-            Err(waiting) => return Ok(waiting),
+            Ensured::Whole(entrants) => entrants,
+            Ensured::NotNow(outcome) => return Ok(outcome),
         };
         // Nothing may be moved before it is persisted that it will be.
         let rollout = &entrants.rollout;

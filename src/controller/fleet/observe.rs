@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::context::Fleet;
 use crate::api::HookRetry;
-use crate::apply::fleet_objects;
+use crate::apply::{Admission, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::record::found;
 use crate::engine::Plan;
@@ -74,13 +74,13 @@ impl<'a> Fleet<'a> {
         }
         let of_hooks = self.check_hooks().await;
         match fleet_objects::ensure_revision(&self.scope).await {
-            Ok(Ok(revision)) => {
+            Ok(Admission::Admitted(revision)) => {
                 self.report.update_revision = revision;
                 let of_claims = || self.scope.unchangeable_claims().map(Invalid::lasting);
                 let invalid = of_hooks.or_else(of_claims);
                 self.scope.invalid = self.scope.invalid.take().or(invalid);
             }
-            Ok(Err(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
+            Ok(Admission::Refused(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
             Err(error) if error.is_conflict() => return Err(error),
             // Nothing of it is begun before that is known, and all that has nothing to do with it goes on.
             Err(error) => {

@@ -7,7 +7,7 @@ use super::context::{Failed, Node};
 use super::observe::Observed;
 use crate::api::StatefulNodeSpec;
 use crate::api::names::ANNOTATION_SKIP;
-use crate::apply::node_objects;
+use crate::apply::{Admission, node_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, TaskState};
@@ -115,7 +115,8 @@ impl Node<'_> {
         let decision =
             if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
         if moves_to_unchecked_template(&facts, &decision)
-            && let Err(sentence) = node_objects::verdict(&self.scope, &self.stored, &spec).await?
+            && let Admission::Refused(sentence) =
+                node_objects::verdict(&self.scope, &self.stored, &spec).await?
         {
             invalid = Some(sentence);
         } else if decision != NodeDecision::Keep {
