@@ -10,7 +10,7 @@ use clap_complete::CompletionCandidate;
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
 use super::connection::Scope;
-use super::target::Kind;
+use super::kind::Kind;
 
 /// The variable by which a shell asks for completions.
 const ASKED_BY: &str = "COMPLETE";

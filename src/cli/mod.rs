@@ -8,6 +8,8 @@ mod definitions;
 mod demo;
 mod explain;
 mod help;
+mod kind;
+
 mod operator;
 mod output;
 mod plan;

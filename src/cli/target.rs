@@ -7,91 +7,14 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use clap_complete::ArgValueCompleter;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use super::completion::objects;
 use super::connection::{Cluster, Scope};
-use crate::api::names::{GROUP, VERSION};
+pub use super::kind::Kind;
+use crate::api::names::GROUP;
 use crate::reader::sentence;
-
-/// The kinds that a person may name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// A NodeDeployment.
-    Fleet,
-    /// A StatefulNode.
-    Node,
-    /// A `WorkerDeployment`.
-    #[cfg(feature = "temporal")]
-    Workers,
-}
-
-impl Kind {
-    /// The kind's name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fleet => "NodeDeployment",
-            Self::Node => "StatefulNode",
-            #[cfg(feature = "temporal")]
-            Self::Workers => "WorkerDeployment",
-        }
-    }
-
-    /// The kind's short name.
-    pub fn short(self) -> &'static str {
-        match self {
-            Self::Fleet => "nd",
-            Self::Node => "sn",
-            #[cfg(feature = "temporal")]
-            Self::Workers => "wwd",
-        }
-    }
-
-    /// The kind that a person calls so: its short name, its singular or its plural.
-    pub fn called(word: &str) -> Option<Self> {
-        let word = word.to_lowercase();
-        let word = word.strip_suffix(".windlass.dev").unwrap_or(&word);
-        match word.strip_suffix(".v1alpha1").unwrap_or(word) {
-            "nd" | "nodedeployment" | "nodedeployments" => Some(Self::Fleet),
-            "sn" | "statefulnode" | "statefulnodes" => Some(Self::Node),
-            #[cfg(feature = "temporal")]
-            "wwd" | "workerdeployment" | "workerdeployments" => Some(Self::Workers),
-            _ => None,
-        }
-    }
-
-    fn resource(self) -> ApiResource {
-        ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, self.name()))
-    }
-
-    /// The API of this kind in a namespace.
-    pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(client.clone(), namespace, &self.resource())
-    }
-
-    /// All objects of this kind in the namespaces that are meant, by namespace and name.
-    pub async fn list(self, cluster: &Cluster) -> Result<Vec<Value>, String> {
-        let api: Api<DynamicObject> = if cluster.all_namespaces {
-            Api::all_with(cluster.client.clone(), &self.resource())
-        } else {
-            self.api(&cluster.client, &cluster.namespace)
-        };
-        let list = api.list(&ListParams::default()).await.map_err(|error| sentence(&error))?;
-        let mut items = list.items;
-        items.sort_by(|a, b| {
-            (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name))
-        });
-        // The items of a list do not say what they are.
-        for item in &mut items {
-            item.types.get_or_insert_with(|| kube::api::TypeMeta {
-                api_version: format!("{GROUP}/{VERSION}"),
-                kind: self.name().to_owned(),
-            });
-        }
-        Ok(items.into_iter().map(|item| json!(item)).collect())
-    }
-}
 
 /// An object that a person named.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -6,6 +6,9 @@ use crate::api::{NodeDeploymentStatus, Stage};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{Plan, PlanState};
 
+/// The longest reason: it is kept in an annotation, and told in an event. The form says so, too.
+pub(super) const MOST_OF_A_REASON: usize = 200;
+
 /// A button: a verb of the command line.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Button {

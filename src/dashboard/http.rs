@@ -11,20 +11,18 @@ use axum::http::header::{
 };
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, serve::ListenerExt};
-use maud::Markup;
 use serde::Deserialize;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use super::guard::{Guard, Turned};
-use super::hands::{Button, Deed, Hands, Refused};
+use super::hands::{Button, Deed, Hands, MOST_OF_A_REASON, Refused};
 use super::html;
 use super::live;
-use super::source::{Source, Watched};
-use super::view::{FleetView, ListView};
+use super::page::{Looked, Page, fleet_view, list_view, page, said};
+use super::source::Source;
 use crate::cluster::Key;
 use crate::report::FleetReport;
 
@@ -33,29 +31,10 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// A form is a reason and a few words.
 const MOST_OF_A_FORM: usize = 16 * 1024;
-/// The longest reason: it is kept in an annotation, and told in an event. The form says so, too.
-pub(super) const MOST_OF_A_REASON: usize = 200;
 /// No address of this page is nearly so long.
 const MOST_OF_AN_ADDRESS: usize = 4 * 1024;
-/// How many pages are told of changes at once: each costs a drawing a change.
-const LIVE: usize = 64;
 /// How long a page waits for what has to be asked for; without it, it says so.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What every answer is made of.
-#[derive(Clone)]
-pub(super) struct Page {
-    pub(super) source: Arc<Source>,
-    pub(super) hands: Option<Arc<dyn Hands>>,
-    guard: Arc<Guard>,
-    pub(super) live: Arc<Semaphore>,
-}
-
-impl Page {
-    pub(super) fn new(source: Arc<Source>, hands: Option<Arc<dyn Hands>>, guard: Guard) -> Self {
-        Self { source, hands, guard: Arc::new(guard), live: Arc::new(Semaphore::new(LIVE)) }
-    }
-}
 
 /// Serves the page, until the listener ends.
 pub async fn serve(
@@ -154,14 +133,6 @@ fn to(path: &str) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
 }
 
-fn page(status: StatusCode, markup: Markup) -> Response {
-    (status, Html(markup.into_string())).into_response()
-}
-
-pub(super) fn said(status: StatusCode, title: &str, sentence: &str) -> Response {
-    page(status, html::message(title, sentence))
-}
-
 fn unread(sentence: &str) -> Response {
     said(StatusCode::BAD_GATEWAY, "Not read", sentence)
 }
@@ -176,12 +147,6 @@ async fn list(State(state): State<Page>) -> Response {
         Ok(watched) => page(StatusCode::OK, html::list(&list_view(&state, &watched))),
         Err(sentence) => unread(&sentence),
     }
-}
-
-pub(super) fn list_view(state: &Page, watched: &Watched) -> ListView {
-    let now = state.source.now();
-    let view = ListView::of(&watched.all(), watched.has_namespaces(), now);
-    ListView { silent_since: watched.silent_since(now), ..view }
 }
 
 /// Whether what the page shows is what is so; no secret opens it, and it tells of no fleet.
@@ -212,24 +177,6 @@ async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String,
         Some(Looked { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.hands.is_some())),
         None => gone(&key),
     }
-}
-
-/// A fleet as it is shown now.
-pub(super) struct Looked {
-    pub(super) view: FleetView,
-    /// Whether what has to be asked for is not in yet.
-    is_asking: bool,
-}
-
-pub(super) fn fleet_view(state: &Page, watched: &Arc<Watched>, key: &Key) -> Option<Looked> {
-    let (seen, now) = (watched.one(key)?, state.source.now());
-    let report = FleetReport::of(&seen, now);
-    let told = state.source.told(watched, key, &report);
-    let view = FleetView::of(&seen, report, told.as_ref(), now);
-    Some(Looked {
-        is_asking: told.is_none(),
-        view: FleetView { silent_since: watched.silent_since(now), ..view },
-    })
 }
 
 #[derive(Deserialize)]

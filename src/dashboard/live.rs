@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::html;
-use super::http::{Page, fleet_view, list_view, said};
+use super::page::{Page, fleet_view, list_view, said};
 use super::source::Watched;
 use crate::clock::monotonic;
 use crate::cluster::Key;

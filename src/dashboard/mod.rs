@@ -10,6 +10,7 @@ mod hands;
 mod html;
 mod http;
 mod live;
+mod page;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use crate::cluster::{ClusterError, Kind};
 use crate::observe;
 use crate::planner::deletion::{Step, step};
 use crate::port::BuildId;
-use crate::reconcile::{Look, finalizers, save};
+use crate::reconcile::look::{Look, finalizers, save};
 
 /// How soon it is looked at again.
 const SOON: Duration = Duration::from_secs(1);

@@ -3,8 +3,7 @@
 use maud::{Markup, html};
 
 use super::Frame;
-use crate::dashboard::hands::{Button, Deed, Refused, Rehearsed};
-use crate::dashboard::http::MOST_OF_A_REASON;
+use crate::dashboard::hands::{Button, Deed, MOST_OF_A_REASON, Refused, Rehearsed};
 
 /// A deed that somebody asks about.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! What should happen. Pure: facts in, decisions and status out; no I/O, no clock.
 
+pub mod begin;
 pub mod build;
 pub mod decide;
 pub mod deletion;

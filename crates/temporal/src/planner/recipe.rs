@@ -1,11 +1,10 @@
-//! The plan's shape: which tasks a rollout has, frozen when it begins.
+//! A rollout's recipe: which tasks it has, but for its hooks.
 
 use serde_json::{Map, Value, json};
-use windlass_engine::{Plan, PlanSeed, Recipe, Step};
+use windlass_engine::{Recipe, Step};
 
 use super::facts::{Facts, Version};
-use super::hooks;
-use crate::api::{Gate, Reason, Strategy};
+use crate::api::{Gate, Strategy};
 
 /// The name of the recipe.
 pub const WORKER_ROLLOUT: &str = "WorkerRollout";
@@ -86,26 +85,6 @@ pub fn recipe(facts: &Facts) -> Recipe {
     }
     tasks.push(step("set-current"));
     Recipe { name: WORKER_ROLLOUT.to_owned(), tasks }
-}
-
-/// A new plan to what is wanted, with the hooks that there are for why it begins.
-#[must_use]
-pub fn plan(
-    facts: &Facts,
-    before: Option<&Plan>,
-    cause: Reason,
-    attempt: u32,
-    now: chrono::DateTime<chrono::Utc>,
-) -> Plan {
-    let recipe = recipe(facts);
-    let tasks = hooks::among(hooks::wanted(facts, cause), &recipe.tasks);
-    Recipe { tasks, ..recipe }.plan(PlanSeed {
-        uid: &facts.uid,
-        target_hash: &facts.target.hash,
-        now,
-        attempt,
-        disambiguator: before.map_or("", |plan| plan.id.as_str()),
-    })
 }
 
 fn step(type_: &str) -> Step {

@@ -8,7 +8,8 @@ use windlass_core::api::at_hook::hook_of;
 use windlass_core::api::names::ANNOTATION_SKIP;
 use windlass_engine::{Plan, control};
 
-use super::{AT_ONCE, Look, REST};
+use super::look::Look;
+use super::{AT_ONCE, REST};
 use crate::api::WorkerDeploymentStatus;
 use crate::children::Children;
 use crate::cluster::ClusterError;

@@ -4,7 +4,7 @@ use windlass_core::api::at_hook::point_of;
 use windlass_core::api::{AtHook, HookPoint, OnHookFailure};
 use windlass_engine::{Env, Plan, PlanState, control};
 
-use super::Look;
+use super::look::Look;
 use crate::cluster::ClusterError;
 use crate::events::News;
 use crate::hooks::{HookTurn, HooksOf, HooksRefused};

@@ -3,30 +3,24 @@
 
 mod carry_on;
 mod hooks;
+pub(crate) mod look;
 mod plans;
 mod versions;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_core::api::RawPlan;
 use windlass_core::api::conditions::{self, STALLED, Truth, UP_TO_DATE};
-use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY};
-use windlass_engine::Plan;
 
+use crate::api::Reason;
 use crate::api::names::FINALIZER;
-use crate::api::{Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
-use crate::children::Children;
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
-use crate::events::{News, Recorder, send};
+use crate::goodbye;
 use crate::observe::{self, Read};
-use crate::planner::decide::Asked;
-use crate::planner::{Decision, Facts, Temporal as Said, decide, status};
-use crate::port::{BuildId, Paced, Temporal, TemporalError};
-use crate::scope::WorkerScope;
+use crate::planner::{Decision, decide};
+use look::{Look, finalizers, save};
 
 /// How soon what is at rest is looked at again; jitter is added.
 const REST: Duration = Duration::from_secs(30);
@@ -57,7 +51,30 @@ pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Du
         cluster.patch(Kind::Workers, &read.object, false, vec![op]).await?;
         return Ok(Some(AT_ONCE));
     }
-    Box::pin(Look::new(cx, cluster, read, spec).await?.run()).await.map(Some)
+    Box::pin(run(Look::new(cx, cluster, read, spec).await?)).await.map(Some)
+}
+
+/// Does what is next.
+async fn run(mut look: Look<'_>) -> Result<Duration, ClusterError> {
+    if let Some(temporal) = look.temporal.clone() {
+        observe::ask_for_missing(&mut look.facts, &*temporal).await;
+    }
+    if look.facts.deleted_at.is_some() {
+        return goodbye::go(look).await;
+    }
+    let plan = match look.read.status.plan.as_ref().map(RawPlan::parse).transpose() {
+        Ok(plan) => plan,
+        Err(sentence) => return look.end_unreadable(&sentence).await,
+    };
+    look.check(plan.as_ref()).await?;
+    look.check_hooks().await;
+    look.obey_restart();
+    let asked = look.asked();
+    let decision = decide(&look.facts, plan.as_ref(), &asked);
+    match decision {
+        Decision::Keep | Decision::Refuse { .. } => look.carry_on(plan, decision, &asked).await,
+        decision => look.change(plan, decision, &asked).await,
+    }
 }
 
 fn gone(cx: &Context, namespace: &str, name: &str) {
@@ -65,10 +82,6 @@ fn gone(cx: &Context, namespace: &str, name: &str) {
     if let Some(hooks) = &cx.hooks {
         hooks.forget(namespace, name);
     }
-}
-
-pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
-    object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
 }
 
 async fn unreadable(
@@ -88,176 +101,4 @@ async fn unreadable(
     cx.metrics.says(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
     save(cluster, read, &status).await?;
     Ok(REST)
-}
-
-/// Writes a status if it says something new, guarded by the resourceVersion that it was decided on.
-pub(crate) async fn save(
-    cluster: &Cluster,
-    read: &Read,
-    status: &WorkerDeploymentStatus,
-) -> Result<(), ClusterError> {
-    if *status == read.status && read.object["status"].is_object() {
-        return Ok(());
-    }
-    let op = json!({"op": "add", "path": "/status", "value": status});
-    cluster.patch(Kind::Workers, &read.object, true, vec![op]).await.map(drop)
-}
-
-/// One look.
-pub(crate) struct Look<'a> {
-    pub cx: &'a Context,
-    pub cluster: Cluster,
-    pub read: Read,
-    pub facts: Facts,
-    pub children: Arc<Children>,
-    pub temporal: Option<Arc<dyn Temporal>>,
-    pub recorder: Recorder,
-    pub now: DateTime<Utc>,
-    /// Whether the hooks could be carried out, as far as that is known.
-    are_hooks_fine: bool,
-    retry_after: Option<Duration>,
-}
-
-impl<'a> Look<'a> {
-    async fn new(
-        cx: &'a Context,
-        cluster: Cluster,
-        read: Read,
-        spec: WorkerDeploymentSpec,
-    ) -> Result<Self, ClusterError> {
-        let children = Children::read(&cluster, read.meta("name"), cx.compared.clone()).await?;
-        let connection = spec.connection.clone();
-        let port = cx.connections.connect(read.meta("namespace"), &connection).await;
-        let port = port.map(|port| {
-            let paced = Paced::new(port, connection, cx.pace.clone(), cx.metrics.clone());
-            Arc::new(paced) as Arc<dyn Temporal>
-        });
-        let facts = observe::facts(&read, spec, &children, &port).await;
-        let retry_after = match &port {
-            Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
-            _ => None,
-        };
-        let children = Arc::new(children);
-        let now = cx.clock.now();
-        Ok(Self {
-            cx,
-            cluster,
-            read,
-            facts,
-            children,
-            temporal: port.ok(),
-            recorder: Recorder::default(),
-            now,
-            are_hooks_fine: true,
-            retry_after,
-        })
-    }
-
-    pub(crate) fn tell(&self, news: News) {
-        self.recorder.record(news);
-    }
-
-    async fn run(mut self) -> Result<Duration, ClusterError> {
-        if let Some(temporal) = self.temporal.clone() {
-            observe::ask_for_missing(&mut self.facts, &*temporal).await;
-        }
-        if self.facts.deleted_at.is_some() {
-            return crate::goodbye::go(self).await;
-        }
-        let plan = match self.read.status.plan.as_ref().map(RawPlan::parse).transpose() {
-            Ok(plan) => plan,
-            Err(sentence) => return self.end_unreadable(&sentence).await,
-        };
-        self.check(plan.as_ref()).await?;
-        self.check_hooks().await;
-        self.obey_restart();
-        let asked = self.asked();
-        let decision = decide(&self.facts, plan.as_ref(), &asked);
-        match decision {
-            Decision::Keep | Decision::Refuse { .. } => self.carry_on(plan, decision, &asked).await,
-            decision => self.change(plan, decision, &asked).await,
-        }
-    }
-
-    /// Whether what is wanted can be begun. The API server is asked once for each generation.
-    async fn check(&mut self, plan: Option<&Plan>) -> Result<(), ClusterError> {
-        let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
-        let exists = self.facts.target_version().is_some_and(|version| version.workers.is_some());
-        if is_begun && exists || self.facts.is_at_target() {
-            return Ok(());
-        }
-        match self.children.try_target(&self.facts).await {
-            Ok(()) => Ok(()),
-            Err(ClusterError::Refused(sentence)) => {
-                let sentence = format!("spec.template: the API server refuses it: {sentence}");
-                let cause = format!("{}/{sentence}", self.facts.generation);
-                self.tell(News::warning("InvalidSpec", cause, sentence.clone()));
-                self.facts.invalid = Some(sentence);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Only a restart later than the last one, and than the object itself, is obeyed.
-    fn obey_restart(&mut self) {
-        let Some(text) = self.read.annotation(ANNOTATION_RESTARTED_AT) else { return };
-        let Ok(at) = text.parse::<DateTime<Utc>>() else {
-            let note = format!(
-                "{ANNOTATION_RESTARTED_AT} is {text:?}, which is no time (RFC 3339): nothing is restarted"
-            );
-            self.tell(News::warning("InvalidSpec", note.clone(), note));
-            return;
-        };
-        let time = |text: Option<&str>| text.and_then(|text| text.parse::<DateTime<Utc>>().ok());
-        let obeyed = time(self.facts.status.restarted_at.as_deref());
-        let created = time(Some(self.read.meta("creationTimestamp")));
-        if obeyed.max(created).is_none_or(|before| at > before) && !self.facts.spec.paused {
-            self.facts.status.restarted_at = Some(text.to_owned());
-        }
-    }
-
-    fn asked(&self) -> Asked {
-        let spent = self.read.status.spent_retry.as_deref();
-        let retry = self.read.annotation(ANNOTATION_RETRY).filter(|words| spent != Some(words));
-        Asked {
-            abort: self.read.annotation(ANNOTATION_ABORT).map(str::to_owned),
-            retry: retry.map(str::to_owned),
-        }
-    }
-
-    pub(crate) fn scope(&self) -> WorkerScope {
-        WorkerScope {
-            facts: Arc::new(self.facts.clone()),
-            temporal: self.temporal.clone(),
-            children: self.children.clone(),
-            recorder: self.recorder.clone(),
-        }
-    }
-
-    /// Writes the status, and tells what is to be told once it is written.
-    pub(crate) async fn finish(
-        &self,
-        mut status: WorkerDeploymentStatus,
-        plan: Option<&Plan>,
-        decision: &Decision,
-        forgotten: &[BuildId],
-    ) -> Result<(), ClusterError> {
-        let mut facts = self.facts.clone();
-        facts.status = status.clone();
-        status::refresh(&mut status, &facts, plan, decision, forgotten, self.now);
-        let lost = matches!(facts.temporal, Said::Lost { .. });
-        let with_workers = facts.versions.values().filter(|version| version.workers.is_some()).count();
-        self.cx.metrics.seen(&facts.namespace, &facts.name, with_workers, lost);
-        if let Some(said) = conditions::find(&status.conditions, UP_TO_DATE) {
-            self.cx.metrics.says(&facts.namespace, &facts.name, &said.reason);
-        }
-        save(&self.cluster, &self.read, &status).await?;
-        for news in self.recorder.take() {
-            if self.cx.is_news(&facts.uid, &news) {
-                send(&self.cluster, &self.read.object, &news, &self.cx.instance, self.now).await;
-            }
-        }
-        Ok(())
-    }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 use windlass_core::api::{HistoryEntry, RawPlan, Rejected};
 use windlass_engine::{Advance, Env, Plan, PlanState, control, executor};
 
-use super::{AT_ONCE, Look};
+use super::AT_ONCE;
+use super::look::Look;
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::ClusterError;
 use crate::events::News;
 use crate::planner::decide::Asked;
-use crate::planner::{Decision, recipe};
+use crate::planner::{Decision, begin};
 use crate::tasks::workflow_id;
 
 /// Of how many gates of a plan that ends the workflows are ended.
@@ -40,7 +41,7 @@ impl Look<'_> {
             Decision::Start(cause) => {
                 let last = plan.as_ref().filter(|plan| plan.target_hash == target.hash);
                 let attempt = last.map_or(0, |plan| plan.attempt.saturating_add(1));
-                let fresh = recipe::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
+                let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
                 let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
                 self.tell(News::normal("RolloutStarted", fresh.id.clone(), note));
@@ -64,7 +65,7 @@ impl Look<'_> {
                     self.record(&mut status, old, "Superseded", "Superseded", "");
                 }
                 if decision == Decision::Supersede {
-                    let fresh = recipe::plan(&self.facts, plan.as_ref(), Reason::Superseded, 0, now);
+                    let fresh = begin::plan(&self.facts, plan.as_ref(), Reason::Superseded, 0, now);
                     status.cause = Some(Reason::Superseded.as_str().to_owned());
                     new = Some(fresh);
                 }

@@ -2,7 +2,7 @@
 
 use windlass_engine::Plan;
 
-use super::Look;
+use super::look::Look;
 use crate::cluster::ClusterError;
 use crate::events::News;
 use crate::observe;

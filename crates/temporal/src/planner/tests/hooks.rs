@@ -5,7 +5,7 @@ use windlass_engine::{Plan, TaskState};
 
 use super::{facts, now};
 use crate::api::Reason;
-use crate::planner::{Facts, hooks, recipe};
+use crate::planner::{Facts, begin, hooks};
 
 fn hooked(rollout: Value, points: &[(&str, &str)]) -> Facts {
     let mut facts = facts(rollout);
@@ -20,7 +20,7 @@ fn list(facts: &mut Facts, points: &[(&str, &str)]) {
 }
 
 fn plan(facts: &Facts, cause: Reason) -> Plan {
-    recipe::plan(facts, None, cause, 0, now())
+    begin::plan(facts, None, cause, 0, now())
 }
 
 fn names(plan: &Plan) -> Vec<String> {
