@@ -1,7 +1,10 @@
 //! A client of NATS of what a writer and its judge need: requests, and JetStream by requests.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -14,6 +17,10 @@ use crate::writer::Store;
 
 /// A stream's name; what is written goes to the subject of the same name.
 const STREAM: &str = "writes";
+/// Who asks for a stream that nobody leads just then may wait for ever: JetStream drops such requests.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often what is there is asked for, a while apart, before it counts as lost.
+const TRIES: u32 = 50;
 
 /// A client of one server, and of another one after a failure.
 pub struct Nats {
@@ -45,7 +52,9 @@ impl Nats {
             Some(connection) => connection,
             None => Connection::open(&self.servers[server]).await.map_err(|error| error.to_string())?,
         };
-        let answer = connection.request(subject, payload).await.map_err(|error| error.to_string())?;
+        let answer = tokio::time::timeout(PATIENCE, connection.request(subject, payload)).await;
+        let answer = answer.map_err(|_| format!("{subject} is not answered within {PATIENCE:?}"))?;
+        let answer = answer.map_err(|error| error.to_string())?;
         if !connection.goes {
             (self.connection, self.at) = (Some(connection), server);
         }
@@ -60,6 +69,23 @@ impl Nats {
         if answer["error"].is_null() { Ok(answer) } else { Err(answer["error"].to_string()) }
     }
 
+    /// The message at a place; None if the stream says that there is none.
+    async fn message(&mut self, place: u64) -> Result<Option<Vec<u8>>, String> {
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            match self.stream("MSG.GET", &json!({"seq": place})).await {
+                Ok(found) => {
+                    let data = serde_json::from_value::<ByteString>(found["message"]["data"].clone());
+                    return data.map(|data| Some(data.0)).map_err(|error| format!("{found}: {error}"));
+                }
+                Err(said) if said.contains("no message found") => return Ok(None),
+                Err(why) => last = why,
+            }
+            tokio::time::sleep(PATIENCE / 10).await;
+        }
+        Err(last)
+    }
+
     /// Makes a stream of three replicas in files.
     pub async fn make_stream(&mut self) -> Result<(), String> {
         let stream = json!({"name": STREAM, "subjects": [STREAM], "num_replicas": 3, "storage": "file"});
@@ -71,11 +97,7 @@ impl Nats {
         let mut lost = BTreeSet::new();
         for (number, place) in acknowledged {
             let place: u64 = place.parse().map_err(|_| format!("{place} is no place"))?;
-            let found = self.stream("MSG.GET", &json!({"seq": place})).await;
-            let data = found.ok().and_then(|found| {
-                serde_json::from_value::<ByteString>(found["message"]["data"].clone()).ok()
-            });
-            if data.is_none_or(|data| data.0 != number.to_string().into_bytes()) {
+            if self.message(place).await?.is_none_or(|data| data != number.to_string().into_bytes()) {
                 lost.insert(*number);
             }
         }
