@@ -1,7 +1,8 @@
 //! Programs of Debian, fetched by its own package manager and unpacked beside what else is built, without being installed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -40,11 +41,13 @@ fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
     let _alone = alone();
     let folder = cache()?.join(format!("{package}-with-libraries"));
     let script = folder.join("run");
+    let said = |error: std::io::Error| error.to_string();
     if script.exists() {
+        // What an earlier version wrote there may not find all.
+        write_script(&folder, package, program).map_err(said)?;
         return Ok(script);
     }
     eprintln!("fetching {package} of Debian with what it needs: some minutes, once");
-    let said = |error: std::io::Error| error.to_string();
     let work = cache()?.join(format!("{package}-all-{}", std::process::id()));
     let root = work.join("root");
     fs::create_dir_all(&root).map_err(said)?;
@@ -74,20 +77,31 @@ fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
             fs::remove_file(deb).map_err(said)?;
         }
     }
-    // A script of /usr/bin often names the program by its place in an installed system.
-    let own = ["usr/lib", "usr/libexec"].map(|place| format!("{place}/{package}/{package}"));
-    let program = own.into_iter().find(|path| root.join(path).exists()).unwrap_or_else(|| program.to_owned());
-    let text = format!(
-        "#!/bin/sh\nroot=$(dirname \"$0\")\nLD_LIBRARY_PATH=$(echo \"$root\"/usr/lib/*-linux-gnu \"$root\"/lib/*-linux-gnu | tr ' ' :) \
-         exec \"$root/{program}\" \"$@\"\n"
-    );
-    let own = root.join("run");
-    fs::write(&own, text).map_err(said)?;
-    run(Command::new("chmod").arg("+x").arg(&own))?;
+    write_script(&root, package, program).map_err(said)?;
     // Another process may have been faster.
     let moved = fs::rename(&root, &folder);
     let _ = fs::remove_dir_all(&work);
     if script.exists() { Ok(script) } else { Err(moved.err().map(said).unwrap_or_default()) }
+}
+
+/// Writes what has a program find its libraries, some of which are in folders of their own.
+fn write_script(root: &Path, package: &str, program: &str) -> std::io::Result<()> {
+    // A script of /usr/bin often names the program by its place in an installed system.
+    let own = ["usr/lib", "usr/libexec"].map(|place| format!("{place}/{package}/{package}"));
+    let program = own.into_iter().find(|path| root.join(path).exists()).unwrap_or_else(|| program.to_owned());
+    let text = format!(
+        "#!/bin/sh\nroot=$(dirname \"$0\")\nLD_LIBRARY_PATH=$(echo \"$root\"/usr/lib/*-linux-gnu \"$root\"/lib/*-linux-gnu \
+         \"$root\"/usr/lib/*-linux-gnu/pulseaudio | tr ' ' :) exec \"$root/{program}\" \"$@\"\n"
+    );
+    let script = root.join("run");
+    if fs::read_to_string(&script).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    // One that is read just now by another process stays whole.
+    let new = root.join(format!("run-{}", std::process::id()));
+    fs::write(&new, text)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+    fs::rename(new, script)
 }
 
 /// Says that something was not tested: on standard error, and where the tests' caller counts it.
