@@ -257,7 +257,7 @@ impl Children {
             || facts
                 .versions
                 .get(&BuildId::new(build))
-                .is_some_and(|v| v.workers.is_some() || v.listed.is_some())
+                .is_some_and(|v| v.workers.is_some() || v.listed.is_some() || v.was_listed())
                 && self.revision_of(facts, &BuildId::new(build)) == Some(name)
     }
 

@@ -20,6 +20,8 @@ use crate::port::{BuildId, Connections, Pace};
 const BETWEEN_DELETES: Duration = Duration::from_secs(10);
 /// The pollers of what is at rest are not asked for oftener.
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
+/// What runs on a version that drains is not counted oftener, where it is counted for people only.
+const BETWEEN_COUNTS: Duration = Duration::from_secs(25);
 /// How much is remembered at most; then all is forgotten, and asked once more.
 const MOST: usize = 50_000;
 
@@ -89,6 +91,11 @@ impl Context {
     /// Whether pollers are asked for; then not again for a while.
     pub(crate) fn pollers_are_due(&self, uid: &str, build: &BuildId) -> bool {
         self.is_due(("pollers", uid.to_owned(), build.clone()), BETWEEN_POLLERS)
+    }
+
+    /// Whether what runs on a version is counted for people; then not again for a while.
+    pub(crate) fn count_is_due(&self, uid: &str, build: &BuildId) -> bool {
+        self.is_due(("count", uid.to_owned(), build.clone()), BETWEEN_COUNTS)
     }
 
     fn is_due(&self, what: (&'static str, String, BuildId), between: Duration) -> bool {

@@ -40,10 +40,13 @@ pub(crate) async fn go(mut look: Look<'_>) -> Result<Duration, ClusterError> {
             if let (Some(temporal), Some(guard)) = (&look.temporal, guard) {
                 freed = temporal.set_manager(&look.facts.deployment, false, &guard).await.is_ok();
             }
-            if freed { done(&look).await } else { Ok(SOON) }
+            if freed || look.facts.delete_now { done(&look).await } else { Ok(SOON) }
         }
         Step::Write(write) => {
             let result = look.scope().write(&write).await;
+            if look.facts.delete_now && result.is_err() {
+                return done(&look).await;
+            }
             let message = match &result {
                 Ok(()) => "tasks are given back to workers without a version".to_owned(),
                 Err(error) => error.to_string(),
@@ -100,9 +103,21 @@ async fn say(
     Ok(after)
 }
 
+/// Has Temporal forget a deployment of which it lists nothing any more: a namespace has room for a hundred. What it does not
+/// forget is left to it.
+async fn forget_deployment(look: &Look<'_>) {
+    let is_empty = look.facts.described().is_some_and(|described| described.versions.is_empty());
+    let (Some(temporal), true, None) = (&look.temporal, is_empty, look.facts.other_manager()) else { return };
+    let of = &look.facts.deployment;
+    if let Err(error) = temporal.delete_deployment(of, &look.facts.identity).await {
+        tracing::debug!(%of, %error, "Temporal does not forget a deployment");
+    }
+}
+
 async fn done(look: &Look<'_>) -> Result<Duration, ClusterError> {
     if look.facts.spec.deletion_policy == DeletionPolicy::Delete {
         look.children.forget_revisions().await?;
+        forget_deployment(look).await;
     }
     let left: Vec<_> =
         finalizers(&look.read.object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -67,17 +68,21 @@ pub fn identity(read: &Read) -> Identity {
     Identity::new(format!("windlass/{}/{}/{uid}", read.meta("namespace"), read.meta("name")))
 }
 
-/// The facts, as far as Kubernetes and the first answer of Temporal go.
+/// The facts, as far as Kubernetes and the first answer of Temporal go; and for how long Temporal asks to be left alone.
 pub async fn facts(
     read: &Read,
     spec: WorkerDeploymentSpec,
     children: &Children,
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
-) -> Facts {
+) -> (Facts, Option<Duration>) {
     let deployment = spec.deployment(read.meta("namespace"), read.meta("name"));
     let said = match temporal {
         Ok(temporal) => temporal.describe_deployment(&deployment).await,
         Err(error) => Err(error.clone()),
+    };
+    let retry_after = match &said {
+        Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
+        _ => None,
     };
     let mut facts = Facts {
         name: read.meta("name").to_owned(),
@@ -96,7 +101,7 @@ pub async fn facts(
         spec,
     };
     facts.versions = versions(&facts, children);
-    facts
+    (facts, retry_after)
 }
 
 fn versions(facts: &Facts, children: &Children) -> BTreeMap<BuildId, Version> {

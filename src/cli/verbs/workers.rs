@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
+use windlass_temporal::planner::build::revision_name;
 
 use super::at_hooks;
 use super::change::{self, Change, Verb, Write, annotation};
@@ -149,6 +150,15 @@ pub async fn kept(client: &kube::Client, namespace: &str, name: &str) -> Result<
     Ok(kept)
 }
 
+/// The revisions of rollouts that completed, but for this one, the last first: what was rejected is nothing to go back to.
+fn completed_before(object: &Value, wanted: &str) -> Vec<String> {
+    let owner = object["metadata"]["name"].as_str().unwrap_or_default();
+    let history = object["status"]["history"].as_array().into_iter().flatten().rev();
+    let completed = history.filter(|entry| entry["outcome"] == "Complete");
+    let named = completed.filter_map(|entry| Some(revision_name(owner, entry["targetHash"].as_str()?)));
+    named.filter(|name| name != wanted).collect()
+}
+
 fn back(object: &Value, kept: &[Value], to: Option<&str>) -> Result<Change, String> {
     let status = &object["status"];
     let name = |revision: &Value| revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -160,10 +170,9 @@ fn back(object: &Value, kept: &[Value], to: Option<&str>) -> Result<Change, Stri
         // The last completed one, or, where that is wanted already, the one before it.
         None => match status["currentRevision"].as_str() {
             Some(current) if current != wanted => kept.iter().find(|r| name(r) == current),
-            _ => {
-                let at = kept.iter().position(|r| name(r) == wanted);
-                at.and_then(|at| at.checked_sub(1)).and_then(|at| kept.get(at))
-            }
+            _ => completed_before(object, wanted)
+                .into_iter()
+                .find_map(|before| kept.iter().find(|revision| name(revision) == before)),
         },
     };
     let revision = revision.ok_or_else(|| {
@@ -272,5 +281,27 @@ mod tests {
         assert_eq!(write, Write::Fields(fields));
         assert_eq!(back(&rolled(), &kept, Some("2")).unwrap().write, None);
         assert!(back(&rolled(), &kept, Some("9")).unwrap_err().contains("w-a, w-b"));
+    }
+
+    #[test]
+    fn from_what_completed_back_is_to_what_completed_before_and_never_to_what_was_rejected() {
+        let revision = |hash: &str, number: i64| {
+            json!({"metadata": {"name": format!("w-{}", hash.repeat(10))}, "revision": number,
+                "data": {"template": {"spec": hash}, "buildID": hash}})
+        };
+        let kept = [revision("a", 1), revision("b", 2), revision("c", 3)];
+        let ended = |hash: &str, outcome: &str| json!({"targetHash": format!("v1:{}", hash.repeat(10)), "outcome": outcome});
+        let object = json!({
+            "metadata": {"name": "w"}, "spec": {"template": {"spec": "c"}},
+            "status": {"currentRevision": "w-cccccccccc", "updateRevision": "w-cccccccccc",
+                "history": [ended("a", "Complete"), ended("b", "Failed"), ended("c", "Complete")]},
+        });
+        let Some(Write::Fields([(_, template), _])) = back(&object, &kept, None).unwrap().write else {
+            panic!()
+        };
+        assert_eq!(template, json!({"spec": "a"}));
+        let mut first = object;
+        first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
+        assert!(back(&first, &kept, None).unwrap_err().contains("no such revision"));
     }
 }

@@ -121,6 +121,7 @@ pub const EVENTS: &[&str] = &[
     "RolloutSuperseded",
     "RolloutStalled",
     "RolloutFailed",
+    "ApplyFailed",
     "RolloutAborted",
     "RolledBack",
     "GateFailed",

@@ -6,8 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::facts::{Facts, Temporal, Version};
 use super::routing::lost;
 use super::routing::{Next, owned};
-use crate::api::{DeletionPolicy, Reason, VersionState};
-use crate::port::{BuildId, RoutingWrite};
+use crate::api::{DeletionPolicy, Reason};
+use crate::port::{BuildId, DescribedDeployment, RampTarget, RoutingWrite};
 
 /// How long a record in Temporal is waited for whose workers are gone: it remembers pollers for five minutes.
 const RECORD_PATIENCE: TimeDelta = TimeDelta::minutes(10);
@@ -48,8 +48,7 @@ pub enum Step {
 pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     let since = facts.deleted_at.unwrap_or(now);
     if facts.spec.deletion_policy == DeletionPolicy::Retain {
-        let waits = now < since + MANAGER_PATIENCE;
-        return if facts.is_manager() && waits { Step::Release } else { Step::Done };
+        return retain(facts, now < since + MANAGER_PATIENCE);
     }
     if facts.delete_now {
         return at_once(facts);
@@ -61,17 +60,44 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
         );
         return Step::Wait { reason, message };
     };
-    let ours = |build: Option<&BuildId>| build.is_some_and(|build| facts.versions.contains_key(build));
-    let routes_here = ours(described.routing.current.as_ref()) || described.routing.ramp.is_some();
-    if routes_here {
+    if let Some(write) = to_give_back(facts, described) {
         if facts.other_manager().is_some() {
             let Next::Wait { reason, message, .. } = owned(facts) else { return Step::Done };
+            let message = format!("{message}; windlass delete --now leaves it to them and waits for nothing");
             return Step::Wait { reason, message };
         }
-        let ramps = described.routing.ramp.is_some();
-        return Step::Write(if ramps { RoutingWrite::ClearRamp } else { RoutingWrite::Current(None) });
+        return Step::Write(write);
     }
     take(facts, since, now)
+}
+
+/// All stays as it is, but that somebody else may manage it from now on.
+fn retain(facts: &Facts, waits: bool) -> Step {
+    match &facts.temporal {
+        Temporal::Known(_) if facts.is_manager() && waits => Step::Release,
+        // Whether it is managed from here is not known just now.
+        Temporal::Lost { reason, message } if waits && !facts.status.versions.is_empty() => {
+            Step::Wait { reason: *reason, message: message.clone() }
+        }
+        _ => Step::Done,
+    }
+}
+
+/// What of the routing leads to versions of this object. Under another's management only those with workers of its own are.
+fn to_give_back(facts: &Facts, described: &DescribedDeployment) -> Option<RoutingWrite> {
+    let is_anothers = facts.other_manager().is_some();
+    let is_ours = |build: &BuildId| {
+        facts.versions.get(build).is_some_and(|version| !is_anothers || version.workers.is_some())
+    };
+    let ramp = described.routing.ramp.as_ref();
+    let ramps_here = ramp.is_some_and(|ramp| match &ramp.to {
+        RampTarget::Version(build) => is_ours(build),
+        RampTarget::Unversioned => !is_anothers,
+    });
+    if ramps_here {
+        return Some(RoutingWrite::ClearRamp);
+    }
+    described.routing.current.as_ref().filter(|build| is_ours(build)).map(|_| RoutingWrite::Current(None))
 }
 
 fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
@@ -83,7 +109,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     for version in facts.versions.values() {
         let build = version.build.clone();
         if let Some(there) = &version.workers {
-            match runs(facts, version) {
+            match runs(version) {
                 None => {
                     count.push(build.clone());
                     says(format!("workflows on {build} are counted"));
@@ -104,7 +130,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         let patience =
             version.record.as_ref().and_then(|r| r.drained_since).unwrap_or(since) + RECORD_PATIENCE;
         let patience = patience.max(since + RECORD_PATIENCE);
-        if version.listed.is_some() && now < patience {
+        // Under another's management it is theirs.
+        if version.listed.is_some() && facts.other_manager().is_none() && now < patience {
             records.push(build.clone());
             says(format!(
                 "Temporal is asked to forget {build}, which it does some minutes after its last worker has gone"
@@ -113,28 +140,36 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     }
     match waits {
         Some(message) => Step::Take { workers, records, count, message },
-        None if facts.is_manager() && now < since + RECORD_PATIENCE => Step::Release,
+        None if facts.is_manager() && now < last_gone(facts, since) + RECORD_PATIENCE + MANAGER_PATIENCE => {
+            Step::Release
+        }
         None => Step::Done,
     }
 }
 
-/// How many workflows are pinned to a version; none: that has to be counted.
-fn runs(facts: &Facts, version: &Version) -> Option<u64> {
-    if let Some(running) = version.running {
-        return Some(running.pinned);
-    }
-    match facts.state(version) {
-        // Nothing could ever be pinned to it.
-        VersionState::NotRegistered if !version.was_listed() || version.is_forgotten => Some(0),
-        _ => None,
-    }
+/// When the last of the versions had nothing to do any more, which may be long after the deletion.
+fn last_gone(facts: &Facts, since: DateTime<Utc>) -> DateTime<Utc> {
+    let drained = facts.versions.values().filter_map(|version| version.record.as_ref()?.drained_since);
+    drained.max().map_or(since, |last| last.max(since))
 }
 
+/// How many workflows are pinned to a version; none: that has to be counted. Also of one that Temporal does not know: somebody
+/// may have deleted its record.
+fn runs(version: &Version) -> Option<u64> {
+    version.running.map(|running| running.pinned)
+}
+
+/// The workers go first, and then what Temporal lets go of at the first try is given back.
 fn at_once(facts: &Facts) -> Step {
     let workers: Vec<BuildId> =
         facts.versions.values().filter(|v| v.workers.is_some()).map(|v| v.build.clone()).collect();
     if workers.is_empty() {
-        return Step::Done;
+        let described = facts.described().filter(|_| facts.other_manager().is_none());
+        return match described.and_then(|described| to_give_back(facts, described)) {
+            Some(write) => Step::Write(write),
+            None if facts.is_manager() => Step::Release,
+            None => Step::Done,
+        };
     }
     let message = "the workers of all versions go, whatever runs on them".to_owned();
     Step::Take { workers, records: Vec::new(), count: Vec::new(), message }

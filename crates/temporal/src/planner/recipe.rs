@@ -44,11 +44,13 @@ pub fn recipe(facts: &Facts) -> Recipe {
     let rollout = &facts.spec.rollout;
     let way = way(facts);
     let mut tasks = Vec::new();
-    let ramps_elsewhere = facts
-        .routing()
-        .and_then(|routing| routing.ramp.as_ref())
-        .is_some_and(|_| facts.ramping() != Some(&facts.target.build));
-    if ramps_elsewhere {
+    // Under a build ID of one's own what ramps may be of another template: that takes no tasks before it was gated, either.
+    let is_another =
+        facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|workers| {
+            workers.template_hash.as_ref().is_some_and(|hash| *hash != facts.target.template_hash)
+        });
+    let ramps = facts.routing().is_some_and(|routing| routing.ramp.is_some());
+    if ramps && (facts.ramping() != Some(&facts.target.build) || is_another) {
         tasks.push(step("clear-ramp"));
     }
     tasks.extend(["create-version", "await-available", "await-registered"].map(step));

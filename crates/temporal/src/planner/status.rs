@@ -119,8 +119,8 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
     let drained_since = match &facts.temporal {
         Temporal::Lost { .. } => before.and_then(|before| before.drained_since),
         Temporal::Known(_) if takes_tasks || wanted || pinned.is_some_and(|pinned| pinned > 0) => None,
-        Temporal::Known(_) if version.was_active() => {
-            (state == VersionState::Drained).then(|| drained_since(version).unwrap_or(now))
+        Temporal::Known(_) if version.was_active() && state == VersionState::Drained => {
+            Some(drained_since(version).unwrap_or(now))
         }
         Temporal::Known(_) => match pinned {
             Some(_) => before.and_then(|before| before.drained_since).or(Some(now)),
@@ -143,7 +143,9 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
         pollers: version
             .pollers
             .map(|count| count as i32)
-            .or_else(|| before.and_then(|before| before.pollers)),
+            .or_else(|| before.and_then(|before| before.pollers))
+            // Nobody asks again about one without pods.
+            .filter(|_| workers.is_some_and(|workers| workers.total > 0)),
     }
 }
 

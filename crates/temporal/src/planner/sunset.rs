@@ -39,6 +39,8 @@ pub struct Wanted<'a> {
     pub target: bool,
     /// The version of an active plan.
     pub planned: Option<&'a BuildId>,
+    /// Whether that plan has made it: what is lost of it from then on nothing else makes again.
+    pub is_made: bool,
 }
 
 /// What is to be done about a version, and when to look again if that is nothing yet.
@@ -52,18 +54,20 @@ pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<
         wanted.planned == Some(&version.build) || (wanted.target && version.build == facts.target.build);
     match facts.state(version) {
         VersionState::Current | VersionState::Ramping => Act::Serve,
-        // The plan's own tasks make it.
-        _ if is_wanted && version.workers.is_none() => Act::Leave,
+        // The plan's own task makes it, once.
+        _ if is_wanted && version.workers.is_none() && !wanted.is_made => Act::Leave,
         _ if is_wanted => Act::Serve,
         VersionState::Draining if version.was_active() => Act::Serve,
         VersionState::Drained if version.was_active() => retire(facts, version, now),
         // It was listed, and is not: Temporal has to say so of just this version.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
         VersionState::NotRegistered if version.workers.is_none() => Act::Forget,
-        // Workers that Temporal never heard of, of a target that is not wanted any more.
-        VersionState::NotRegistered => Act::DeleteWorkers,
-        // It never took tasks: a gate may have run on it, or somebody pinned a workflow to it.
-        VersionState::Inactive | VersionState::Draining | VersionState::Drained => match pinned(version) {
+        // It never took tasks: a gate may have run on it, or somebody pinned a workflow to it. Of one that Temporal does not
+        // know somebody may have deleted the record: what is pinned to it still needs its workers.
+        VersionState::NotRegistered
+        | VersionState::Inactive
+        | VersionState::Draining
+        | VersionState::Drained => match pinned(version) {
             None => Act::Count,
             Some(0) => retire(facts, version, now),
             Some(_) => Act::Serve,

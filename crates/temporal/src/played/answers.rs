@@ -266,6 +266,7 @@ impl Temporal for Played {
                 let gate = Gate {
                     deployment: start.deployment.clone(),
                     build: start.build.clone(),
+                    queue: start.task_queue.clone(),
                     started: now,
                     timeout: TimeDelta::from_std(start.timeout).unwrap_or(TimeDelta::MAX),
                     ended: None,

@@ -85,6 +85,26 @@ impl Played {
         self.state().poll(deployment, build, queues, workers, now);
     }
 
+    /// Somebody has deleted a version's record, without regard to what runs on it; and its workers do not get through from now on.
+    pub fn forget(&self, deployment: &DeploymentName, build: &BuildId) {
+        let mut state = self.state();
+        state.unheard.insert((deployment.clone(), build.clone()));
+        if let Some(deployment) = state.deployments.get_mut(deployment) {
+            deployment.versions.remove(build);
+            deployment.token += 1;
+        }
+    }
+
+    /// The task queues on which gates of a version were started.
+    #[must_use]
+    pub fn gated_queues(&self, build: &BuildId) -> Vec<String> {
+        let state = self.state();
+        let of = state.gates.values().filter(|gate| gate.build == *build);
+        let mut queues: Vec<String> = of.map(|gate| gate.queue.clone()).collect();
+        queues.sort();
+        queues
+    }
+
     /// Starts a workflow: pinned to a version, or where the routing leads, as a share from 0 to 100 of the ramp decides.
     /// Answers with the version that it is pinned to; none: nobody would carry it out.
     #[allow(clippy::must_use_candidate, reason = "most tests only want it to run")]

@@ -1,6 +1,6 @@
 //! What a played Temporal knows, and how it changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -68,6 +68,8 @@ pub(super) struct State {
     pub trap: Option<Trap>,
     pub hand: Option<Hand>,
     pub conflicts: u64,
+    /// The versions whose workers do not get through.
+    pub unheard: BTreeSet<(DeploymentName, BuildId)>,
     /// When which version was asked to be deleted, whatever the answer.
     pub deletes: Vec<(DateTime<Utc>, BuildId)>,
 }
@@ -87,6 +89,7 @@ pub(super) struct Illness {
 pub(super) struct Gate {
     pub deployment: DeploymentName,
     pub build: BuildId,
+    pub queue: String,
     pub started: DateTime<Utc>,
     pub timeout: TimeDelta,
     pub ended: Option<String>,
@@ -134,6 +137,7 @@ impl State {
             hand: None,
             conflicts: 0,
             deletes: Vec::new(),
+            unheard: BTreeSet::new(),
         }
     }
 
@@ -169,6 +173,9 @@ impl State {
         workers: u32,
         now: DateTime<Utc>,
     ) {
+        if self.unheard.contains(&(of.clone(), build.clone())) {
+            return;
+        }
         let most = self.settings.versions;
         if workers == 0 && !self.deployments.get(of).is_some_and(|d| d.versions.contains_key(build)) {
             return;

@@ -56,7 +56,7 @@ impl Look<'_> {
         }
         self.warn_of_stale_promotion();
         self.ask_for_pollers(active).await;
-        let (forgotten, pending) = self.tend(active, plan.as_ref()).await?;
+        let (forgotten, pending) = self.tend(active, plan.as_ref()).await;
         let mut next = None;
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             // A plan to what is not wanted any more waits for its end, and does nothing.
@@ -66,7 +66,12 @@ impl Look<'_> {
             }
         } else {
             self.clear_stray_ramp().await;
-            self.children.prune(&self.facts).await?;
+            // Which versions there are only Temporal says.
+            if self.facts.described().is_some()
+                && let Err(error) = self.children.prune(&self.facts).await
+            {
+                tracing::warn!(name = self.facts.name, %error, "revisions that nobody needs could not be deleted");
+            }
         }
         status.update_revision = Some(Children::target_revision(&self.facts));
         self.tell_of_stall(plan.as_ref());

@@ -17,7 +17,7 @@ use crate::events::{News, Recorder, send};
 use crate::observe::{self, Read};
 use crate::planner::decide::Asked;
 use crate::planner::{Decision, Facts, Temporal as Said, status};
-use crate::port::{BuildId, Paced, Temporal, TemporalError};
+use crate::port::{BuildId, Paced, Temporal};
 use crate::scope::WorkerScope;
 
 pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
@@ -66,11 +66,7 @@ impl<'a> Look<'a> {
             let paced = Paced::new(port, connection, cx.pace.clone(), cx.metrics.clone());
             Arc::new(paced) as Arc<dyn Temporal>
         });
-        let facts = observe::facts(&read, spec, &children, &port).await;
-        let retry_after = match &port {
-            Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
-            _ => None,
-        };
+        let (facts, retry_after) = observe::facts(&read, spec, &children, &port).await;
         let children = Arc::new(children);
         let now = cx.clock.now();
         Ok(Self {

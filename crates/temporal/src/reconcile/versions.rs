@@ -1,14 +1,30 @@
 //! What versions need beside a plan: workers, or to go.
 
-use windlass_engine::Plan;
+use windlass_engine::{Plan, TaskState};
 
 use super::look::Look;
+use crate::api::VersionState;
 use crate::cluster::ClusterError;
 use crate::events::News;
 use crate::observe;
 use crate::planner::routing;
 use crate::planner::sunset::{Act, Wanted, act};
 use crate::port::BuildId;
+
+/// What came of looking after a version.
+enum Tended {
+    /// Nothing more is to be done now.
+    Rests,
+    /// Some of it is to go soon.
+    Moves,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// Whether a plan has made the workers that it is about.
+fn is_made(plan: &Plan) -> bool {
+    plan.tasks.iter().any(|task| task.type_ == "create-version" && task.state == TaskState::Complete)
+}
 
 impl Look<'_> {
     /// The pollers of the version that a plan is about; and at rest, seldom, those of the current one.
@@ -24,62 +40,94 @@ impl Look<'_> {
 
     /// Does what versions need, each for itself. Answers with those of which nothing is left, and whether some is to go
     /// soon.
-    pub(super) async fn tend(
-        &mut self,
-        active: bool,
-        plan: Option<&Plan>,
-    ) -> Result<(Vec<BuildId>, bool), ClusterError> {
+    pub(super) async fn tend(&mut self, active: bool, plan: Option<&Plan>) -> (Vec<BuildId>, bool) {
         let target = self.facts.target.build.clone();
         let is_target_planned = active && plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
         let is_rejected = self.facts.status.rejected.is_some();
         let wanted = Wanted {
             target: is_target_planned || (self.facts.is_at_target() && !is_rejected),
             planned: is_target_planned.then_some(&target),
+            is_made: is_target_planned && plan.is_some_and(is_made),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let mut forgotten = Vec::new();
         let mut pending = false;
         for build in builds {
-            let mut next = act(&self.facts, &self.facts.versions[&build], &wanted, self.now);
-            // Only where that matters is it counted what runs, and then decided by what was found.
-            if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
-                observe::count(&mut self.facts, &build, &*temporal).await;
-                next = act(&self.facts, &self.facts.versions[&build], &wanted, self.now);
-            }
-            // The plan's own task makes and updates the version that it is about.
-            let is_planned = is_target_planned && build == target;
-            match next {
-                Act::Serve if is_planned => {}
-                Act::Serve => {
-                    let was_sunset =
-                        self.facts.versions[&build].workers.as_ref().is_some_and(|w| w.is_sunset);
-                    if self.children.serve(&self.facts, &build).await? && was_sunset {
-                        let note = format!("workflows run on {build} again: its workers are given back");
-                        self.tell(News::normal("VersionRevived", format!("{build}/{}", self.now), note));
-                    }
-                }
-                Act::ScaleDown => {
-                    self.children.scale_down(&build).await?;
-                    let note = format!("no workflow runs on {build}: it has no more pods");
-                    self.tell(News::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
+            match self.tend_to(&build, &wanted).await {
+                Ok(Tended::Rests) => {}
+                Ok(Tended::Moves) => pending = true,
+                Ok(Tended::Gone) => forgotten.push(build),
+                // What is wrong with one version keeps no other waiting, nor the plan.
+                Err(error) => {
                     pending = true;
+                    self.tell_of_trouble(&build, &error);
                 }
-                Act::DeleteWorkers => {
-                    self.children.delete(&build).await?;
-                    let note = format!("no workflow runs on {build}: its Deployment is deleted");
-                    self.tell(News::normal("VersionDeleted", format!("{build}/{}", self.now), note));
-                    pending = true;
-                }
-                Act::DeleteRecord => {
-                    pending = true;
-                    self.delete_record(&build, false).await;
-                }
-                Act::Forget => forgotten.push(build),
-                Act::Count => pending = true,
-                Act::Leave => {}
             }
         }
-        Ok((forgotten, pending))
+        (forgotten, pending)
+    }
+
+    async fn tend_to(&mut self, build: &BuildId, wanted: &Wanted<'_>) -> Result<Tended, ClusterError> {
+        let mut next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
+        // Only where that matters is it counted what runs, and then decided by what was found.
+        if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
+            observe::count(&mut self.facts, build, &*temporal).await;
+            next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
+        }
+        if next == Act::Serve {
+            self.count_for_people(build).await;
+        }
+        match next {
+            // The plan's own task makes the version that it is about; from then on it is served as any other.
+            Act::Serve if wanted.planned == Some(build) && !wanted.is_made => {}
+            Act::Serve => {
+                let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
+                if self.children.serve(&self.facts, build).await? && was_sunset {
+                    let note = format!("workflows run on {build} again: its workers are given back");
+                    self.tell(News::normal("VersionRevived", format!("{build}/{}", self.now), note));
+                }
+            }
+            Act::ScaleDown => {
+                self.children.scale_down(build).await?;
+                let note = format!("no workflow runs on {build}: it has no more pods");
+                self.tell(News::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
+                return Ok(Tended::Moves);
+            }
+            Act::DeleteWorkers => {
+                self.children.delete(build).await?;
+                let note = format!("no workflow runs on {build}: its Deployment is deleted");
+                self.tell(News::normal("VersionDeleted", format!("{build}/{}", self.now), note));
+                return Ok(Tended::Moves);
+            }
+            Act::DeleteRecord => {
+                self.delete_record(build, false).await;
+                return Ok(Tended::Moves);
+            }
+            Act::Forget => return Ok(Tended::Gone),
+            Act::Count => return Ok(Tended::Moves),
+            Act::Leave => {}
+        }
+        Ok(Tended::Rests)
+    }
+
+    /// Of a version that drains a person wants to know how much there is left to do.
+    async fn count_for_people(&mut self, build: &BuildId) {
+        let version = &self.facts.versions[build];
+        let drains = self.facts.state(version) == VersionState::Draining && version.running.is_none();
+        if let Some(temporal) = self.temporal.clone().filter(|_| drains)
+            && self.cx.count_is_due(&self.facts.uid, build)
+        {
+            observe::count(&mut self.facts, build, &*temporal).await;
+        }
+    }
+
+    fn tell_of_trouble(&self, build: &BuildId, error: &ClusterError) {
+        // Somebody else was faster, and it is looked at again soon.
+        if matches!(error, ClusterError::Conflict(_) | ClusterError::Gone(_)) {
+            return;
+        }
+        let note = format!("the workers of {build} could not be changed: {error}");
+        self.tell(News::warning("ApplyFailed", note.clone(), note));
     }
 
     /// Asks Temporal to forget a version: seldom, since each time it looks at the drainage anew.

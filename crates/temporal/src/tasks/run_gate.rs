@@ -3,19 +3,22 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError, TaskRecord};
 
 use crate::api::Reason;
 use crate::events::News;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};
-use crate::scope::{LATER, WorkerScope, troubled, wait};
+use crate::scope::{LATER, WorkerScope, remembering, troubled, wait};
 
-/// How long after its time-out a gate is still asked for how it ended.
+/// How long after its time-out a gate stands still.
 const GRACE_SECONDS: i64 = 60;
+/// Where it is written down which workflow is on which task queue.
+const QUEUES: &str = "queues";
+/// How soon a workflow is started after that.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Runs a workflow on the wanted version, once on each task queue. The workflow's ID is made of the task's: however often the
 /// task is run, each workflow is started once.
@@ -68,11 +71,21 @@ impl Task for RunGate {
             Ok(queues) => queues,
             Err(error) => return Ok(troubled(cx, &error)),
         };
+        // Workers may come to poll one queue after the other. Which workflow is whose is written down before one is started.
+        let known = gated(cx.record);
+        let new = queues.iter().filter(|queue| !known.contains(queue));
+        let queues: Vec<String> = known.iter().chain(new).cloned().collect();
+        if queues != known {
+            let said = format!("gate {} is to run on {}", self.workflow_type, queues.join(", "));
+            let more = [(QUEUES, json!(queues))];
+            return Ok(remembering(cx, Reason::GateRunning, &said, AT_ONCE, &more));
+        }
         let mut running = Vec::new();
         for (index, queue) in queues.iter().enumerate() {
             let id = workflow_id(cx.record, index);
             match self.look(scope, &*temporal, &id, queue).await {
                 Ok(Look::Succeeded) => {}
+                // That its time is up Temporal says: it began when it was started, whatever was waited for before that.
                 Ok(Look::Runs) => running.push(format!("{id} on {queue}")),
                 Ok(Look::Failed(message)) => {
                     let message = format!("gate {} failed on {queue} ({id}): {message}", self.workflow_type);
@@ -86,12 +99,6 @@ impl Task for RunGate {
         if running.is_empty() {
             return Ok(Outcome::Done);
         }
-        let began = cx.record.started_at.unwrap_or(cx.now);
-        if cx.now >= began + TimeDelta::seconds(i64::from(self.timeout_seconds) + GRACE_SECONDS) {
-            let message = format!("gate {} was not over in {} s", self.workflow_type, self.timeout_seconds);
-            scope.tell(News::warning("GateFailed", cx.record.id.clone(), message.clone()));
-            return Ok(Outcome::Failed { message });
-        }
         let said = format!("waiting for gate {} to succeed: {}", self.workflow_type, running.join(", "));
         Ok(wait(cx, Reason::GateRunning, &said, Duration::from_secs(2)))
     }
@@ -102,6 +109,11 @@ enum Look {
     Runs,
     Paused,
     Failed(String),
+}
+
+/// The task queues that the task has begun with, in the order of their workflows' numbers.
+fn gated(record: &TaskRecord) -> Vec<String> {
+    serde_json::from_value(record.progress[QUEUES].clone()).unwrap_or_default()
 }
 
 impl RunGate {

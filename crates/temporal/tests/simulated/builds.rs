@@ -192,3 +192,15 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
         assert_eq!((became, s.names().len()), (current, deployments), "{what}: {:?}", s.ramps());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_template_under_the_build_id_that_ramps_takes_no_tasks_before_it_was_gated() {
+    let mut own = spec("v1");
+    own["rollout"]["steps"] =
+        json!([{"percent": 5, "pauseSeconds": 5}, {"percent": 50, "pauseSeconds": 3000}]);
+    let (s, _) = Stage::running(own).await;
+    s.patch(json!({"spec": {"unsafeCustomBuildID": "green", "template": template("v2")}})).await;
+    s.until("half of the tasks go there", |s| s.status()["rampPercent"] == 50).await;
+    s.set_image("v3").await;
+    s.until("it ramps anew", |s| s.ramps().ends_with(&[50, 0, 5])).await;
+}

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use windlass_temporal::played::GateEnd;
+use windlass_temporal::port::BuildId;
 
 use crate::stage::{Stage, spec};
 
@@ -83,4 +84,45 @@ async fn a_gate_of_a_rollout_that_makes_room_is_ended_and_its_version_goes() {
     let v3 = s.roll_to("v3").await;
     s.until_current(&v3).await;
     s.until("v2 goes", |s| s.record(&v2).is_null() && s.deployment_of(&v2).is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_before_a_gate_takes_nothing_of_its_time() {
+    let s = Stage::new();
+    s.create(gated("v1", "Rollback")).await;
+    s.until_current(&s.target().await).await;
+    s.patch(json!({"spec": {"paused": true}})).await;
+    let v2 = s.roll_to("v2").await;
+    s.seconds(600).await;
+    s.patch(json!({"spec": {"paused": false}})).await;
+    s.until_current(&v2).await;
+    // The same where the pause comes while the gate is next.
+    s.temporal.gates_end(&v2, GateEnd::Well(chrono::TimeDelta::seconds(1)));
+    let v3 = s.roll_to("v3").await;
+    s.until("its gate is next", |s| {
+        let status = s.status();
+        let tasks = status["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+        tasks.iter().any(|task| task["type"] == "await-registered" && task["state"] != "Pending")
+    })
+    .await;
+    s.patch(json!({"spec": {"paused": true}})).await;
+    s.seconds(600).await;
+    s.patch(json!({"spec": {"paused": false}})).await;
+    s.until_current(&v3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_task_queue_is_gated_also_one_that_workers_come_to_poll_later() {
+    let s = Stage::new();
+    s.create(gated("v1", "Hold")).await;
+    s.until_current(&s.target().await).await;
+    let before = s.temporal.gates();
+    s.temporal.gates_end(&BuildId::new("two"), GateEnd::Well(chrono::TimeDelta::seconds(20)));
+    s.patch(json!({"spec": {"unsafeCustomBuildID": "two"}})).await;
+    let v2 = s.target().await;
+    s.until("the first gate runs", |s| s.temporal.gates() == before + 1).await;
+    s.temporal.poll(&crate::stage::deployment(), &v2, &["a-queue-before-it"], 2);
+    s.until_current(&v2).await;
+    assert_eq!(s.temporal.gates(), before + 2);
+    assert_eq!(s.temporal.gated_queues(&v2), ["a-queue-before-it", "orders"]);
 }

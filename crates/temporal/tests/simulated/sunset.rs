@@ -60,3 +60,40 @@ async fn a_deployment_that_somebody_deleted_is_made_again() {
     s.until_current(&v1).await;
     assert_eq!(s.status()["history"].as_array().unwrap().len(), 1, "no rollout is needed for it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn workers_of_a_version_whose_record_somebody_deleted_stay_while_a_workflow_is_pinned_to_it() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    // Its pods do not get as far as Temporal just then, so that nothing brings the record back.
+    s.temporal.forget(&deployment(), &v1);
+    s.until("it is not known there", |s| s.record(&v1)["state"] == "NotRegistered").await;
+    s.seconds(120).await;
+    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2);
+    assert_eq!(s.record(&v1)["runningWorkflows"], 1);
+    s.temporal.end("long");
+    s.until("it goes", |s| s.deployment_of(&v1).is_none() && s.record(&v1).is_null()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_version_that_drains_it_is_said_how_many_workflows_run() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    for id in ["a", "b", "c"] {
+        s.temporal.start(&deployment(), id, None, 99.0);
+    }
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.until("they are counted", |s| s.record(&v1)["runningWorkflows"] == 3).await;
+    assert_eq!(s.record(&v1)["state"], "Draining");
+    s.temporal.end("a");
+    s.until("they are counted again", |s| s.record(&v1)["runningWorkflows"] == 2).await;
+    for id in ["b", "c"] {
+        s.temporal.end(id);
+    }
+    s.until("it has no pods, and no pollers are told of", |s| {
+        s.deployment_of(&v1).is_none() && s.record(&v1)["pollers"].is_null()
+    })
+    .await;
+}

@@ -1,10 +1,12 @@
 //! What the workers' Deployments say, and how seldom Temporal is asked to forget those that went.
 
 use chrono::TimeDelta;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use windlass_temporal::played::Settings;
+use windlass_sim::{Before, Failure, FaultPlan, RequestInfo};
+use windlass_temporal::played::{Mood, Settings};
 
-use crate::stage::{Stage, spec};
+use crate::stage::{Stage, deployment, spec};
 
 fn rolling(s: &Stage) -> Value {
     s.deployments()[0]["spec"]["strategy"]["rollingUpdate"].clone()
@@ -71,4 +73,78 @@ async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds()
     assert!(asked.len() >= 3, "{asked:?}");
     let closest = asked.windows(2).map(|pair| pair[1] - pair[0]).min();
     assert!(closest >= Some(TimeDelta::seconds(5)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_deletes_of_the_wanted_version_in_mid_ramp_comes_back_and_what_the_spec_says_reaches_it()
+ {
+    let mut slow = spec("v1");
+    slow["rollout"]["steps"] = json!([{"percent": 50, "pauseSeconds": 3000}]);
+    let (s, _) = Stage::running(slow).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("half of the tasks go there", |s| s.status()["rampPercent"] == 50).await;
+    s.api("Deployment").delete(&format!("orders-{v2}"), &DeleteParams::default()).await.unwrap();
+    s.until("its workers are there again", |s| s.deployment_of(&v2).is_some()).await;
+    s.patch(json!({"spec": {"replicas": 5, "maxSurge": 2}})).await;
+    s.until("it has as many as are asked for", |s| {
+        let live = s.deployment_of(&v2).unwrap_or_default();
+        live["spec"]["replicas"] == 5 && live["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 2
+    })
+    .await;
+    assert_eq!(
+        (s.status()["rampPercent"].clone(), s.status()["history"].as_array().unwrap().len()),
+        (json!(50), 1)
+    );
+    assert_eq!(s.ramps(), [100, 50], "nothing of the routing was touched for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_one_versions_workers_is_said_and_keeps_no_rollout_waiting() {
+    let mut slow = spec("v1");
+    slow["sunset"]["scaleDownDelaySeconds"] = 3600.into();
+    let (s, v1) = Stage::running(slow).await;
+    // A policy of the cluster that somebody has made for what is old.
+    s.cluster.set_faults(Box::new(Frozen(format!("orders-{v1}"))));
+    let v2 = s.roll_to("v2").await;
+    s.patch(json!({"spec": {"replicas": 3}})).await;
+    s.until_current(&v2).await;
+    s.until("it is said", |s| s.events("ApplyFailed") == 1).await;
+    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2);
+    assert_eq!(s.deployment_of(&v2).unwrap()["spec"]["replicas"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_temporal_is_lost_no_template_is_thrown_away() {
+    let mut none_kept = spec("v1");
+    none_kept["revisionHistoryLimit"] = 0.into();
+    none_kept["sunset"] = json!({"scaleDownDelaySeconds": 3600, "deleteDelaySeconds": 7200});
+    let (s, v1) = Stage::running(none_kept).await;
+    s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.kill_operator();
+    s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
+    s.temporal.is(Mood::Down);
+    s.start_operator();
+    s.seconds(60).await;
+    s.temporal.is(Mood::Well);
+    s.until("its workers are there again", |s| s.deployment_of(&v1).is_some()).await;
+    let revisions = s.cluster.snapshot_of("shop", &["ControllerRevision"]);
+    assert_eq!(revisions.len(), 2, "those of the versions that live");
+    s.temporal.end("long");
+}
+
+/// Admission that refuses each change of a Deployment.
+struct Frozen(String);
+
+impl FaultPlan for Frozen {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it =
+            request.name == self.0 && request.resource == "deployments.apps" && request.verb == "patch";
+        if is_it && request.subresource.is_empty() {
+            Before::Fail(Failure::Forbidden("admission webhook denied the request: frozen".to_owned()))
+        } else {
+            Before::Pass
+        }
+    }
 }
