@@ -9,7 +9,6 @@ mod demo;
 mod explain;
 mod help;
 mod kind;
-
 mod operator;
 mod output;
 mod plan;

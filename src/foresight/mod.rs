@@ -81,6 +81,10 @@ pub async fn foresee(
         }
         None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
     }
+    // Nothing of the nodes can be said by who may not see them.
+    if !sight.has_read(Kind::StatefulNode) && !foreseen.is_new {
+        foreseen.leave_nodes_out();
+    }
     let read = quota::read(client, namespace, &foreseen.waves).await;
     let made = scope(&sight.view, &asked, &new, now);
     let spec = |revision: &str| made.as_ref().and_then(|made| made.node_spec(revision));

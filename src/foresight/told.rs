@@ -257,6 +257,23 @@ impl Foreseen {
         self.refused.get_or_insert(sentence);
     }
 
+    /// Keeps what follows from the fleet alone: what differs, and whether that makes a new target.
+    pub(super) fn leave_nodes_out(&mut self) {
+        self.waves.clear();
+        self.waits.clear();
+        self.takes_over = None;
+        self.about_seconds = None;
+        self.set.clear();
+        self.recipe.clear();
+        self.cause.clear();
+        "which nodes go, in which order, and what they wait for only those can tell who may list StatefulNodes"
+            .clone_into(&mut self.happens);
+        if self.outcome != Outcome::Refused {
+            let differs = !self.target.is_empty() || !self.at_once.is_empty();
+            self.outcome = if differs { Outcome::Changes } else { Outcome::Nothing };
+        }
+    }
+
     pub(super) fn tell_target(&mut self, facts: &FleetFacts, before: Option<&str>, specified: String) {
         self.new_target =
             before.is_some_and(|before| before != specified) && specified != facts.last_completed;

@@ -97,6 +97,12 @@ impl Sight {
         if sight.missing.is_empty() { Ok(sight) } else { Err(sight.missing.join("\nwindlass: ")) }
     }
 
+    /// Whether what there is of a kind is known.
+    #[must_use]
+    pub fn has_read(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
     fn of_fleets() -> Self {
         Self { view: View::shared(), kinds: vec![Kind::NodeDeployment], ..Self::default() }
     }

@@ -7,9 +7,8 @@ mod workers;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::{FleetReport, Health, Seen};
-use crate::api::Condition;
-use crate::api::TaskType;
+use super::{FleetReport, Health, Seen, Verdict};
+use crate::api::{Condition, Stage, TaskType};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
 
@@ -130,9 +129,19 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             }
             if task.state == TaskState::Failed {
                 chain.offer("try the hook again", format!("windlass retry {target}"));
+            }
+            let may_be_skipped = matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height");
+            if task.state == TaskState::Failed || may_be_skipped {
                 chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
             }
         }
+    }
+    // Those of nodes are tasks of the nodes' own plans.
+    for hook in report.hooks.iter().filter(|hook| hook.state == "Failed" && !hook.node.is_empty()) {
+        let of = format!("hook {} of {}", hook.hook, hook.node);
+        chain.add(2, of, hook.message.clone(), None);
+        chain.offer("try the hook again", format!("windlass retry {target}"));
+        chain.offer("go on without it", format!("windlass skip {target} --task {}", hook.task_id));
     }
     if let Some(node) =
         culprit(report).and_then(|name| seen.nodes.iter().find(|node| node.meta.name == *name))
@@ -142,8 +151,6 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
         chain_of_node(&mut chain, 3, node, seen.pod(&node.meta.name).map(AsRef::as_ref), events);
         if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
             chain.offer("see what another image would do", format!("windlass plan {target} --image IMAGE"));
-            chain.offer("go back to what ran before", format!("windlass rollback {target}"));
-            chain.offer("leave every node at what it runs", format!("windlass abort {target}"));
         }
     }
     for condition in said {
@@ -151,6 +158,9 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             "ReadyToPromote" => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
             "Aborted" | "RolledBack" | "PlanFailed" => {
                 chain.offer("try the same target again", format!("windlass retry {target}"));
+                if !status.current_revision.is_empty() {
+                    chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+                }
             }
             "InvalidSpec" => chain.offer("put the spec right", format!("kubectl edit {target}")),
             "PartitionHeld" => chain.offer(
@@ -160,8 +170,20 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             _ => {}
         }
     }
-    if seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused) {
+    let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
+    if paused {
         chain.offer("go on", format!("windlass resume {target}"));
+    }
+    let has_way_back =
+        status.rollout.as_ref().is_some_and(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring));
+    if has_way_back {
+        if !status.current_revision.is_empty() {
+            chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+        }
+        chain.offer("leave every node at what it runs", format!("windlass abort {target}"));
+        if !paused && report.verdict == Verdict::Progressing {
+            chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
+        }
     }
     chain
 }
@@ -198,7 +220,8 @@ fn chain_of_node(
             says,
             task.started_at,
         );
-        if task.type_ == TaskType::MarkReady.as_str() {
+        // Of a pod that is not Ready it would change nothing.
+        if task.type_ == TaskType::MarkReady.as_str() && pod.is_some_and(ObservedPod::is_ready) {
             chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }
@@ -277,6 +300,7 @@ mod tests {
     fn a_chain_leads_from_the_condition_to_the_kubelets_words_and_ends_in_commands() {
         let (mut fleet, nodes) = (fleet(), nodes());
         fleet["status"]["plan"]["tasks"][1]["message"] = json!("waiting for db-2 to run the target");
+        fleet["status"]["currentRevision"] = json!("db-1");
         let mut seen = seen(&fleet, &nodes);
         let pod = json!({"metadata": {"name": "db-2-0", "namespace": "prod"}, "status": {"phase": "Pending",
             "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T04:12:09Z"}],
@@ -313,8 +337,44 @@ mod tests {
                 "windlass plan nd/db -n prod --image IMAGE",
                 "windlass rollback nd/db -n prod",
                 "windlass abort nd/db -n prod",
+                "windlass pause nd/db -n prod",
             ]
         );
+    }
+
+    #[test]
+    fn a_hook_that_failed_on_a_node_is_a_link_and_ends_in_what_can_be_done() {
+        let mut fleet = fleet();
+        fleet["status"]["hooks"] = json!([{"hook": "drain", "node": "db-1", "taskID": "0123456789-1", "state": "Failed", "message": "no"}]);
+        let seen = seen(&fleet, &[]);
+        let chain = of_fleet(&seen, &FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap()), &[]);
+        assert!(
+            chain.links.iter().any(|link| link.of == "hook drain of db-1" && link.says == "no"),
+            "{chain:#?}"
+        );
+        let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+        assert!(
+            commands.starts_with(&[
+                "windlass retry nd/db -n prod",
+                "windlass skip nd/db -n prod --task 0123456789-1"
+            ]),
+            "{commands:?}"
+        );
+        assert!(commands.contains(&"windlass abort nd/db -n prod"), "{commands:?}");
+    }
+
+    #[test]
+    fn where_there_is_no_way_back_none_is_offered() {
+        for stage in ["Promoting", "Retiring"] {
+            let mut fleet = fleet();
+            fleet["status"]["rollout"]["stage"] = json!(stage);
+            let seen = seen(&fleet, &[]);
+            let chain =
+                of_fleet(&seen, &FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap()), &[]);
+            let goes_back =
+                |remedy: &Remedy| remedy.command.contains("abort") || remedy.command.contains("rollback");
+            assert!(!chain.remedies.iter().any(goes_back), "{stage}: {:?}", chain.remedies);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::images;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, node_seconds, tag};
 use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
-use crate::api::{HookStatus, NodeDeploymentSpec, NodeDeploymentStatus, Rollout, Stage};
+use crate::api::{HookStatus, NodeDeploymentSpec, Rollout, Stage};
 use crate::engine::{PlanState, TaskState};
 use crate::revision;
 
@@ -245,7 +245,7 @@ impl FleetReport {
         let plan = status.plan.as_ref().and_then(PlanReport::of);
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
         let rollout = status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, now));
-        let (waiting_for, waiting_since) = waiting_for(status);
+        let (waiting_for, waiting_since) = waiting_for(seen);
         let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
         Self {
             namespace: meta.namespace.clone(),
@@ -350,8 +350,22 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
 }
 
 /// What a fleet waits for, and since when a node stands in its way, where one does.
-fn waiting_for(status: &NodeDeploymentStatus) -> (String, Option<DateTime<Utc>>) {
+fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
+    let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
     let condition = |type_: &str| conditions::find(&status.conditions, type_);
+    // What is said below is of a spec that is not the one that is stored any more, however long that is so.
+    if status.observed_generation < meta.generation {
+        let known = match status.observed_generation {
+            0 => "has not looked at it yet".to_owned(),
+            seen => {
+                format!("has not seen what it asks for now (generation {}, seen: {seen})", meta.generation)
+            }
+        };
+        return (
+            format!("waiting for the operator, which {known}; windlass version says whether one runs"),
+            None,
+        );
+    }
     let Some(rollout) = &status.rollout else {
         let stalled = condition(STALLED).filter(|c| c.status == "True");
         if let Some(stalled) = stalled {
@@ -361,7 +375,12 @@ fn waiting_for(status: &NodeDeploymentStatus) -> (String, Option<DateTime<Utc>>)
         let reconciling = condition(RECONCILING).filter(|c| c.status == "True");
         return (reconciling.map(|c| c.message.clone()).unwrap_or_default(), None);
     };
-    let ill = |reason: &str| !matches!(reason, "WaitingForWave" | "NotReady" | "Missing" | "Terminating");
+    let is_stalled = condition(STALLED).is_some_and(|c| c.status == "True");
+    let ill = |reason: &str| match reason {
+        "WaitingForWave" => false,
+        "NotReady" | "Missing" | "Terminating" => is_stalled,
+        _ => true,
+    };
     let worst =
         rollout.unconverged.first().filter(|node| ill(&node.reason) && rollout.stage != Stage::Retiring);
     match worst {

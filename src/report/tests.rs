@@ -364,3 +364,24 @@ fn a_set_that_goes_is_not_what_a_rollout_began_from() {
         ("registry.example/db:1.1", "registry.example/db:1.15")
     );
 }
+
+#[test]
+fn what_the_operator_has_not_seen_yet_is_said_and_a_stall_names_the_node_that_is_not_ready() {
+    let mut fleet = fleet();
+    let generation = fleet["metadata"]["generation"].as_i64().unwrap_or_default().max(2);
+    fleet["metadata"]["generation"] = json!(generation);
+    fleet["status"]["observedGeneration"] = json!(generation - 1);
+    let now = "2026-01-01T04:15:11Z".parse().unwrap();
+    let said = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
+    assert!(said.starts_with("waiting for the operator, which has not seen what it asks for now"), "{said}");
+    fleet["status"]["observedGeneration"] = json!(generation);
+    fleet["status"]["rollout"]["unconverged"] =
+        json!([{"name": "db-1", "reason": "NotReady", "message": "", "since": "2026-01-01T04:14:11Z"}]);
+    for (stalled, expected) in [("True", "waiting for db-1: NotReady"), ("False", "")] {
+        fleet["status"]["conditions"] = json!([{"type": "Stalled", "status": stalled, "reason": "NoProgress",
+            "lastTransitionTime": "2026-01-01T04:15:00Z"}]);
+        let said = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
+        assert_eq!(said.starts_with("waiting for db-1"), !expected.is_empty(), "{said}");
+        assert!(said.starts_with(expected), "{said}");
+    }
+}

@@ -207,6 +207,14 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
     assert!(seen.out.contains("not asked whether the API server takes the fleet"), "{}", seen.out);
     assert!(seen.out.contains("wave 1: db-2"), "{}", seen.out);
+    // Who may not see nodes is told nothing of them, and not that they would be made.
+    let fleets =
+        json!([{"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": ["get", "patch"]}]);
+    let blind = account(&world, "blind", fleets).await;
+    let seen = windlass_as(&world, &blind, &["plan", "nd/db", "--image", "db:2"]).await;
+    assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains("only those can tell who may list StatefulNodes"), "{}", seen.out);
+    assert!(!seen.out.contains("db-2"), "{}", seen.out);
     let audit = world.cp.audit_since(mark).await;
     let writes = audit.namespace(&world.ns).write_attempts();
     let ours: Vec<_> = writes.entries().iter().filter(|e| e.user_agent.starts_with("windlass/")).collect();

@@ -341,10 +341,14 @@ fn default_revision<'a>(
 /// The one that completed last before this one: what was superseded or aborted never ran on every node. What a plan that
 /// completed began from had completed, too: the first of all has no plan.
 fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Option<&'a Kept> {
-    let history = fleet["status"]["history"].as_array()?;
+    let status = &fleet["status"];
+    let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ended = history.iter().rev().filter(|entry| entry["outcome"] == "Complete");
     let hashes = ended.flat_map(|entry| [entry["targetHash"].as_str(), entry["fromHash"].as_str()]);
-    hashes.flatten().find_map(|hash| {
+    // Once traffic has moved the current one is what serves, and the plan is not over: history does not have it yet.
+    let moved_from =
+        status["rollout"]["fromHash"].as_str().filter(|_| status["rollout"]["stage"] == "Retiring");
+    [moved_from].into_iter().chain(hashes).flatten().find_map(|hash| {
         let is_it = |r: &&Kept| hash_of(fleet, r) == hash;
         kept.iter().rev().filter(|r| r.name != current.name).find(is_it)
     })

@@ -323,6 +323,11 @@ fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() 
         let change = rollback(&at(current), &three(), to).unwrap();
         assert_eq!(image_set(&change), expected, "{current} {to:?}");
     }
+    // Traffic has moved, and history does not tell of that plan yet.
+    let from = kept(1, "db:0").data.rollout_hash("");
+    let retiring = fleet(&json!({"status": {"currentRevision": "db-3", "history": [],
+        "rollout": {"stage": "Retiring", "cause": "TemplateChanged", "fromHash": from}}}));
+    assert_eq!(image_set(&rollback(&retiring, &three(), None).unwrap()), "db:0");
     let refused = [
         (at("db-2"), three(), Some("9"), "see windlass history"),
         (at(""), three(), None, "nothing has completed yet"),
