@@ -9,14 +9,18 @@ use crate::api::names::FINALIZER;
 use crate::api::{DeletionPolicy, Reason};
 use crate::cluster::{ClusterError, Kind};
 use crate::observe;
+use crate::planner::Temporal;
 use crate::planner::deletion::{Step, step};
-use crate::port::BuildId;
+use crate::planner::facts::reason_of;
+use crate::port::{BuildId, TemporalError};
 use crate::reconcile::look::{Look, finalizers, save};
 
 /// How soon it is looked at again.
 const SOON: Duration = Duration::from_secs(1);
 /// How soon what takes minutes is looked at again.
 const LATER: Duration = Duration::from_secs(5);
+/// How often Temporal is asked in one look where nothing is waited for: an answer may be lost, a token stale.
+const TRIES: u32 = 3;
 
 /// Does the next step, and answers when to look again.
 pub(crate) async fn go(mut look: Look<'_>) -> Result<Duration, ClusterError> {
@@ -31,49 +35,67 @@ pub(crate) async fn go(mut look: Look<'_>) -> Result<Duration, ClusterError> {
         }
         next = step(&look.facts, look.now);
     }
-    match next {
-        Step::Done => done(&look).await,
-        Step::Wait { reason, message } => say(&look, reason, &message, LATER).await,
-        Step::Release => {
-            let guard = look.scope().guard();
-            let mut freed = true;
-            if let (Some(temporal), Some(guard)) = (&look.temporal, guard) {
-                freed = temporal.set_manager(&look.facts.deployment, false, &guard).await.is_ok();
+    let mut answer = ask(&look, &next).await;
+    if look.facts.delete_now {
+        for left in (0..TRIES).rev() {
+            let Err(error) = &answer else { break };
+            if left == 0 {
+                // It is left to Temporal, and the rest is not.
+                let (reason, message) = (reason_of(error), error.to_string());
+                look.facts.temporal = Temporal::Lost { reason, message };
+            } else {
+                look.ask_temporal_anew().await;
             }
-            if freed || look.facts.delete_now { done(&look).await } else { Ok(SOON) }
+            next = step(&look.facts, look.now);
+            answer = ask(&look, &next).await;
         }
-        Step::Write(write) => {
-            let result = look.scope().write(&write).await;
-            if look.facts.delete_now && result.is_err() {
-                return done(&look).await;
-            }
-            let message = match &result {
-                Ok(()) => "tasks are given back to workers without a version".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            let reason =
-                result.err().map_or(Reason::Terminating, |error| crate::planner::facts::reason_of(&error));
-            say(&look, reason, &message, SOON).await
+    }
+    match (next, answer) {
+        (Step::Done, _) | (Step::Release, Ok(())) => done(&look).await,
+        (Step::Release, Err(_)) => Ok(SOON),
+        (Step::Wait { reason, message }, _) => say(&look, reason, &message, LATER).await,
+        (Step::Write(_), Ok(())) => {
+            let message = "tasks are given back to workers without a version";
+            say(&look, Reason::Terminating, message, SOON).await
         }
-        Step::Take { workers, records, message, .. } => {
-            take(&look, &workers, &records).await?;
+        (Step::Write(_), Err(error)) => say(&look, reason_of(&error), &error.to_string(), SOON).await,
+        (Step::Take { workers, records, message, .. }, _) => {
+            let refused = take(&look, &workers, &records).await;
             let soon = if workers.is_empty() { LATER } else { SOON };
-            say(&look, Reason::Terminating, &message, soon).await
+            say(&look, Reason::Terminating, refused.as_ref().unwrap_or(&message), soon).await
         }
     }
 }
 
-async fn take(look: &Look<'_>, workers: &[BuildId], records: &[BuildId]) -> Result<(), ClusterError> {
+/// Asks Temporal for what it is to do in this step; of most steps that is nothing.
+async fn ask(look: &Look<'_>, step: &Step) -> Result<(), TemporalError> {
+    match (step, &look.temporal, look.scope().guard()) {
+        (Step::Write(write), _, _) => look.scope().write(write).await,
+        (Step::Release, Some(temporal), Some(guard)) => {
+            temporal.set_manager(&look.facts.deployment, false, &guard).await.map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes what is to go, each for itself. Answers with what the API server refused first.
+async fn take(look: &Look<'_>, workers: &[BuildId], records: &[BuildId]) -> Option<String> {
+    let mut refused = None;
     for build in workers {
-        look.children.delete(build).await?;
-        if look.facts.delete_now {
-            look.delete_record(build, true).await;
+        match look.children.delete(build).await {
+            Ok(()) if look.facts.delete_now => look.delete_record(build, true).await,
+            Ok(()) | Err(ClusterError::Conflict(_) | ClusterError::Gone(_)) => {}
+            Err(error) => {
+                tracing::warn!(of = %look.facts.deployment, %build, %error, "workers could not be deleted yet");
+                refused
+                    .get_or_insert_with(|| format!("the workers of {build} could not be deleted: {error}"));
+            }
         }
     }
     for build in records {
         look.delete_record(build, false).await;
     }
-    Ok(())
+    refused
 }
 
 async fn say(

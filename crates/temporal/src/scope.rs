@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use windlass_engine::{Outcome, TaskContext};
+use windlass_engine::{Due, Outcome, TaskContext};
 
 use crate::api::Reason;
 use crate::children::Children;
@@ -61,6 +61,12 @@ impl WorkerScope {
             _ => Err(waits(lost(&self.facts), cx)),
         }
     }
+}
+
+/// Until when a task is expected to be done. A pause has no end that is known: the task's time begins anew with the resumption.
+pub fn due(cx: &TaskContext<'_>, otherwise: Due) -> Due {
+    let is_paused = cx.env.find::<WorkerScope>().is_some_and(|scope| scope.facts.spec.paused);
+    if is_paused { Due::Never } else { otherwise }
 }
 
 /// A task's answer to a verdict that writes nothing.

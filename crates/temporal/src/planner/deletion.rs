@@ -83,21 +83,27 @@ fn retain(facts: &Facts, waits: bool) -> Step {
     }
 }
 
-/// What of the routing leads to versions of this object. Under another's management only those with workers of its own are.
+/// What of the routing leads to versions of this object.
 fn to_give_back(facts: &Facts, described: &DescribedDeployment) -> Option<RoutingWrite> {
-    let is_anothers = facts.other_manager().is_some();
-    let is_ours = |build: &BuildId| {
-        facts.versions.get(build).is_some_and(|version| !is_anothers || version.workers.is_some())
-    };
+    let is_ours =
+        |build: &BuildId| facts.versions.get(build).is_some_and(|version| is_of_this_object(facts, version));
     let ramp = described.routing.ramp.as_ref();
     let ramps_here = ramp.is_some_and(|ramp| match &ramp.to {
         RampTarget::Version(build) => is_ours(build),
-        RampTarget::Unversioned => !is_anothers,
+        RampTarget::Unversioned => facts.is_manager(),
     });
     if ramps_here {
         return Some(RoutingWrite::ClearRamp);
     }
     described.routing.current.as_ref().filter(|build| is_ours(build)).map(|_| RoutingWrite::Current(None))
+}
+
+/// Whether a version that Temporal lists belongs to this object: all do of a deployment that it manages. While nobody manages
+/// it, somebody may have workers of their own there, and ours are those that were made from here. Under another's management
+/// only those are whose workers still run.
+fn is_of_this_object(facts: &Facts, version: &Version) -> bool {
+    let is_nobodys = facts.other_manager().is_none();
+    facts.is_manager() || version.workers.is_some() || (is_nobodys && version.has_revision)
 }
 
 fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
@@ -130,8 +136,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         let patience =
             version.record.as_ref().and_then(|r| r.drained_since).unwrap_or(since) + RECORD_PATIENCE;
         let patience = patience.max(since + RECORD_PATIENCE);
-        // Under another's management it is theirs.
-        if version.listed.is_some() && facts.other_manager().is_none() && now < patience {
+        if version.listed.is_some() && is_of_this_object(facts, version) && now < patience {
             records.push(build.clone());
             says(format!(
                 "Temporal is asked to forget {build}, which it does some minutes after its last worker has gone"
@@ -159,17 +164,16 @@ fn runs(version: &Version) -> Option<u64> {
     version.running.map(|running| running.pinned)
 }
 
-/// The workers go first, and then what Temporal lets go of at the first try is given back.
+/// Nothing is waited for, and yet tasks are to lead nowhere first. What another manages is left to them.
 fn at_once(facts: &Facts) -> Step {
+    let described = facts.described().filter(|_| facts.other_manager().is_none());
+    if let Some(write) = described.and_then(|described| to_give_back(facts, described)) {
+        return Step::Write(write);
+    }
     let workers: Vec<BuildId> =
         facts.versions.values().filter(|v| v.workers.is_some()).map(|v| v.build.clone()).collect();
     if workers.is_empty() {
-        let described = facts.described().filter(|_| facts.other_manager().is_none());
-        return match described.and_then(|described| to_give_back(facts, described)) {
-            Some(write) => Step::Write(write),
-            None if facts.is_manager() => Step::Release,
-            None => Step::Done,
-        };
+        return if facts.is_manager() { Step::Release } else { Step::Done };
     }
     let message = "the workers of all versions go, whatever runs on them".to_owned();
     Step::Take { workers, records: Vec::new(), count: Vec::new(), message }

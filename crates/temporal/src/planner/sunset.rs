@@ -5,6 +5,7 @@
 //! nothing runs on it; and then only after workflows were counted once more.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use windlass_engine::{Plan, TaskState};
 
 use super::facts::{Facts, Temporal, Version};
 use crate::api::VersionState;
@@ -37,27 +38,55 @@ pub enum Act {
 pub struct Wanted<'a> {
     /// Whether the wanted version is to be kept: it is, or is about to be, rolled out.
     pub target: bool,
-    /// The version of an active plan.
-    pub planned: Option<&'a BuildId>,
-    /// Whether that plan has made it: what is lost of it from then on nothing else makes again.
-    pub is_made: bool,
+    /// The version of an active plan, and how far that has come with it.
+    pub planned: Option<(&'a BuildId, Making)>,
+}
+
+/// How far an active plan has come with the workers of its version.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Making {
+    /// It has yet to come to them, or is held up there: a version that takes tasks keeps the workers that it has.
+    Ahead,
+    /// Its own task makes or updates them in this look.
+    Now,
+    /// They are made: what is lost of them from then on nothing else makes again.
+    Over,
+}
+
+impl Making {
+    /// How far a plan has come.
+    #[must_use]
+    pub fn of(facts: &Facts, plan: &Plan) -> Self {
+        let is_it = |type_: &str| type_ == "create-version";
+        if plan.tasks.iter().any(|task| is_it(&task.type_) && task.state == TaskState::Complete) {
+            return Self::Over;
+        }
+        let is_held = facts.spec.paused || facts.invalid.is_some();
+        let is_next = plan.current_task().is_some_and(|task| is_it(&task.type_));
+        if is_next && !is_held { Self::Now } else { Self::Ahead }
+    }
 }
 
 /// What is to be done about a version, and when to look again if that is nothing yet.
 #[must_use]
 pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<Utc>) -> Act {
+    let is_wanted = wanted.target && version.build == facts.target.build;
+    let making = wanted.planned.filter(|(build, _)| **build == version.build).map(|(_, making)| making);
+    if making == Some(Making::Now) {
+        return Act::Leave;
+    }
     let Temporal::Known(_) = &facts.temporal else {
         // What is there stays, and what somebody deleted of it comes back.
-        return if stands(version) { Act::Serve } else { Act::Leave };
+        let is_kept = stands(version) || making == Some(Making::Over);
+        return if is_kept { Act::Serve } else { Act::Leave };
     };
-    let is_wanted =
-        wanted.planned == Some(&version.build) || (wanted.target && version.build == facts.target.build);
     match facts.state(version) {
         VersionState::Current | VersionState::Ramping => Act::Serve,
-        // The plan's own task makes it, once.
-        _ if is_wanted && version.workers.is_none() && !wanted.is_made => Act::Leave,
-        _ if is_wanted => Act::Serve,
         VersionState::Draining if version.was_active() => Act::Serve,
+        // The plan's own task makes it, once, or gives it its pods back.
+        _ if making == Some(Making::Ahead) => Act::Leave,
+        _ if is_wanted && version.workers.is_none() && making.is_none() => Act::Leave,
+        _ if is_wanted => Act::Serve,
         VersionState::Drained if version.was_active() => retire(facts, version, now),
         // It was listed, and is not: Temporal has to say so of just this version.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,

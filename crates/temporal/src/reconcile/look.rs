@@ -83,6 +83,13 @@ impl<'a> Look<'a> {
         })
     }
 
+    /// Asks Temporal once more how the deployment stands: what was decided on is not so any more.
+    pub(crate) async fn ask_temporal_anew(&mut self) {
+        let Some(temporal) = self.temporal.clone() else { return };
+        let spec = self.facts.spec.clone();
+        (self.facts, _) = observe::facts(&self.read, spec, &self.children, &Ok(temporal)).await;
+    }
+
     pub(crate) fn tell(&self, news: News) {
         self.recorder.record(news);
     }

@@ -1,6 +1,6 @@
 //! What versions need beside a plan: workers, or to go.
 
-use windlass_engine::{Plan, TaskState};
+use windlass_engine::Plan;
 
 use super::look::Look;
 use crate::api::VersionState;
@@ -8,7 +8,7 @@ use crate::cluster::ClusterError;
 use crate::events::News;
 use crate::observe;
 use crate::planner::routing;
-use crate::planner::sunset::{Act, Wanted, act};
+use crate::planner::sunset::{Act, Making, Wanted, act};
 use crate::port::BuildId;
 
 /// What came of looking after a version.
@@ -19,11 +19,6 @@ enum Tended {
     Moves,
     /// Nothing is left of it.
     Gone,
-}
-
-/// Whether a plan has made the workers that it is about.
-fn is_made(plan: &Plan) -> bool {
-    plan.tasks.iter().any(|task| task.type_ == "create-version" && task.state == TaskState::Complete)
 }
 
 impl Look<'_> {
@@ -42,12 +37,11 @@ impl Look<'_> {
     /// soon.
     pub(super) async fn tend(&mut self, active: bool, plan: Option<&Plan>) -> (Vec<BuildId>, bool) {
         let target = self.facts.target.build.clone();
-        let is_target_planned = active && plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
+        let planned = plan.filter(|plan| active && plan.target_hash == self.facts.target.hash);
         let is_rejected = self.facts.status.rejected.is_some();
         let wanted = Wanted {
-            target: is_target_planned || (self.facts.is_at_target() && !is_rejected),
-            planned: is_target_planned.then_some(&target),
-            is_made: is_target_planned && plan.is_some_and(is_made),
+            target: planned.is_some() || (self.facts.is_at_target() && !is_rejected),
+            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan))),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let mut forgotten = Vec::new();
@@ -78,8 +72,6 @@ impl Look<'_> {
             self.count_for_people(build).await;
         }
         match next {
-            // The plan's own task makes the version that it is about; from then on it is served as any other.
-            Act::Serve if wanted.planned == Some(build) && !wanted.is_made => {}
             Act::Serve => {
                 let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
                 if self.children.serve(&self.facts, build).await? && was_sunset {

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use windlass_engine::{Outcome, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::events::News;
 use crate::planner::routing::{Next, PAUSED, owned};
-use crate::scope::{LATER, SOON, WorkerScope, troubled, wait, waits};
+use crate::scope::{LATER, SOON, WorkerScope, due, troubled, wait, waits};
 
 /// Makes Windlass the manager of the deployment, unless somebody else is. Temporal would let it take that over.
 #[derive(Debug, Deserialize, Serialize)]
@@ -17,6 +17,10 @@ pub struct ClaimManager {}
 #[typetag::serde(name = "claim-manager")]
 #[async_trait]
 impl Task for ClaimManager {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::Default)
+    }
+
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
         let temporal = match scope.temporal(cx) {

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use windlass_engine::{Outcome, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::cluster::ClusterError;
 use crate::planner::routing::PAUSED;
-use crate::scope::{LATER, SOON, WorkerScope, wait};
+use crate::scope::{LATER, SOON, WorkerScope, due, wait};
 
 /// Makes the wanted version's Deployment, or updates it where it is.
 #[derive(Debug, Deserialize, Serialize)]
@@ -17,6 +17,10 @@ pub struct CreateVersion {}
 #[typetag::serde(name = "create-version")]
 #[async_trait]
 impl Task for CreateVersion {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::Default)
+    }
+
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
         if scope.facts.spec.paused {

@@ -9,7 +9,7 @@ use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 use crate::api::Reason;
 use crate::events::News;
 use crate::planner::routing::{LAG, Next, ramp};
-use crate::scope::{SOON, WorkerScope, remembered, remembering, troubled, wait, waits};
+use crate::scope::{SOON, WorkerScope, due, remembered, remembering, troubled, wait, waits};
 
 /// What a task remembers: since when the step was seen to hold.
 const SET_AT: &str = "setAt";
@@ -34,7 +34,7 @@ pub struct Ramp {
 impl Task for Ramp {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         let patience = cx.env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
-        Due::After(i64::from(self.pause_seconds) + i64::from(patience))
+        due(cx, Due::After(i64::from(self.pause_seconds) + i64::from(patience)))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use windlass_engine::{Outcome, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::planner::routing::{self, Next};
-use crate::scope::{SOON, WorkerScope, troubled, wait, waits};
+use crate::scope::{SOON, WorkerScope, due, troubled, wait, waits};
 
 /// Makes the wanted version the current one.
 #[derive(Debug, Deserialize, Serialize)]
@@ -16,6 +16,10 @@ pub struct SetCurrent {}
 #[typetag::serde(name = "set-current")]
 #[async_trait]
 impl Task for SetCurrent {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::Default)
+    }
+
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
         carry_out(cx, scope, routing::set_current(&scope.facts)).await
@@ -30,6 +34,10 @@ pub struct ClearRamp {}
 #[typetag::serde(name = "clear-ramp")]
 #[async_trait]
 impl Task for ClearRamp {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::Default)
+    }
+
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
         carry_out(cx, scope, routing::clear_ramp(&scope.facts)).await

@@ -11,7 +11,7 @@ use crate::api::Reason;
 use crate::events::News;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};
-use crate::scope::{LATER, WorkerScope, remembering, troubled, wait};
+use crate::scope::{LATER, WorkerScope, due, remembering, troubled, wait};
 
 /// How long after its time-out a gate stands still.
 const GRACE_SECONDS: i64 = 60;
@@ -42,8 +42,8 @@ pub fn workflow_id(record: &TaskRecord, index: usize) -> String {
 #[typetag::serde(name = "run-gate")]
 #[async_trait]
 impl Task for RunGate {
-    fn due(&self, _cx: &TaskContext<'_>) -> Due {
-        Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS)
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS))
     }
 
     fn holds(&self) -> bool {

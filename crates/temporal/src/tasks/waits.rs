@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::planner::verdicts;
-use crate::scope::{WorkerScope, waits};
+use crate::scope::{WorkerScope, due, waits};
 
 /// Waits until the wanted version's workers are available.
 #[derive(Debug, Deserialize, Serialize)]
@@ -15,6 +15,10 @@ pub struct AwaitAvailable {}
 #[typetag::serde(name = "await-available")]
 #[async_trait]
 impl Task for AwaitAvailable {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::Default)
+    }
+
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         Ok(waits(verdicts::await_available(&cx.env.get::<WorkerScope>()?.facts), cx))
     }
@@ -28,6 +32,10 @@ pub struct AwaitRegistered {}
 #[typetag::serde(name = "await-registered")]
 #[async_trait]
 impl Task for AwaitRegistered {
+    fn due(&self, cx: &TaskContext<'_>) -> Due {
+        due(cx, Due::Default)
+    }
+
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
         let began = cx.record.started_at.unwrap_or(cx.now);

@@ -204,3 +204,28 @@ async fn another_template_under_the_build_id_that_ramps_takes_no_tasks_before_it
     s.set_image("v3").await;
     s.until("it ramps anew", |s| s.ramps().ends_with(&[50, 0, 5])).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn workers_of_the_current_one_come_back_while_another_template_of_its_id_is_held_up() {
+    let mut own = spec("v1");
+    own["unsafeCustomBuildID"] = json!("blue");
+    let (s, blue) = Stage::running(own).await;
+    s.patch(json!({"spec": {"paused": true, "template": template("v2")}})).await;
+    s.until("it is held up", |s| s.says("RolloutInProgress") == "True/Paused").await;
+    let image = |s: &Stage| {
+        let of = s.deployment_of(&blue)?;
+        of["spec"]["template"]["spec"]["containers"][0]["image"].as_str().map(str::to_owned)
+    };
+    let before = image(&s);
+    let name = s.names()[0].clone();
+    s.api("Deployment").delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+    s.until("they are there, as they were", |s| s.deployment_of(&blue).is_some()).await;
+    assert_eq!(image(&s), before);
+    s.seconds(3600).await;
+    assert_eq!(image(&s), before, "paused is paused");
+    assert_eq!(s.says("Stalled"), "False/Progressing", "and is no stall: {}", s.message("UpToDate"));
+    assert_eq!(s.events("RolloutStalled"), 0);
+    s.patch(json!({"spec": {"paused": false}})).await;
+    s.until("the other template is there", |s| image(s).is_some_and(|image| image.ends_with("v2"))).await;
+    s.until_current(&blue).await;
+}

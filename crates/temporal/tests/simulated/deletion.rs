@@ -1,7 +1,10 @@
 //! How a `WorkerDeployment` goes.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::json;
-use windlass_temporal::played::{Mood, Write};
+use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_temporal::played::{Mood, Played, Write};
 use windlass_temporal::port::{BuildId, RoutingWrite};
 
 use crate::stage::{Stage, deployment, spec};
@@ -76,20 +79,105 @@ async fn records_that_temporal_does_not_give_up_are_not_waited_for_for_ever() {
     assert!(s.object().is_none(), "{:#}", s.status());
 }
 
+/// How many writes Temporal had got when the operator first deleted a Deployment.
+#[derive(Clone)]
+struct Moment(Played, Arc<Mutex<Option<usize>>>);
+
+impl Moment {
+    fn new(s: &Stage) -> Self {
+        let moment = Self(s.temporal.clone(), Arc::default());
+        s.cluster.set_faults(Box::new(moment.clone()));
+        moment
+    }
+
+    fn writes_at_first_delete(&self) -> Option<usize> {
+        *self.1.lock().unwrap()
+    }
+}
+
+impl FaultPlan for Moment {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if request.verb == "delete" && request.resource == "deployments.apps" {
+            self.1.lock().unwrap().get_or_insert_with(|| self.0.writes().len());
+        }
+        Before::Pass
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn one_that_is_deleted_now_gives_back_what_temporal_takes_at_once() {
-    let (s, _) = Stage::running(spec("v1")).await;
-    s.temporal.start(&deployment(), "long", None, 99.0);
-    s.annotate("windlass.dev/delete", "now").await;
+async fn one_that_is_deleted_now_gives_back_what_it_held_although_answers_are_lost() {
+    for mood in [Mood::Well, Mood::LosesAnswers] {
+        let (s, v1) = Stage::running(spec("v1")).await;
+        s.temporal.start(&deployment(), "long", None, 99.0);
+        s.roll_to("v2").await;
+        s.until("it ramps", |s| s.ramps() == [100, 5]).await;
+        s.temporal.is(mood.clone());
+        s.annotate("windlass.dev/delete", "now").await;
+        let began = s.temporal.writes().len();
+        let watcher = Moment::new(&s);
+        s.delete().await;
+        s.seconds(30).await;
+        assert!(s.object().is_none() && s.deployments().is_empty(), "{mood:?}: {:#}", s.status());
+        let writes = s.temporal.writes();
+        let back = [RoutingWrite::ClearRamp, RoutingWrite::Current(None)].map(Write::Routing);
+        let back_first = watcher
+            .writes_at_first_delete()
+            .is_some_and(|n| back.iter().all(|write| writes[began..n].contains(write)));
+        assert!(back_first, "{mood:?}, {v1}: {writes:?}");
+        assert_eq!(writes.last(), Some(&Write::Manager(None)), "{mood:?}");
+        // The next of its name finds nobody in its way.
+        s.temporal.is(Mood::Well);
+        s.create(spec("v2")).await;
+        let v2 = s.target().await;
+        s.until_current(&v2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_never_took_tasks_leaves_those_of_somebody_elses_workers_alone() {
+    let s = Stage::new();
+    let theirs = BuildId::new("theirs");
+    s.temporal.poll(&deployment(), &theirs, &["orders"], 1);
+    s.temporal.by_hand(&deployment(), &RoutingWrite::Current(Some(theirs.clone()))).unwrap();
+    let before = s.temporal.writes().len();
+    let mut manual = spec("v1");
+    manual["rollout"] = json!({"strategy": "Manual"});
+    s.create(manual).await;
+    s.until("it waits for a promotion", |s| s.says("UpToDate").contains("ReadyToPromote")).await;
     s.delete().await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
-    let writes = s.temporal.writes();
-    assert!(writes.contains(&Write::Routing(RoutingWrite::Current(None))), "{writes:?}");
-    assert!(writes.contains(&Write::Manager(None)), "{writes:?}");
-    // The next of its name finds nobody in its way.
-    s.create(spec("v2")).await;
-    let v2 = s.target().await;
+    let touched: Vec<Write> = s.temporal.writes().split_off(before);
+    assert!(!touched.iter().any(|write| matches!(write, Write::Routing(_))), "{touched:?}");
+}
+
+/// Whom the API server does not let delete one Deployment.
+struct Keeps(String);
+
+impl FaultPlan for Keeps {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if request.verb == "delete" && request.name == self.0 {
+            return Before::Fail(Failure::Forbidden(format!("{} is protected", self.0)));
+        }
+        Before::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_may_not_be_deleted_keep_no_others_and_it_is_said() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
+    let kept = s.names()[0].clone();
+    let other = if kept.ends_with(v1.as_str()) { &v2 } else { &v1 };
+    s.cluster.set_faults(Box::new(Keeps(kept.clone())));
+    s.annotate("windlass.dev/delete", "now").await;
+    s.delete().await;
+    s.until("the other goes", |s| s.deployment_of(other).is_none()).await;
+    s.until("it is said", |s| s.message("Reconciling").contains("is protected")).await;
+    assert_eq!(s.names(), [kept]);
+    s.cluster.set_faults(Box::new(NoFaults));
+    s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]
