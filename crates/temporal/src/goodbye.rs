@@ -13,6 +13,7 @@ use crate::planner::Temporal;
 use crate::planner::deletion::{Step, step};
 use crate::planner::facts::reason_of;
 use crate::port::{BuildId, TemporalError};
+use crate::reconcile::gone;
 use crate::reconcile::look::{Look, finalizers, save};
 
 /// How soon it is looked at again.
@@ -145,7 +146,10 @@ async fn done(look: &Look<'_>) -> Result<Duration, ClusterError> {
         finalizers(&look.read.object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
     let op = json!({"op": "add", "path": "/metadata/finalizers", "value": left});
     match look.cluster.patch(Kind::Workers, &look.read.object, false, vec![op]).await {
-        Ok(_) | Err(ClusterError::Gone(_)) => Ok(LATER),
+        Ok(_) | Err(ClusterError::Gone(_)) => {
+            gone(look.cx, &look.facts.namespace, &look.facts.name);
+            Ok(LATER)
+        }
         Err(error) => Err(error),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use kube::api::{Api, DynamicObject};
-use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
+use kube::runtime::controller::{Action, Config as ControllerConfig, Controller, Error as ControllerError};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::Connections;
-use crate::reconcile::look;
+use crate::reconcile::{gone, look};
 
 /// How many objects are looked at at the same time.
 const CONCURRENCY: u16 = 16;
@@ -147,11 +147,16 @@ async fn control(
         .reconcile_on(answered)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
         .graceful_shutdown_on(shutdown);
-    let results = controller.run(reconcile, after_error, context);
+    let results = controller.run(reconcile, after_error, context.clone());
     results
         .for_each(|result| async {
-            if let Err(error) = result {
-                debug!(%error, "a look at a WorkerDeployment ended with an error");
+            match result {
+                // One that is not there is not looked at any more: also where a hand took its finalizer away.
+                Err(ControllerError::ObjectNotFound(of)) => {
+                    gone(&context, of.namespace.as_deref().unwrap_or_default(), &of.name);
+                }
+                Err(error) => debug!(%error, "a look at a WorkerDeployment ended with an error"),
+                Ok(_) => {}
             }
         })
         .await;

@@ -77,7 +77,8 @@ async fn run(mut look: Look<'_>) -> Result<Duration, ClusterError> {
     }
 }
 
-fn gone(cx: &Context, namespace: &str, name: &str) {
+/// Forgets what is known of an object that is not there any more.
+pub(crate) fn gone(cx: &Context, namespace: &str, name: &str) {
     cx.metrics.gone(namespace, name);
     if let Some(hooks) = &cx.hooks {
         hooks.forget(namespace, name);

@@ -6,6 +6,7 @@ mod agrees;
 mod builds;
 mod deletion;
 mod faults;
+mod fields;
 mod gates;
 mod hands;
 mod hooks;

@@ -12,9 +12,9 @@ use kube::api::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass_sim::{Cluster, ClusterClock, Latency, Options};
-use windlass_temporal::Workers;
 use windlass_temporal::played::{Played, Settings};
 use windlass_temporal::port::{BuildId, DeploymentName};
+use windlass_temporal::{Metrics, Workers};
 
 use crate::hands::Hands;
 
@@ -25,6 +25,8 @@ pub struct Stage {
     pub cluster: Arc<Cluster>,
     pub temporal: Played,
     pub hands: Hands,
+    /// What the operators count.
+    pub metrics: Metrics,
     /// The operator's, which shows what the cluster's does until a test makes it jump.
     pub clock: Arc<ClusterClock>,
     operator: Arc<Mutex<Option<JoinHandle<()>>>>,
@@ -59,7 +61,9 @@ impl Stage {
         let kubelet = tokio::spawn(kubelet(client, temporal.clone(), orphaned.clone()));
         let hands = Hands::default();
         let clock = ClusterClock::starting_at(cluster.clock().now());
-        let stage = Self { cluster, temporal, hands, clock, operator: Arc::default(), kubelet, orphaned };
+        let metrics = Metrics::default();
+        let stage =
+            Self { cluster, temporal, hands, metrics, clock, operator: Arc::default(), kubelet, orphaned };
         stage.start_operator();
         stage
     }
@@ -83,7 +87,7 @@ impl Stage {
 
     /// Starts an operator beside the one that there is.
     pub fn one_more_operator(&self, name: &str) -> JoinHandle<()> {
-        operate(name, &self.cluster, &self.temporal, &self.hands, &self.clock)
+        operate(name, &self.cluster, &self.temporal, &self.hands, &self.metrics, &self.clock)
     }
 
     pub fn kill_operator(&self) {
@@ -96,14 +100,15 @@ impl Stage {
     pub fn killer(&self) -> impl FnOnce() + Send + 'static {
         let (cluster, temporal, operator) =
             (self.cluster.clone(), self.temporal.clone(), self.operator.clone());
-        let (hands, clock) = (self.hands.clone(), self.clock.clone());
+        let (hands, metrics, clock) = (self.hands.clone(), self.metrics.clone(), self.clock.clone());
         move || {
             if let Some(old) = operator.lock().unwrap().take() {
                 old.abort();
             }
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                *operator.lock().unwrap() = Some(operate("operator", &cluster, &temporal, &hands, &clock));
+                *operator.lock().unwrap() =
+                    Some(operate("operator", &cluster, &temporal, &hands, &metrics, &clock));
             });
         }
     }
@@ -290,10 +295,11 @@ fn operate(
     cluster: &Cluster,
     temporal: &Played,
     hands: &Hands,
+    metrics: &Metrics,
     clock: &Arc<ClusterClock>,
 ) -> JoinHandle<()> {
     let workers = Workers::new(cluster.client(name, "default"), Arc::new(temporal.clone()));
-    let workers = workers.clock(clock.clone()).hooks(Arc::new(hands.clone()));
+    let workers = workers.clock(clock.clone()).hooks(Arc::new(hands.clone())).metrics(metrics.clone());
     tokio::spawn(workers.run(std::future::pending()))
 }
 
