@@ -117,3 +117,43 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
     assert_eq!(said.code, 0, "{said:?}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_verb_does_what_it_says() -> Result<(), Error> {
+    let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "verbs").await?;
+    let mut spec = farm.spec("1");
+    let gate = json!({"workflowType": "Gate", "timeoutSeconds": 60});
+    spec["rollout"] = json!({"steps": [{"percent": 5, "pauseSeconds": 3600}], "gate": gate});
+    farm.create(spec).await?;
+    let v1 = farm.until_current().await?;
+
+    farm.windlass(&["pause", "wwd/orders"]).await?;
+    farm.set_image("2").await?;
+    farm.until_reason("RolloutInProgress", "Paused").await?;
+    assert_eq!(farm.object().await?["status"]["currentBuildID"], v1.as_str());
+    farm.windlass(&["resume", "wwd/orders"]).await?;
+    farm.until("2 ramps", |seen| seen["status"]["rampPercent"] == 5).await?;
+    farm.windlass(&["abort", "wwd/orders"]).await?;
+    farm.until_reason("RolloutInProgress", "RolloutAborted").await?;
+    farm.until("the ramp is taken back", |seen| seen["status"]["rampPercent"].is_null()).await?;
+    farm.windlass(&["retry", "wwd/orders"]).await?;
+    farm.until("2 ramps again", |seen| seen["status"]["rampPercent"] == 5).await?;
+    farm.windlass(&["promote", "wwd/orders"]).await?;
+    let v2 = farm.until_current().await?;
+    assert_ne!(v1, v2);
+
+    farm.set_image("bad").await?;
+    farm.until_reason("UpToDate", "GateFailed").await?;
+    farm.windlass(&["skip", "wwd/orders"]).await?;
+    farm.until("it ramps without its gate", |seen| seen["status"]["rampPercent"] == 5).await?;
+    farm.windlass(&["rollback", "wwd/orders"]).await?;
+    assert_eq!(farm.until_current().await?, v2);
+
+    let before = farm.object().await?["status"]["restartedAt"].clone();
+    farm.windlass(&["restart", "wwd/orders"]).await?;
+    farm.until("the restart is obeyed", |seen| seen["status"]["restartedAt"] != before).await?;
+    farm.until_current().await?;
+    let typed = farm.typed(&["promote", "wwd/orders"]).await?;
+    assert!(typed.code == 0 && typed.stdout.contains("is current"), "{typed:?}");
+    Ok(())
+}

@@ -186,8 +186,10 @@ fn back(object: &Value, kept: &[Value], to: Option<&str>) -> Result<Change, Stri
     if object["spec"]["template"] == template && has_id == id.as_str().unwrap_or_default() {
         return Ok(Change::already("rollback", format!("{} is wanted", name(revision))));
     }
+    let is_manual = object["spec"]["rollout"]["strategy"] == "Manual";
+    let asks = if is_manual { "; its strategy is Manual, so that it waits for windlass promote" } else { "" };
     let said = format!(
-        "set back to {} (build ID {})",
+        "set back to {} (build ID {}){asks}",
         name(revision),
         revision["data"]["buildID"].as_str().unwrap_or_default()
     );
