@@ -45,3 +45,10 @@ Exit codes:
   0  done, or it was so already
   1  failed, or refused by one of the objects; the others were done
   2  wrong usage: nothing was done";
+
+/// Whom `explain` is about, which knows nodes, too.
+pub const OF_LOOKED_AT_OR_NODES: &str = "nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; nd or sn for all of a type";
+
+/// Whom a verb is about that nodes know, too.
+pub const OF_NAMED_OR_NODES: &str =
+    "nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME";

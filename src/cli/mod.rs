@@ -57,6 +57,7 @@ enum Command {
     #[command(after_long_help = help::OF_PLAN)]
     Plan(plan::PlanArgs),
     /// Why a fleet or a node is as it is, and what can be done
+    #[command(mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_OR_NODES)))]
     Explain(explain::ExplainArgs),
     /// What differs between two revisions of a fleet
     Diff(explain::diff::DiffArgs),
@@ -74,7 +75,7 @@ enum Command {
     #[command(after_long_help = help::OF_VERBS)]
     Resume(verbs::VerbArgs),
     /// Restart every node of a fleet in waves, or one node
-    #[command(after_long_help = help::OF_VERBS)]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
     Restart(verbs::VerbArgs),
     /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
     #[command(after_long_help = help::OF_VERBS)]
@@ -83,7 +84,7 @@ enum Command {
     #[command(after_long_help = help::OF_VERBS)]
     Retry(verbs::VerbArgs),
     /// Go on without a task: a hook, a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
-    #[command(after_long_help = help::OF_VERBS)]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
     Skip(verbs::SkipArgs),
     /// Let a fleet's hook go on that waits for a person
     #[command(after_long_help = help::OF_VERBS)]

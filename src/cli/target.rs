@@ -151,7 +151,7 @@ pub struct Located {
 /// The words for objects that a verb acts on: it has to be said which.
 #[derive(Args, Clone, Debug)]
 struct NamedWords {
-    /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME
+    /// nd/NAME for a NodeDeployment; several, or TYPE NAME NAME
     #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     /// Every object of the type
@@ -172,7 +172,7 @@ pub struct Named {
 /// The words for objects that are looked at.
 #[derive(Args, Clone, Debug)]
 struct SelectedWords {
-    /// nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; nd or sn for all of a type
+    /// nd/NAME for a NodeDeployment; several, or TYPE NAME NAME; nd for all of them
     #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     #[command(flatten)]

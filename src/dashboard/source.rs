@@ -18,7 +18,7 @@ use crate::cluster::freshness::SILENT;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::watch::Scope;
 use crate::foresight::{Change, foresee};
-use crate::reader::{OF_REPORTS, Sight, Wanted, events, sentence};
+use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events, sentence};
 use crate::report::chain::{Happened, culprit};
 use crate::report::{FleetReport, Seen, Verdict};
 
@@ -225,7 +225,7 @@ impl Source {
             known.at = monotonic();
             let (source, watched, key, report) = (self.clone(), watched.clone(), key.clone(), report.clone());
             tokio::spawn(async move {
-                let told = source.ask(&key, &report).await;
+                let told = source.ask(&watched, &key, &report).await;
                 if let Some(known) = lock(&source.told).get_mut(&key) {
                     known.told = Some(Arc::new(told));
                     known.asking = false;
@@ -241,16 +241,21 @@ impl Source {
         lock(&self.told).get(key).map(|known| (known.at, known.asking))
     }
 
-    async fn ask(&self, key: &Key, report: &FleetReport) -> Told {
+    async fn ask(&self, watched: &Watched, key: &Key, report: &FleetReport) -> Told {
         let mut told = Told::default();
         let namespace = key.namespace.as_str();
-        let of = |name: String| async move { events(&self.client, namespace, Some(&name)).await };
-        match of(key.name.clone()).await {
+        let of = |name: String, uid: String| async move {
+            events(&self.client, namespace, Some(Whose { name: &name, uid: &uid })).await
+        };
+        match of(key.name.clone(), String::new()).await {
             Ok(all) => told.of_fleet = all,
             Err(sentence) => told.unread.push(sentence),
         }
         if let Some(node) = culprit(report) {
-            match of(format!("{node}-0")).await {
+            let name = format!("{node}-0");
+            let of_pod = Key::new(namespace, &name);
+            let pod = watched.sights.iter().find_map(|(_, sight)| sight.view.pods.get(&of_pod));
+            match of(name, pod.map(|pod| pod.meta.uid.clone()).unwrap_or_default()).await {
                 Ok(all) => told.of_pod = last(all),
                 Err(sentence) => told.unread.push(sentence),
             }

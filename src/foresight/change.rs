@@ -71,8 +71,17 @@ pub async fn after(
                 Some(format!("not asked whether the API server takes the fleet: {}", status.message)),
             ))
         }
-        Err(kube::Error::Api(status)) => Ok(After::Refused(status.message.clone())),
+        Err(kube::Error::Api(status)) => Ok(After::Refused(without_object(&status.message))),
         Err(error) => Err(sentence(&error)),
+    }
+}
+
+/// A refusal without the whole object that the API server puts into it before it says which fields it does not know.
+fn without_object(message: &str) -> String {
+    const WHAT: &str = "strict decoding error: ";
+    match message.split_once("Invalid value: ").and_then(|(_, rest)| rest.rsplit_once(WHAT)) {
+        Some((_, fields)) => format!("{WHAT}{fields}"),
+        None => message.to_owned(),
     }
 }
 
@@ -133,6 +142,18 @@ fn merged(before: &Value, patch: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_field_is_named_without_the_object_that_it_is_in() {
+        let long = format!(
+            " \"\" is invalid: patch: Invalid value: \"{{\\\"spec\\\":{{{}}}}}\": strict decoding error: unknown field \"spec.replica\"",
+            "x".repeat(9_000)
+        );
+        assert_eq!(without_object(&long), "strict decoding error: unknown field \"spec.replica\"");
+        let other =
+            "NodeDeployment.windlass.dev \"db\" is invalid: spec.replicas: Invalid value: -1: at least 0";
+        assert_eq!(without_object(other), other);
+    }
 
     #[test]
     fn a_manifest_takes_away_what_the_last_one_said_and_leaves_what_others_wrote() {

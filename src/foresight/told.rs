@@ -173,14 +173,25 @@ impl Foreseen {
     #[must_use]
     pub fn made_as_they_were(&self) -> Option<String> {
         let nodes = || self.waves.iter().flat_map(|wave| &wave.nodes);
-        let of = |action| nodes().filter(move |node| node.action == action).map(|node| node.name.as_str());
-        let moved: BTreeSet<&str> = of("Update").collect();
-        let both: Vec<&str> = of("Create").filter(|name| moved.contains(name)).collect();
-        (!both.is_empty()).then(|| {
-            let names = crate::engine::sentence::some_of(&both);
-            format!(
-                "{names}: created at the current revision, since others are down, and updated in its wave"
-            )
+        let moved: BTreeSet<&str> =
+            nodes().filter(|node| node.action == "Update").map(|node| node.name.as_str()).collect();
+        // Those of a set that takes over are made at the target.
+        let in_place = self.set.is_empty() && self.takes_over.is_none();
+        let made: Vec<&str> = nodes()
+            .filter(|node| node.action == "Create")
+            .filter(|node| {
+                moved.contains(node.name.as_str()) || (in_place && node.revision != self.target_hash)
+            })
+            .map(|node| node.name.as_str())
+            .collect();
+        (!made.is_empty()).then(|| {
+            let names = crate::engine::sentence::some_of(&made);
+            let then = if made.iter().all(|name| moved.contains(name)) {
+                ", since others are down, and updated in its wave"
+            } else {
+                ", and updated once the rollout goes on"
+            };
+            format!("{names}: created at the current revision{then}")
         })
     }
 
@@ -452,8 +463,11 @@ impl Foreseen {
         let each = node_seconds(nodes.iter().map(AsRef::as_ref), None);
         let settle = scope.spec.min_ready_seconds;
         let waves = i64::try_from(self.waves.len()).unwrap_or(i64::MAX);
+        // When nodes are at a height is nobody's to say here, and those that only leave go at their times.
+        let is_known = scope.spec.update_strategy.type_ != Strategy::HardFork.recipe()
+            && self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.action != "Remove");
         self.about_seconds = match (each, self.set.is_empty() && self.takes_over.is_none()) {
-            (_, _) if self.waves.is_empty() => None,
+            (_, _) if self.waves.is_empty() || !is_known => None,
             (Some(each), true) => Some(waves.saturating_mul(each + settle)),
             (Some(each), false) => Some(each + settle + scope.spec.retire_delay_seconds()),
             (None, _) => None,

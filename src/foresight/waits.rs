@@ -5,6 +5,7 @@ use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::{HookAction, HookPoint, Promotion, Stage};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::TaskState;
+use crate::planner::fleet::hooks;
 use crate::planner::fleet::sets::how_to_promote;
 use crate::planner::fleet::status::short;
 use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
@@ -24,8 +25,10 @@ impl Foreseen {
         }
         if let Some(rejected) = &facts.rejected {
             waits.push(format!(
-                "this target is rejected, plan {} ended {}: windlass retry nd/{} tries it again",
-                rejected.plan_id, rejected.outcome, self.name
+                "this target is rejected, plan {} ended {}: windlass retry {} tries it again",
+                rejected.plan_id,
+                rejected.outcome,
+                self.target()
             ));
         }
         let begins = !self.recipe.is_empty();
@@ -48,16 +51,26 @@ impl Foreseen {
         // A rollout that is held by a node has no wave to tell of.
         let is_held =
             facts.under_way.is_some() && facts.set_rollout.is_none() && *decision == FleetDecision::Keep;
-        if !out.is_empty() && (begins || is_held || !self.waves.is_empty()) {
+        // Nodes of a set that takes over take no place of those that serve.
+        let takes_places =
+            if begins { self.recipe == Strategy::InPlace.recipe() } else { facts.set_rollout.is_none() };
+        if !out.is_empty() && takes_places && (begins || is_held || !self.waves.is_empty()) {
             let names = crate::engine::sentence::some_of(&out);
             waits.push(format!(
                 "{names}: out of service now, which takes of the {} that may be",
                 facts.max_unavailable
             ));
         }
+        if !out.is_empty() && self.waves.is_empty() && !begins && !is_held && facts.set_rollout.is_none() {
+            let names = crate::engine::sentence::some_of(&out);
+            waits.push(format!("{names}: out of service now; windlass explain {} says why", self.target()));
+        }
         let is_in_place = if begins { self.recipe == Strategy::InPlace.recipe() } else { is_held };
         if facts.held_below() > 0 && is_in_place {
             waits.push(format!("the partition: ordinals below {} keep what they run", facts.held_below()));
+        }
+        if self.recipe == Strategy::InPlace.recipe() || is_held {
+            waits.extend(stops(facts, fleet));
         }
         if begins {
             waits.extend(hooks_before(fleet));
@@ -65,6 +78,11 @@ impl Foreseen {
             waits.extend(hooks_now(fleet));
         }
         self.waits = waits;
+    }
+
+    /// The fleet, as a command names it.
+    fn target(&self) -> String {
+        format!("nd/{} -n {}", self.name, self.namespace)
     }
 
     /// The persons who are waited for, and what they would do.
@@ -77,7 +95,7 @@ impl Foreseen {
         }) {
             let is_spent = status.spent_force_promote == rollout.target;
             let how = how_to_promote(&rollout.target, is_spent);
-            waits.push(format!("a person, windlass promote nd/{}: {how}", self.name));
+            waits.push(format!("a person, windlass promote {}: {how}", self.target()));
         }
         let approved = fleet.meta.annotation(ANNOTATION_APPROVE).unwrap_or_default();
         for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
@@ -85,10 +103,10 @@ impl Foreseen {
             let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
             match hook.state.as_str() {
                 "AwaitingApproval" => waits
-                    .push(format!("a person, for {name}: windlass approve nd/{} --task {task}", self.name)),
+                    .push(format!("a person, for {name}: windlass approve {} --task {task}", self.target())),
                 "Failed" => waits.push(format!(
-                    "a person, as {name} failed: windlass retry nd/{}, or windlass skip nd/{} --task {task}",
-                    self.name, self.name
+                    "a person, as {name} failed: windlass retry {target}, or windlass skip {target} --task {task}",
+                    target = self.target()
                 )),
                 _ => {}
             }
@@ -97,12 +115,29 @@ impl Foreseen {
     }
 }
 
+/// The nodes after which a rollout in place stops, and what for.
+fn stops(facts: &FleetFacts, fleet: &ObservedFleet) -> Option<String> {
+    let sizes: Vec<String> =
+        hooks::stops(facts).into_iter().map(|step| hooks::size_of_step(facts, step).to_string()).collect();
+    if sizes.is_empty() {
+        return None;
+    }
+    let at = format!("later, after {} of {} nodes", sizes.join(" and "), facts.replicas);
+    Some(match hooks_at(fleet, HookPoint::AfterStep).as_slice() {
+        [] => format!("{at}: until all of them serve"),
+        hooks => format!("{at}: {}", hooks.join(", ")),
+    })
+}
+
+/// The hooks at a point, each with what it does.
+fn hooks_at(fleet: &ObservedFleet, at: HookPoint) -> Vec<String> {
+    let hooks = fleet.spec.iter().flat_map(|spec| &spec.update_strategy.hooks).filter(|hook| hook.at == at);
+    hooks.filter_map(|hook| Some(format!("{} ({})", hook.name, in_words(hook.action()?)))).collect()
+}
+
 /// What a rollout that begins waits for before it lets the first node go.
 fn hooks_before(fleet: &ObservedFleet) -> Option<String> {
-    let spec = fleet.spec.as_ref().ok()?;
-    let before = spec.update_strategy.hooks.iter().filter(|hook| hook.at == HookPoint::BeforeRollout);
-    let names: Vec<String> =
-        before.filter_map(|hook| Some(format!("{} ({})", hook.name, in_words(hook.action()?)))).collect();
+    let names = hooks_at(fleet, HookPoint::BeforeRollout);
     (!names.is_empty()).then(|| format!("the hooks before the rollout: {}", names.join(", ")))
 }
 

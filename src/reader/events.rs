@@ -11,12 +11,31 @@ use crate::report::chain::Happened;
 /// As many events are asked for at once.
 const PAGE: u32 = 500;
 
-/// The events of a namespace, oldest first: of one object by its name, or of all. An error says in a sentence why they
-/// cannot be read.
-pub async fn events(client: &Client, namespace: &str, of: Option<&str>) -> Result<Vec<Happened>, String> {
+/// Whose events are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Whose<'a> {
+    /// The object's name.
+    pub name: &'a str,
+    /// Its UID: what another of its name left behind is not its own. Where it is empty all of its name are meant.
+    pub uid: &'a str,
+}
+
+impl Whose<'_> {
+    fn has(&self, event: &Value) -> bool {
+        let uid = event["regarding"]["uid"].as_str().unwrap_or_default();
+        self.uid.is_empty() || uid.is_empty() || uid == self.uid
+    }
+}
+
+/// The events of a namespace, oldest first: of one object, or of all. An error says in a sentence why they cannot be read.
+pub async fn events(
+    client: &Client,
+    namespace: &str,
+    of: Option<Whose<'_>>,
+) -> Result<Vec<Happened>, String> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &Kind::Event.resource());
     let mut params = ListParams::default().limit(PAGE);
-    if let Some(name) = of {
+    if let Some(Whose { name, .. }) = of {
         params = params.fields(&format!("regarding.name={name}"));
     }
     let mut happened = Vec::new();
@@ -25,7 +44,12 @@ pub async fn events(client: &Client, namespace: &str, of: Option<&str>) -> Resul
         let page = page.map_err(|error| {
             format!("left out, because events cannot be listed: {}", super::sentence(&error))
         })?;
-        happened.extend(page.items.iter().filter_map(|event| read(&json!(event))));
+        let items = page
+            .items
+            .iter()
+            .map(|event| json!(event))
+            .filter(|event| of.is_none_or(|whose| whose.has(event)));
+        happened.extend(items.filter_map(|event| read(&event)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => break,
@@ -41,4 +65,20 @@ fn read(event: &Value) -> Option<Happened> {
     let regarding = &event["regarding"];
     let about = format!("{} {}", text(&regarding["kind"]), text(&regarding["name"]));
     Some(Happened { about, reason: text(&event["reason"]), note, at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_of_its_name_left_behind_is_not_its_own() {
+        let event = |uid: &str| json!({"regarding": {"kind": "Pod", "name": "db-0-0", "uid": uid}});
+        let whose = |uid| Whose { name: "db-0-0", uid };
+        for (uid, of, expected) in
+            [("new", "new", true), ("old", "new", false), ("old", "", true), ("", "new", true)]
+        {
+            assert_eq!(whose(of).has(&event(uid)), expected, "{uid} of {of}");
+        }
+    }
 }

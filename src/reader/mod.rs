@@ -24,7 +24,7 @@ use crate::cluster::raw::RawObject;
 use crate::cluster::watch::{self, Scope};
 use crate::cluster::{Key, Kind, View};
 
-pub use events::events;
+pub use events::{Whose, events};
 #[cfg(feature = "temporal")]
 pub use workers::{WorkersSight, WorkersView};
 

@@ -317,7 +317,10 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     let most = spec.map_or(1, NodeDeploymentSpec::max_unavailable);
     let wave = (in_place && to_move > 0).then(|| {
         let of = (to_move + most - 1) / most;
-        Wave { number: (counts.updated / most + 1).min(of), of }
+        // A wave is over once its nodes serve; who may not see them is told of those that run the target.
+        let serve = nodes.iter().filter(|node| node.health == Health::Serving).count();
+        let done = if seen.nodes.is_empty() { counts.updated } else { counts.updated.min(serve as i32) };
+        Wave { number: (done / most + 1).min(of), of }
     });
     let moved = seen.nodes.iter().map(AsRef::as_ref);
     let each = node_seconds(moved, Some(rollout.started_at)).filter(|_| in_place);
@@ -383,8 +386,13 @@ fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
     };
     let worst =
         rollout.unconverged.first().filter(|node| ill(&node.reason) && rollout.stage != Stage::Retiring);
+    let asks_for_promotion = condition(UP_TO_DATE).is_some_and(|c| c.reason == "ReadyToPromote");
     match worst {
         Some(node) => (format!("waiting for {}: {}", node.name, node.reason), Some(node.since)),
+        None if asks_for_promotion => {
+            let command = format!("windlass promote nd/{} -n {}", meta.name, meta.namespace);
+            (format!("the new nodes are ready: {command} moves traffic to them"), None)
+        }
         None => (rollout.message.clone(), None),
     }
 }

@@ -157,6 +157,46 @@ fn a_rollout_is_told_with_its_wave_and_what_is_left_by_the_nodes_that_it_moved()
 }
 
 #[test]
+fn a_wave_is_under_way_until_its_nodes_serve() {
+    let mut nodes = nodes();
+    // Observed at the target, and not Ready yet.
+    nodes[3] = node(3, "1.2", "1.2", None);
+    let wave = |nodes: &[Value]| FleetReport::of(&seen(&fleet(), nodes), now()).rollout.unwrap().wave;
+    assert_eq!(wave(&nodes), Some(Wave { number: 1, of: 3 }));
+    assert_eq!(wave(&[]), Some(Wave { number: 2, of: 3 }), "who sees no nodes is told by the counts");
+}
+
+#[test]
+fn of_several_sets_it_is_said_which_takes_traffic() {
+    let ready = Some("2026-01-01T03:00:00Z");
+    let of_set = |ordinal: u32| {
+        let named =
+            json!({"metadata": {"name": format!("db-28c42-{ordinal}"), "uid": format!("s{ordinal}")}});
+        merged(node(ordinal, "1.2", "1.2", ready), named)
+    };
+    let words = |nodes: &[Value]| -> Vec<String> {
+        let report = FleetReport::of(&seen(&fleet(), nodes), now());
+        let groups = report.serving();
+        groups.iter().map(|(health, tag, count)| report.group_words(*health, tag, *count)).collect()
+    };
+    let old = [node(0, "1.1", "1.1", ready), node(1, "1.1", "1.1", ready)];
+    assert_eq!(words(&old), ["2 nodes serve 1.1"]);
+    let both = [old.as_slice(), &[of_set(0)]].concat();
+    assert_eq!(words(&both), ["2 nodes serve 1.1 and take traffic", "1 node serves 1.2, without traffic"]);
+}
+
+#[test]
+fn who_is_to_promote_is_told_the_command() {
+    let asked = json!({"status": {"rollout": {"unconverged": null, "message": "set spec.forcePromote"},
+        "conditions": conditions("Unknown/ReadyToPromote", "True", "False", "True")}});
+    let report = report(asked);
+    assert_eq!(
+        report.waiting_for,
+        "the new nodes are ready: windlass promote nd/db -n prod moves traffic to them"
+    );
+}
+
+#[test]
 fn a_clock_that_stands_is_not_said_to_run_out() {
     let stopped = report(json!({"status": {"rollout": {"clockStopped": true}}}));
     assert_eq!(stopped.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s");

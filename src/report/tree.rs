@@ -47,6 +47,26 @@ impl FleetReport {
     }
 }
 
+impl FleetReport {
+    /// A group of nodes that serve, in words: `3 nodes serve 1.1`; where there are several sets, with whether they take traffic.
+    #[must_use]
+    pub fn group_words(&self, health: Health, tag: &str, count: usize) -> String {
+        let words = group_words(tag, count);
+        let of_group =
+            self.nodes.iter().filter(|node| node.health == health && super::tag(&node.image) == tag);
+        let mut sets: Vec<&str> = of_group.map(|node| node.set.as_str()).collect();
+        sets.dedup();
+        let has_others = self.nodes.windows(2).any(|pair| pair[0].set != pair[1].set);
+        match sets.as_slice() {
+            [set] if has_others && *set == self.active_set => {
+                format!("{words} and {}", if count == 1 { "takes traffic" } else { "take traffic" })
+            }
+            [_] if has_others => format!("{words}, without traffic"),
+            _ => words,
+        }
+    }
+}
+
 /// A group of nodes that serve, in words: `3 nodes serve 1.1`.
 #[must_use]
 pub fn group_words(tag: &str, count: usize) -> String {

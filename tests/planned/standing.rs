@@ -67,7 +67,10 @@ fn a_promotion_says_what_moves_when_the_old_nodes_leave_and_who_is_waited_for() 
         let moves = |when: &str| format!("Service db moves from set first (1) to set {set} (2) {when}");
         let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
         assert_eq!(said, moves("once a person promotes it"));
-        assert!(foreseen.waits.iter().any(|wait| wait.contains("windlass promote nd/db")), "{foreseen:#?}");
+        assert!(
+            foreseen.waits.iter().any(|wait| wait.contains("windlass promote nd/db -n ")),
+            "{foreseen:#?}"
+        );
         assert_eq!(foreseen.waves.last().unwrap().when, "40s after traffic has moved");
         assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
 
@@ -134,7 +137,7 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
         let world = World::standing(&json!({"type": "InPlace", "hooks": hooks}), "db:2").await;
         let task = world.db().await["status"]["hooks"][0]["taskID"].as_str().unwrap().to_owned();
         let foreseen = world.then(json!({})).await;
-        let person = format!("a person, for hook go: windlass approve nd/db --task {task}");
+        let person = format!("a person, for hook go: windlass approve nd/db -n test --task {task}");
         assert_eq!(foreseen.waits, [person]);
         assert!(foreseen.unread.iter().any(|left| left.starts_with("its hooks")), "{:?}", foreseen.unread);
         let foreseen = world.then(json!({"metadata": {"annotations": {"windlass.dev/approve": task}}})).await;

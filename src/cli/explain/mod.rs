@@ -17,7 +17,7 @@ use super::text::{Line, Look, Style};
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
 use crate::cluster::watch::Scope;
-use crate::reader::{OF_REPORTS, Sight, Wanted, events};
+use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events};
 use crate::report::chain::{Chain, Happened, culprit, of_fleet, of_node};
 use crate::report::{FleetReport, Seen, age, clock_time};
 
@@ -69,7 +69,11 @@ async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Cha
     let report = FleetReport::of(&seen, super::now());
     let mut unread = sight.unread.clone();
     let told = match culprit(&report) {
-        Some(node) => last_of(client, namespace, &format!("{node}-0"), &mut unread).await,
+        Some(node) => {
+            let (name, pod) = (format!("{node}-0"), seen.pod(node));
+            let uid = pod.map_or("", |pod| pod.meta.uid.as_str());
+            last_of(client, namespace, Whose { name: &name, uid }, &mut unread).await
+        }
         None => Vec::new(),
     };
     Ok((of_fleet(&seen, &report, &told), unread))
@@ -91,7 +95,8 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
             None
         }
     };
-    let told = last_of(client, namespace, &name, &mut unread).await;
+    let uid = pod.as_ref().map_or("", |pod| pod.meta.uid.as_str());
+    let told = last_of(client, namespace, Whose { name: &name, uid }, &mut unread).await;
     let mut chain = of_node(&node, pod.as_ref(), &told);
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
         let remedy = crate::report::chain::Remedy {
@@ -103,7 +108,12 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     Ok((chain, unread))
 }
 
-async fn last_of(client: &Client, namespace: &str, pod: &str, unread: &mut Vec<String>) -> Vec<Happened> {
+async fn last_of(
+    client: &Client,
+    namespace: &str,
+    pod: Whose<'_>,
+    unread: &mut Vec<String>,
+) -> Vec<Happened> {
     match events(client, namespace, Some(pod)).await {
         Ok(mut all) => all.split_off(all.len().saturating_sub(EVENTS)),
         Err(sentence) => {

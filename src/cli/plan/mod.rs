@@ -1,7 +1,7 @@
 //! `windlass plan`: what a change would do, without doing it.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::report::about;
 pub struct PlanArgs {
     #[command(flatten)]
     selected: Selected,
-    /// A manifest, as `kubectl apply -f` takes it; - reads standard input
+    /// A manifest, or a folder of them, as `kubectl apply -f` takes it; - reads standard input
     #[arg(long = "filename", short = 'f', value_name = "FILE")]
     file: Option<PathBuf>,
     /// Another image of the main container
@@ -99,15 +99,11 @@ fn wishes(arguments: &PlanArgs) -> Result<Vec<Wish>, Failure> {
         return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
     }
     let named = file.display();
-    let text = if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(file)
-    };
-    let text = text.map_err(|error| format!("{named} cannot be read: {error}"))?;
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(&text).map_err(|error| format!("{named} is no YAML: {error}"))?;
+    let mut documents = Vec::new();
+    for (named, text) in texts(file).map_err(|error| format!("{named} cannot be read: {error}"))? {
+        let read = serde_saphyr::from_multiple::<Value>(&text);
+        documents.extend(read.map_err(|error| format!("{named} is no YAML: {error}"))?);
+    }
     let items = documents.into_iter().flat_map(|document| match document["items"].as_array() {
         Some(items) => items.clone(),
         None => vec![document],
@@ -123,6 +119,28 @@ fn wishes(arguments: &PlanArgs) -> Result<Vec<Wish>, Failure> {
         Ok(Wish { namespace, name, change: Change::Apply(fleet) })
     };
     fleets.into_iter().map(wish).collect()
+}
+
+/// What a file says, or standard input, or each manifest of a folder, as `kubectl apply -f` takes them.
+fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
+    let read = |file: &Path| Ok((file.display().to_string(), std::fs::read_to_string(file)?));
+    if file.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text)?;
+        return Ok(vec![("-".to_owned(), text)]);
+    }
+    if !file.is_dir() {
+        return Ok(vec![read(file)?]);
+    }
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(file)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    let is_manifest = |file: &PathBuf| {
+        file.is_file()
+            && file.extension().is_some_and(|e| ["yaml", "yml", "json"].iter().any(|known| e == *known))
+    };
+    files.retain(is_manifest);
+    files.sort();
+    files.iter().map(|file| read(file)).collect()
 }
 
 /// The whole of it: the fleet's line first.
@@ -148,8 +166,12 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
             lines.extend(texts.into_iter().map(|text| Line::of(Style::Plain, format!("    {text}"))));
         }
     };
-    section("makes another target:", foreseen.target.iter().map(ToString::to_string).collect());
-    section("applies at once:", foreseen.at_once.iter().map(ToString::to_string).collect());
+    let (target, at_once) = match foreseen.outcome {
+        Outcome::Refused => ("would make another target:", "would apply at once:"),
+        Outcome::Nothing | Outcome::Changes => ("makes another target:", "applies at once:"),
+    };
+    section(target, foreseen.target.iter().map(ToString::to_string).collect());
+    section(at_once, foreseen.at_once.iter().map(ToString::to_string).collect());
     if foreseen.outcome != Outcome::Refused {
         section(
             "then:",
@@ -159,7 +181,8 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
         section("in this order:", order(foreseen));
         section("waits now for:", foreseen.waits.clone());
     }
-    section("left out:", foreseen.unread.clone());
+    let because = |text: &String| text.strip_prefix("left out, because ").unwrap_or(text).to_owned();
+    section("left out:", foreseen.unread.iter().map(because).collect());
     lines
 }
 
@@ -180,6 +203,10 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         return texts;
     }
     texts.extend(foreseen.made_as_they_were());
+    // When those go that only leave is said with each wave.
+    if foreseen.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == "Remove") {
+        return texts;
+    }
     let time = match foreseen.about_seconds {
         Some(seconds) => {
             format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
@@ -193,4 +220,25 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
     };
     texts.push(format!("{most}{time}"));
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_each_manifest_in_it_and_no_other_file() {
+        let folder = std::env::temp_dir().join(format!("windlass-plan-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("deeper")).unwrap();
+        for (name, text) in
+            [("b.yml", "b"), ("a.yaml", "a"), ("c.json", "c"), ("notes.md", "no"), ("deeper/d.yaml", "no")]
+        {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let read: Vec<String> = texts(&folder).unwrap().into_iter().map(|(_, text)| text).collect();
+        let missing = texts(&folder.join("missing.yaml"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(read, ["a", "b", "c"]);
+        assert!(missing.is_err());
+    }
 }

@@ -6,8 +6,7 @@ use crate::api::HookStatus;
 use crate::cli::text::{Line, Look, Style};
 use crate::engine::TaskState;
 use crate::report::{
-    FleetReport, Health, NodeReport, PlanReport, RolloutReport, Verdict, about, clock_time, group_words,
-    task_glyph,
+    FleetReport, Health, NodeReport, PlanReport, RolloutReport, Verdict, about, clock_time, task_glyph,
 };
 
 /// What the glyphs mean.
@@ -95,7 +94,7 @@ pub fn qualified(namespace: &str, name: &str, namespaces: bool) -> String {
 
 fn serving(report: &FleetReport) -> String {
     let groups = report.serving();
-    let group = |(_, tag, count): &(Health, String, usize)| group_words(tag, *count);
+    let group = |(health, tag, count): &(Health, String, usize)| report.group_words(*health, tag, *count);
     groups.iter().map(group).collect::<Vec<_>>().join(", ")
 }
 
@@ -235,7 +234,7 @@ fn branches(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) 
     }
     for (health, tag, count) in &tree.groups {
         let mut line = Line::of(if *health == Health::Before { Style::Cyan } else { Style::Green }, "●");
-        line.add(Style::Plain, format!(" {}", group_words(tag, *count)));
+        line.add(Style::Plain, format!(" {}", report.group_words(*health, tag, *count)));
         branches.push(Branch::Said(line));
     }
     let columns = Columns::of(&branches, report.began_from());

@@ -8,9 +8,7 @@ use super::chart::chart;
 use super::{Frame, Part, heard, sections, sign, signed, silence, verdict_class, verdict_words};
 use crate::engine::TaskState;
 use crate::foresight::{Foreseen, Outcome};
-use crate::report::{
-    FleetReport, Health, NodeReport, PlanReport, about, age, clock_time, group_words, task_glyph,
-};
+use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time, task_glyph};
 
 /// The page of one fleet. `acts`: whether there is somebody who carries its buttons out.
 #[must_use]
@@ -157,7 +155,7 @@ fn tree(view: &FleetView) -> Markup {
             @for node in &tree.named { (branch(node, report.began_from(), view.now)) }
             @if tree.hidden > 0 { li.dim { "… and " (tree.hidden) " more that do not serve" } }
             @for (health, tag, count) in &tree.groups {
-                li { (signed(*health)) " " (group_words(tag, *count)) }
+                li { (signed(*health)) " " (report.group_words(*health, tag, *count)) }
             }
             @if report.nodes.is_empty() { li.dim { "There are none." } }
         }
