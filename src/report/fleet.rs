@@ -7,7 +7,8 @@ use super::images;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, node_seconds, tag};
 use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
-use crate::api::{HookStatus, NodeDeploymentSpec, Rollout, Stage};
+use crate::api::names::ANNOTATION_ASKED;
+use crate::api::{Asked, HookStatus, NodeDeploymentSpec, Rollout, Stage};
 use crate::engine::{PlanState, TaskState};
 use crate::revision;
 
@@ -204,6 +205,9 @@ pub struct FleetReport {
     /// Since when, where a node stands in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<DateTime<Utc>>,
+    /// Who paused it, and why, where `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub paused_by: String,
     /// How many nodes its spec asks for.
     pub replicas: i32,
     /// The image that its spec asks for.
@@ -256,6 +260,7 @@ impl FleetReport {
             summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
             waiting_for,
             waiting_since,
+            paused_by: paused_by(seen).unwrap_or_default(),
             replicas: spec.map_or(0, |spec| spec.replicas),
             image: image.to_owned(),
             active_set: status.active_set.clone(),
@@ -299,6 +304,14 @@ impl FleetReport {
 /// The fleets that are ill before those that are on their way before those that are as wanted, each by name.
 pub fn worst_first(reports: &mut [FleetReport]) {
     reports.sort_by(|a, b| (a.verdict, &a.namespace, &a.name).cmp(&(b.verdict, &b.namespace, &b.name)));
+}
+
+fn paused_by(seen: &Seen) -> Option<String> {
+    let fleet = &seen.fleet;
+    fleet.spec.as_ref().ok().filter(|spec| spec.paused)?;
+    let asked: Asked = serde_json::from_str(fleet.meta.annotation(ANNOTATION_ASKED)?).ok()?;
+    let why = if asked.why.is_empty() { String::new() } else { format!(": {}", asked.why) };
+    (asked.verb == "pause").then(|| format!("{}{why}", asked.by))
 }
 
 fn strategy(seen: &Seen) -> String {

@@ -186,6 +186,17 @@ fn of_several_sets_it_is_said_which_takes_traffic() {
 }
 
 #[test]
+fn who_paused_and_why_is_said_while_it_is_paused() {
+    let by = |paused: bool, verb: &str| {
+        let asked = json!({"verb": verb, "by": "alice", "why": "vacuum first", "at": "2026-01-01T04:00:00Z"});
+        let annotations = json!({"windlass.dev/asked": asked.to_string()});
+        report(json!({"metadata": {"annotations": annotations}, "spec": {"paused": paused}})).paused_by
+    };
+    assert_eq!(by(true, "pause"), "alice: vacuum first");
+    assert_eq!((by(false, "pause").as_str(), by(true, "restart").as_str()), ("", ""));
+}
+
+#[test]
 fn who_is_to_promote_is_told_the_command() {
     let asked = json!({"status": {"rollout": {"unconverged": null, "message": "set spec.forcePromote"},
         "conditions": conditions("Unknown/ReadyToPromote", "True", "False", "True")}});

@@ -39,6 +39,10 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) 
         lines.extend(line.iter().flat_map(|line| indented(line, look)));
     };
     under(plan(report));
+    under(
+        (!report.paused_by.is_empty())
+            .then(|| Line::of(Style::Yellow, format!("paused by {}", report.paused_by))),
+    );
     under((!report.waiting_for.is_empty()).then(|| waiting_line(report.verdict, report.waiting(now))));
     let target = format!("nd/{}", report.name);
     for hook in &report.hooks {

@@ -79,6 +79,7 @@ fn head(view: &FleetView) -> Markup {
         @if !report.waiting_for.is_empty() {
             p.waits.(verdict_class(report.verdict)) { (report.waiting(view.now)) }
         }
+        @if !report.paused_by.is_empty() { p { "Paused by " (report.paused_by) } }
         @for sentence in &view.unread { p.dim { (sentence) } }
     }
 }
