@@ -64,6 +64,7 @@ impl WorkerScope {
 }
 
 /// Until when a task is expected to be done. A pause has no end that is known: the task's time begins anew with the resumption.
+#[must_use]
 pub fn due(cx: &TaskContext<'_>, otherwise: Due) -> Due {
     let is_paused = cx.env.find::<WorkerScope>().is_some_and(|scope| scope.facts.spec.paused);
     if is_paused { Due::Never } else { otherwise }

@@ -10,7 +10,7 @@ use super::last_of;
 use crate::cli::target::Target;
 use crate::cluster::Kind;
 use crate::cluster::observed::{Observed, ObservedPod};
-use crate::reader::sentence;
+use crate::reader::{Whose, sentence};
 use crate::report::WorkersReport;
 use crate::report::chain::{Chain, of_workers, version_in_the_way};
 
@@ -31,7 +31,9 @@ pub async fn explain(
             Err(sentence) => unread.push(format!("left out, because its pods cannot be listed: {sentence}")),
         }
         if let Some(pod) = &worst {
-            told = last_of(client, namespace, &pod.meta.name, &mut unread).await;
+            told =
+                last_of(client, namespace, Whose { name: &pod.meta.name, uid: &pod.meta.uid }, &mut unread)
+                    .await;
         }
     }
     Ok((of_workers(&object, &report, worst.as_ref(), &told), unread))
