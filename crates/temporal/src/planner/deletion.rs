@@ -48,7 +48,7 @@ pub enum Step {
 pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     let since = facts.deleted_at.unwrap_or(now);
     if facts.spec.deletion_policy == DeletionPolicy::Retain {
-        return retain(facts, now < since + MANAGER_PATIENCE);
+        return retain(facts, !facts.delete_now && now < since + MANAGER_PATIENCE);
     }
     if facts.delete_now {
         return at_once(facts);
@@ -74,7 +74,7 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
 /// All stays as it is, but that somebody else may manage it from now on.
 fn retain(facts: &Facts, waits: bool) -> Step {
     match &facts.temporal {
-        Temporal::Known(_) if facts.is_manager() && waits => Step::Release,
+        Temporal::Known(_) if facts.is_manager() && (waits || facts.delete_now) => Step::Release,
         // Whether it is managed from here is not known just now.
         Temporal::Lost { reason, message } if waits && !facts.status.versions.is_empty() => {
             Step::Wait { reason: *reason, message: message.clone() }

@@ -208,6 +208,24 @@ async fn one_that_is_retained_while_temporal_is_gone_for_a_moment_is_left_withou
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_is_retained_and_deleted_now_waits_for_nothing_either() {
+    for mood in [Mood::Down, Mood::LosesAnswers, Mood::Well] {
+        let mut retained = spec("v1");
+        retained["deletionPolicy"] = json!("Retain");
+        let (s, _) = Stage::running(retained).await;
+        let before = s.deployments();
+        s.temporal.is(mood.clone());
+        s.annotate("windlass.dev/delete", "now").await;
+        s.delete().await;
+        s.seconds(10).await;
+        assert!(s.object().is_none(), "{mood:?}: {:#}", s.status());
+        assert_eq!(s.deployments(), before, "{mood:?}");
+        let is_freed = s.temporal.writes().last() == Some(&Write::Manager(None));
+        assert_eq!(is_freed, mood != Mood::Down, "{mood:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_another_manages_and_that_serves_nothing_there_goes_at_once() {
     let s = Stage::new();
     s.temporal.poll(&deployment(), &BuildId::new("theirs"), &["orders"], 1);
