@@ -54,14 +54,14 @@ pub enum Making {
 }
 
 impl Making {
-    /// How far a plan has come.
+    /// How far a plan has come. `is_carried_out`: whether its tasks run in this look.
     #[must_use]
-    pub fn of(facts: &Facts, plan: &Plan) -> Self {
+    pub fn of(facts: &Facts, plan: &Plan, is_carried_out: bool) -> Self {
         let is_it = |type_: &str| type_ == "create-version";
         if plan.tasks.iter().any(|task| is_it(&task.type_) && task.state == TaskState::Complete) {
             return Self::Over;
         }
-        let is_held = facts.spec.paused || facts.invalid.is_some();
+        let is_held = !is_carried_out || facts.spec.paused || facts.invalid.is_some();
         let is_next = plan.current_task().is_some_and(|task| is_it(&task.type_));
         if is_next && !is_held { Self::Now } else { Self::Ahead }
     }

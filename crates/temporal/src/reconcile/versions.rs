@@ -41,7 +41,7 @@ impl Look<'_> {
         let is_rejected = self.facts.status.rejected.is_some();
         let wanted = Wanted {
             target: planned.is_some() || (self.facts.is_at_target() && !is_rejected),
-            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan))),
+            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.are_hooks_fine))),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let mut forgotten = Vec::new();
