@@ -2,6 +2,7 @@
 //! loopback, with a certificate of its own that nobody verifies.
 
 use std::{
+    io::SeekFrom,
     net::Ipv4Addr,
     path::{Path as FilePath, PathBuf},
     sync::Arc,
@@ -22,6 +23,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use percent_encoding::percent_decode_str;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::{
+    io::{AsyncReadExt, AsyncSeekExt},
     net::{TcpListener, TcpStream},
     sync::mpsc,
     time::{sleep, timeout},
@@ -39,7 +41,7 @@ use tokio_rustls::{
 use crate::{
     Error, clock,
     context::{Shared, log_of},
-    logs::{Part, shown},
+    logs::{Open, Part, shown},
 };
 
 /// Whoever follows a log is told of more within this.
@@ -153,7 +155,20 @@ async fn logs(
         timestamps: yes("timestamps"),
     };
     let most = asked("limitBytes").and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
-    let reading = Reading { shared, file, part, at: 0, left: most, follow: yes("follow"), last: false };
+    let written = match tokio::fs::File::open(&file).await {
+        Ok(written) => written,
+        Err(error) => return refused(format!("the log of container {container:?} cannot be read: {error}")),
+    };
+    let reading = Reading {
+        open: shared.logs.clone(),
+        file,
+        written,
+        part,
+        at: 0,
+        left: most,
+        follow: yes("follow"),
+        last: false,
+    };
     Body::from_stream(unfold(reading, Reading::next)).into_response()
 }
 
@@ -168,10 +183,12 @@ fn newest(folder: &FilePath, container: &str, previous: bool) -> Option<PathBuf>
 
 /// A log that is being read, piece by piece.
 struct Reading {
-    shared: Arc<Shared>,
+    open: Open,
     file: PathBuf,
+    /// It stays open: a pod that is gone takes its folder along, and its last lines are still to be read.
+    written: tokio::fs::File,
     part: Part,
-    at: usize,
+    at: u64,
     left: usize,
     follow: bool,
     last: bool,
@@ -184,12 +201,17 @@ impl Reading {
                 return None;
             }
             // Asked first: what was written before it was closed is read below.
-            let goes_on = self.follow && self.shared.logs.is(&self.file);
-            let bytes = tokio::fs::read(&self.file).await.unwrap_or_default();
-            let new = bytes.get(self.at..).unwrap_or_default();
+            let goes_on = self.follow && self.open.is(&self.file);
+            let mut new = Vec::new();
+            if let Err(error) = self.written.seek(SeekFrom::Start(self.at)).await {
+                return Some((Err(error), Self { last: true, ..self }));
+            }
+            if let Err(error) = self.written.read_to_end(&mut new).await {
+                return Some((Err(error), Self { last: true, ..self }));
+            }
             let whole = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             let mut text = shown(&new[..whole], &self.part);
-            self.at += whole;
+            self.at += whole as u64;
             // What is asked of the past is not asked of what comes.
             self.part.tail = None;
             self.last = !goes_on;
@@ -203,5 +225,37 @@ impl Reading {
             }
             sleep(POLL).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_follows_a_log_gets_its_end_although_the_pod_takes_its_folder_along() {
+        let path = std::env::temp_dir().join(format!("process-kubelet-followed-{}", std::process::id()));
+        let open = Open::default();
+        let log = open.create(&path).unwrap();
+        log.clone().keep(b"first\n".as_slice(), "stdout").await;
+        let written = tokio::fs::File::open(&path).await.unwrap();
+        let part = Part::default();
+        let reading = Reading {
+            open,
+            file: path.clone(),
+            written,
+            part,
+            at: 0,
+            left: usize::MAX,
+            follow: true,
+            last: false,
+        };
+        let (text, reading) = reading.next().await.unwrap();
+        assert_eq!(text.unwrap(), "first\n");
+        log.keep(b"last\n".as_slice(), "stdout").await;
+        std::fs::remove_file(&path).unwrap();
+        let (text, reading) = reading.next().await.unwrap();
+        assert_eq!(text.unwrap(), "last\n");
+        assert!(reading.next().await.is_none());
     }
 }
