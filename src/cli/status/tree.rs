@@ -74,6 +74,9 @@ pub fn indented(line: &Line, look: Look) -> Vec<Line> {
 pub fn healthy(report: &FleetReport, namespaces: bool, width: usize) -> Line {
     let mut line = healthy_start(&name(report, namespaces), width, &report.strategy, &report.summary);
     line.add(Style::Plain, format!("   {}", serving(report)));
+    if !report.paused_by.is_empty() {
+        line.add(Style::Yellow, format!("   paused by {}", report.paused_by));
+    }
     line
 }
 

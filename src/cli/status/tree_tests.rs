@@ -127,6 +127,10 @@ fn a_steady_fleet_is_a_line() {
         report(&fleet, &nodes)
     };
     let one = steady("db");
+    let paused = FleetReport { paused_by: "alice: vacuum first".into(), ..steady("db") };
+    assert!(
+        healthy(&paused, false, 2).painted(look(80)).ends_with("serve 1.2   paused by alice: vacuum first")
+    );
     assert_eq!(drawn(&one, look(80), SHOWN), "db   InPlace   Ready\n└─ ● 2 nodes serve 1.2\n");
     assert_eq!(
         healthy(&one, false, 5).painted(look(80)),
