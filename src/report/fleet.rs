@@ -332,7 +332,11 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
         let of = (to_move + most - 1) / most;
         // A wave is over once its nodes serve; who may not see them is told of those that run the target.
         let serve = nodes.iter().filter(|node| node.health == Health::Serving).count();
-        let done = if seen.nodes.is_empty() { counts.updated } else { counts.updated.min(serve as i32) };
+        // Those of a way back serve what was before, by what the spec asks for.
+        let is_wanted =
+            rollout.target_hash.is_empty() || rollout.target_hash == seen.fleet.status.requested_rollout_hash;
+        let is_told = !seen.nodes.is_empty() && is_wanted;
+        let done = if is_told { counts.updated.min(serve as i32) } else { counts.updated };
         Wave { number: (done / most + 1).min(of), of }
     });
     let moved = seen.nodes.iter().map(AsRef::as_ref);

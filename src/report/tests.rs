@@ -164,6 +164,13 @@ fn a_wave_is_under_way_until_its_nodes_serve() {
     let wave = |nodes: &[Value]| FleetReport::of(&seen(&fleet(), nodes), now()).rollout.unwrap().wave;
     assert_eq!(wave(&nodes), Some(Wave { number: 1, of: 3 }));
     assert_eq!(wave(&[]), Some(Wave { number: 2, of: 3 }), "who sees no nodes is told by the counts");
+    let back = json!({"status": {"requestedRolloutHash": "v1:new", "rollout": {"targetHash": "v1:old"}}});
+    let back = FleetReport::of(&seen(&merged(fleet(), back), &nodes), now()).rollout.unwrap().wave;
+    assert_eq!(
+        back,
+        Some(Wave { number: 2, of: 3 }),
+        "what serves on a way back is not what the spec asks for"
+    );
 }
 
 #[test]
