@@ -128,8 +128,9 @@ async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
     assert!(!changing.is_finished(), "it went on changing");
     changing.abort();
     assert!(seen["changes"].as_u64() > Some(20), "it is live: {seen}");
+    // A single frame may be late on a machine that builds something beside; that most are is a stall.
     assert!(
-        seen["p99"].as_f64() < Some(250.0) && seen["worst"].as_f64() < Some(1_000.0),
+        seen["p99"].as_f64() < Some(250.0) && seen["worst"].as_f64() < Some(2_500.0),
         "it stalls: {seen}"
     );
     assert!(seen["busy"].as_f64() < Some(3_000.0), "scripts and drawing keep it busy: {seen}");
