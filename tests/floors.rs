@@ -192,10 +192,10 @@ fn code(file: &str, source: &str) -> Vec<Line> {
     let lines: Vec<&str> = source.lines().collect();
     let mut code = Vec::new();
     for (index, text) in lines.iter().enumerate() {
+        let mut after =
+            lines[index + 1..].iter().map(|line| line.trim()).skip_while(|line| line.starts_with("#["));
         let opens_tests = text.trim() == "#[cfg(test)]"
-            && lines
-                .get(index + 1)
-                .is_some_and(|next| next.trim_start().starts_with("mod ") && next.trim_end().ends_with('{'));
+            && after.next().is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
         if opens_tests {
             break;
         }
@@ -368,7 +368,7 @@ fn nothing_refers_to_a_document_that_is_not_in_the_repository() {
 }
 
 /// How many circles files make by importing each other. Fewer is better; break one, and lower this.
-const CIRCLES: usize = 9;
+const CIRCLES: usize = 1;
 
 #[test]
 fn files_make_no_more_circles_by_importing_each_other() {

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod port;
 mod proxy;
 pub mod raw;
+pub mod refusal_store;
 pub mod refusals;
 pub mod remembered;
 mod request;

@@ -19,7 +19,7 @@ use super::{
         ObservedSet,
     },
     raw::{RawObject, Sent},
-    refusals::Refusals,
+    refusal_store::Refusals,
 };
 
 /// How long a write whose answer did not come may still be carried out: the API server gives up after 60 s.

@@ -16,6 +16,8 @@ const CRATES: &[(&str, &str)] = &[
     ("windlass_engine", "crates/engine/src"),
     ("windlass_process_kubelet", "crates/process-kubelet/src"),
     ("windlass_sim", "crates/sim/src"),
+    ("windlass_temporal", "crates/temporal/src"),
+    ("windlass_temporal_grpc", "crates/temporal-grpc/src"),
 ];
 
 /// Modules that a crate offers under its own name although they are those of another.

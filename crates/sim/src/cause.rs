@@ -52,6 +52,11 @@ impl Cause {
         Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {limit} bytes"))
     }
 
+    /// For a field that must not change, if it does.
+    pub(crate) fn unchanged(field: &str, old: &Value, new: &Value) -> Option<Self> {
+        (old != new).then(|| Self::invalid(field, new, "field is immutable"))
+    }
+
     /// The same cause for a field one level further down.
     pub(crate) fn below(mut self, parent: &str) -> Self {
         self.field = format!("{parent}.{}", self.field);

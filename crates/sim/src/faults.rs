@@ -1,11 +1,9 @@
 //! Where faults come in: a plan is asked before and after each request and for each event of a watch. A plan
 //! that counts is exact, since the cluster around it is deterministic.
 
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::refusal::Refusal;
-use super::shared::Shared;
 
 /// A request as a plan sees it.
 #[derive(Clone, Debug, Default)]
@@ -162,18 +160,5 @@ impl Failure {
             Self::Disconnect => return None,
         };
         Some((refusal, None))
-    }
-}
-
-/// One watch's way to ask the plan.
-pub(crate) struct WatchView {
-    pub shared: Arc<Shared>,
-    pub request: Arc<RequestInfo>,
-}
-
-impl WatchView {
-    pub(crate) fn fate(&self, namespace: &str, name: &str, version: u64, deleted: bool) -> WatchFate {
-        let mut plan = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        plan.event(&self.request, &EventInfo { namespace, name, version, deleted })
     }
 }

@@ -17,10 +17,10 @@ use kube::client::Body;
 use serde::Deserialize;
 
 use super::audit::{AuditEntry, is_write};
-use super::faults::{After, Before, Failure, RequestInfo, WatchView};
+use super::faults::{After, Before, Failure, RequestInfo};
 use super::random::Random;
 use super::server::{Call, Payload, Reply};
-use super::shared::Shared;
+use super::shared::{Shared, WatchView};
 
 /// What a broken connection looks like to a client.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::faults::FaultPlan;
+use super::faults::{EventInfo, FaultPlan, RequestInfo, WatchFate};
 use super::world::World;
 use windlass_clock::monotonic;
 
@@ -47,5 +47,18 @@ impl Shared {
     /// When it will have existed for so many milliseconds, on tokio's clock.
     pub(crate) fn at_ms(&self, milliseconds: u64) -> Instant {
         self.started + Duration::from_millis(milliseconds).saturating_sub(self.before)
+    }
+}
+
+/// One watch's way to ask the plan.
+pub(crate) struct WatchView {
+    pub shared: Arc<Shared>,
+    pub request: Arc<RequestInfo>,
+}
+
+impl WatchView {
+    pub(crate) fn fate(&self, namespace: &str, name: &str, version: u64, deleted: bool) -> WatchFate {
+        let mut plan = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        plan.event(&self.request, &EventInfo { namespace, name, version, deleted })
     }
 }

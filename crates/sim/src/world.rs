@@ -13,7 +13,7 @@ use super::audit::AuditEntry;
 use super::kinds::{Kind, Kinds};
 use super::random::Random;
 use super::server::WriteOptions;
-use super::store::{Change, Key, Object, Store};
+use super::store::{Key, Object, Store};
 use windlass_clock::SharedClock;
 
 /// Everything there is in a cluster.
@@ -139,12 +139,5 @@ impl World {
         });
         // An event that cannot be stored, in a namespace that is going away, is not worth more than silence.
         let _ = self.create(&kind, &namespace, body, &WriteOptions::default());
-    }
-
-    fn follow(&mut self, kind: &Kind, change: &Change) {
-        if kind.is("CustomResourceDefinition") {
-            self.serve_definition(change);
-        }
-        super::controllers::note(self, kind, change);
     }
 }

@@ -51,6 +51,14 @@ pub struct Context {
 }
 
 impl Context {
+    /// Forgets what is known of an object that is not there any more.
+    pub(crate) fn forget(&self, namespace: &str, name: &str) {
+        self.metrics.gone(namespace, name);
+        if let Some(hooks) = &self.hooks {
+            hooks.forget(namespace, name);
+        }
+    }
+
     /// A context of these parts.
     #[must_use]
     pub fn new(

@@ -13,7 +13,6 @@ use crate::planner::Temporal;
 use crate::planner::deletion::{Step, step};
 use crate::planner::facts::reason_of;
 use crate::port::{BuildId, TemporalError};
-use crate::reconcile::gone;
 use crate::reconcile::look::{Look, finalizers, save};
 
 /// How soon it is looked at again.
@@ -147,7 +146,7 @@ async fn done(look: &Look<'_>) -> Result<Duration, ClusterError> {
     let op = json!({"op": "add", "path": "/metadata/finalizers", "value": left});
     match look.cluster.patch(Kind::Workers, &look.read.object, false, vec![op]).await {
         Ok(_) | Err(ClusterError::Gone(_)) => {
-            gone(look.cx, &look.facts.namespace, &look.facts.name);
+            look.cx.forget(&look.facts.namespace, &look.facts.name);
             Ok(LATER)
         }
         Err(error) => Err(error),

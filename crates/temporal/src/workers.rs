@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::Connections;
-use crate::reconcile::{gone, look};
+use crate::reconcile::look;
 
 /// How many objects are looked at at the same time.
 const CONCURRENCY: u16 = 16;
@@ -153,7 +153,7 @@ async fn control(
             match result {
                 // One that is not there is not looked at any more: also where a hand took its finalizer away.
                 Err(ControllerError::ObjectNotFound(of)) => {
-                    gone(&context, of.namespace.as_deref().unwrap_or_default(), &of.name);
+                    context.forget(of.namespace.as_deref().unwrap_or_default(), &of.name);
                 }
                 Err(error) => debug!(%error, "a look at a WorkerDeployment ended with an error"),
                 Ok(_) => {}

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::observed::Meta;
 use super::super::port::Told;
-use super::super::refusals::{SELECTOR, watch};
+use super::super::refusals::{SELECTOR, sweep, watch};
 use super::super::watch::Scope;
 use super::super::{Key, Kind, View};
 use crate::clock::monotonic;
@@ -300,14 +300,14 @@ async fn what_is_old_or_of_a_statefulset_that_is_gone_is_forgotten() {
         view.refusals.note(uid, told(100));
     }
     view.deleted(Kind::StatefulSet, &Key::new("shop", "goes"), "goes");
-    view.refusals.sweep(&view);
+    sweep(&view);
     assert_eq!(view.refusals.len(), 3, "its watch may be late");
     tokio::time::sleep(Duration::from_mins(2)).await;
-    view.refusals.sweep(&view);
+    sweep(&view);
     assert_eq!(view.refusals.len(), 1);
     assert!(view.refusals.last("here").is_some());
     tokio::time::sleep(Duration::from_hours(1)).await;
-    view.refusals.sweep(&view);
+    sweep(&view);
     assert!(view.refusals.is_empty());
     for n in 0..20_100 {
         view.refusals.note(&n.to_string(), told(100));

@@ -3,8 +3,7 @@
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-use super::fleet::task_sign;
-use super::heard;
+use super::{heard, task_sign};
 use crate::engine::TaskState;
 use crate::report::chart::{Bar, Chart, Row, WIDTH};
 use crate::report::{age, clock_time};

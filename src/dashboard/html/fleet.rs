@@ -5,10 +5,10 @@ use maud::{Markup, html};
 
 use super::super::view::{FleetView, Next};
 use super::chart::chart;
+use super::task_sign;
 use super::{Frame, Part, heard, sections, sign, signed, silence, verdict_class, verdict_words};
-use crate::engine::TaskState;
 use crate::foresight::{Foreseen, Outcome};
-use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time, task_glyph};
+use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time};
 
 /// The page of one fleet. `acts`: whether there is somebody who carries its buttons out.
 #[must_use]
@@ -98,18 +98,6 @@ fn tasks(plan: &PlanReport) -> Markup {
             }
         }
     }
-}
-
-/// A task's sign, its class, and what it means.
-pub(super) fn task_sign(state: TaskState) -> (&'static str, &'static str, &'static str) {
-    let (class, words) = match state {
-        TaskState::Pending => ("dim", " not begun"),
-        TaskState::Running => ("moving", " under way"),
-        TaskState::Complete => ("well", " done"),
-        TaskState::Failed => ("ill", " failed"),
-        TaskState::Skipped => ("dim", " skipped"),
-    };
-    (task_glyph(state), class, words)
 }
 
 fn buttons(view: &FleetView) -> Markup {

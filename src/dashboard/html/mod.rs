@@ -10,7 +10,8 @@ mod nodes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 
-use crate::report::{Health, Verdict, clock_time};
+use crate::engine::TaskState;
+use crate::report::{Health, Verdict, clock_time, task_glyph};
 
 pub use act::{Asked, act, told};
 pub use fleet::{fleet, parts as parts_of_fleet};
@@ -142,4 +143,16 @@ fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
 fn signed(health: Health) -> Markup {
     let (sign, class, words) = sign(health);
     html! { span.sign.(class) aria-hidden="true" { (sign) } (heard(words)) }
+}
+
+/// A task's sign, its class, and what it means.
+fn task_sign(state: TaskState) -> (&'static str, &'static str, &'static str) {
+    let (class, words) = match state {
+        TaskState::Pending => ("dim", " not begun"),
+        TaskState::Running => ("moving", " under way"),
+        TaskState::Complete => ("well", " done"),
+        TaskState::Failed => ("ill", " failed"),
+        TaskState::Skipped => ("dim", " skipped"),
+    };
+    (task_glyph(state), class, words)
 }

@@ -53,11 +53,7 @@ pub(super) fn validate(job: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     if let Some(old) = old {
         // A Job's pods are what they were made from.
-        causes.extend(super::super::server::unchanged(
-            "spec.template",
-            &old["spec"]["template"],
-            &spec["template"],
-        ));
+        causes.extend(Cause::unchanged("spec.template", &old["spec"]["template"], &spec["template"]));
         return causes;
     }
     for field in

@@ -129,10 +129,9 @@ pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&
         "Pod" => pods::validate(object, old),
         "Service" => services::validate(world, object, old),
         "PersistentVolumeClaim" => claims::validate(object, old),
-        "ControllerRevision" => old
-            .and_then(|old| super::server::unchanged("data", &old["data"], &object["data"]))
-            .into_iter()
-            .collect(),
+        "ControllerRevision" => {
+            old.and_then(|old| Cause::unchanged("data", &old["data"], &object["data"])).into_iter().collect()
+        }
         "ConfigMap" | "Secret" => immutable_content(object, old),
         _ => Vec::new(),
     }

@@ -73,8 +73,18 @@ fn step(world: &mut World, job: Job) {
     }
 }
 
+impl World {
+    /// Takes in what a change of an object leads to.
+    pub(crate) fn follow(&mut self, kind: &Kind, change: &Change) {
+        if kind.is("CustomResourceDefinition") {
+            self.serve_definition(change);
+        }
+        note(self, kind, change);
+    }
+}
+
 /// Lists what a change gives the controllers to look at.
-pub(crate) fn note(world: &mut World, kind: &Kind, change: &Change) {
+fn note(world: &mut World, kind: &Kind, change: &Change) {
     garbage::note(world, change);
     if kind.namespaced && change.after.is_none() {
         namespaces::note(world, &change.key.0);

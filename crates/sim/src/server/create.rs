@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::admission::{self, policy::Operation};
 use super::super::kinds::Kind;
-use super::super::refusal::{Cause, Refusal};
+use super::super::refusal::Refusal;
 use super::super::store::{Object, is_terminating, meta};
 use super::super::world::World;
 use super::{FieldValidation, WriteOptions, read_body, strict_sentence, unreadable};
@@ -217,9 +217,4 @@ fn rename<'a>(object: &mut Value, names: impl Iterator<Item = (&'a str, &'a str)
             map.insert(to.to_owned(), value);
         }
     }
-}
-
-/// A cause for each field that an object must not change.
-pub(crate) fn unchanged(field: &str, old: &Value, new: &Value) -> Option<Cause> {
-    (old != new).then(|| Cause::invalid(field, new, "field is immutable"))
 }

@@ -21,7 +21,6 @@ mod watch;
 
 use serde_json::Value;
 
-pub(crate) use create::unchanged;
 pub(crate) use definitions::established;
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
 pub(crate) use patch::PatchKind;

@@ -6,10 +6,9 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::faults::WatchView;
 use super::super::kinds::Kind;
 use super::super::refusal::Refusal;
-use super::super::shared::Shared;
+use super::super::shared::{Shared, WatchView};
 use super::super::store::{Key, Object};
 use super::super::world::World;
 use super::create::Written;

@@ -12,10 +12,10 @@ use futures::Stream;
 use serde_json::{Value, json};
 use tokio::time::Sleep;
 
-use super::super::faults::{WatchFate, WatchView};
+use super::super::faults::WatchFate;
 use super::super::kinds::Kind;
 use super::super::refusal::Refusal;
-use super::super::shared::Shared;
+use super::super::shared::{Shared, WatchView};
 use super::super::store::{Change, Object};
 use super::super::world::World;
 use super::create::shown_value;

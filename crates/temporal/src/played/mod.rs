@@ -3,10 +3,10 @@
 
 mod answers;
 pub mod cases;
+mod moods;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -18,43 +18,9 @@ use crate::port::{
     TemporalError,
 };
 
+pub use moods::{GateEnd, Mood};
 use state::{Illness, State};
 pub use state::{Settings, Write};
-
-/// What is wrong with a Temporal.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum Mood {
-    /// Nothing.
-    #[default]
-    Well,
-    /// It does not answer at all.
-    Down,
-    /// It answers after so long.
-    Slow(Duration),
-    /// It knows nothing of any deployment.
-    Forgetful,
-    /// It lists no versions.
-    Empty,
-    /// It limits the rate.
-    Limiting,
-    /// It refuses the credentials.
-    Refusing,
-    /// The Secret of the connection is not there.
-    Secretless,
-    /// It carries writes out, and their answers are lost.
-    LosesAnswers,
-}
-
-/// How the gates of a build end.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum GateEnd {
-    /// Well, after so long.
-    Well(TimeDelta),
-    /// Not well, with these words.
-    Badly(String),
-    /// Not at all.
-    Never,
-}
 
 /// A played Temporal. Clones are the same one.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{GateEnd, Mood};
+use super::moods::{GateEnd, Mood};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, Drainage, DrainageStatus, Guard, Identity, Missing, Ramp,
     RampTarget, Routing, RoutingWrite, TemporalError, VersionStatus, VersionSummary,

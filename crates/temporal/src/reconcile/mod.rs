@@ -31,13 +31,13 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Duration>, ClusterError> {
     let cluster = Cluster::new(cx.client.clone(), namespace);
     let Some(object) = cluster.get(Kind::Workers, name).await? else {
-        gone(cx, namespace, name);
+        cx.forget(namespace, name);
         return Ok(None);
     };
     let read = Read::of(object);
     let has_finalizer = finalizers(&read.object).iter().any(|finalizer| finalizer == FINALIZER);
     if read.deleted_at().is_some() && !has_finalizer {
-        gone(cx, namespace, name);
+        cx.forget(namespace, name);
         return Ok(None);
     }
     let spec = match &read.spec {
@@ -74,14 +74,6 @@ async fn run(mut look: Look<'_>) -> Result<Duration, ClusterError> {
     match decision {
         Decision::Keep | Decision::Refuse { .. } => look.carry_on(plan, decision, &asked).await,
         decision => look.change(plan, decision, &asked).await,
-    }
-}
-
-/// Forgets what is known of an object that is not there any more.
-pub(crate) fn gone(cx: &Context, namespace: &str, name: &str) {
-    cx.metrics.gone(namespace, name);
-    if let Some(hooks) = &cx.hooks {
-        hooks.forget(namespace, name);
     }
 }
 
