@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::controlplane::GoProgram;
+use crate::debian;
 
 /// Helm itself.
 pub const HELM: GoProgram = GoProgram {
@@ -16,6 +17,29 @@ pub const HELM: GoProgram = GoProgram {
     modfile: None,
     package: "helm.sh/helm/v3/cmd/helm",
 };
+
+/// A program that is built from its Go module; where the module cannot be fetched, nothing, which is told in one line. One that is there
+/// and does not build is an error.
+pub fn built(program: &GoProgram) -> Option<PathBuf> {
+    let why = match program.path() {
+        Ok(path) => return Some(path),
+        Err(why) => why,
+    };
+    let fetched = Command::new("go").args(["mod", "download"]).current_dir(path(program.module)).output();
+    assert!(!fetched.is_ok_and(|fetched| fetched.status.success()), "{why}");
+    let why = why.to_string();
+    debian::skipped(&format!(
+        "{} cannot be had here: {}",
+        program.told,
+        why.lines().last().unwrap_or_default()
+    ));
+    None
+}
+
+/// Whether there is Helm: where there is none, what needs it is left out.
+pub fn is_there() -> bool {
+    built(&HELM).is_some()
+}
 
 /// A path of this project.
 pub fn path(of: &str) -> PathBuf {

@@ -1,13 +1,29 @@
-//! The plugin as krew installs it: the archive is packed by deploy/krew/build, and unpacked as the manifest and krew's rules say.
+//! The plugin for krew: the archive and its manifest are made by deploy/krew/build, looked at by what krew's own index looks at manifests
+//! with, and installed by krew.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::helm::path;
+use crate::controlplane::{self, GoProgram};
+use crate::helm::{built, path};
+
+/// krew itself, and what its index has look at each manifest.
+const KREW: GoProgram = GoProgram {
+    name: "krew",
+    told: "krew 0.4.3",
+    module: "tests/install/go/krew",
+    modfile: None,
+    package: "sigs.k8s.io/krew/cmd/krew",
+};
+const VALIDATES: GoProgram = GoProgram {
+    name: "validate-krew-manifest",
+    package: "sigs.k8s.io/krew/cmd/validate-krew-manifest",
+    ..KREW
+};
 
 const URL: &str = "https://example.com/releases/v1";
 
@@ -51,16 +67,8 @@ fn run(command: &mut Command) -> String {
     text(&stdout)
 }
 
-/// Whether krew takes this as the name of a plugin: lower-case letters, digits and dashes, and no `kubectl` in front.
-fn is_name(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(inner)
-        && !name.starts_with("kubectl")
-}
-
 #[test]
-fn the_packed_archive_installs_by_krews_rules_and_is_a_plugin_of_kubectl() {
+fn krew_takes_the_manifest_installs_the_archive_and_it_is_a_plugin_of_kubectl() {
     let folder = Folder::new();
     checkout(folder.path());
     run(Command::new(folder.path().join("deploy/krew/build")).arg(URL));
@@ -72,7 +80,7 @@ fn the_packed_archive_installs_by_krews_rules_and_is_a_plugin_of_kubectl() {
         (&read["apiVersion"], &read["kind"]),
         (&json!("krew.googlecontainertools.github.com/v1alpha2"), &json!("Plugin"))
     );
-    assert!(is_name(name) && name == "windlass");
+    assert_eq!(name, "windlass");
     let spec = &read["spec"];
     assert_eq!(spec["version"], concat!("v", env!("CARGO_PKG_VERSION")));
     for field in ["homepage", "shortDescription", "description"] {
@@ -97,19 +105,40 @@ fn the_packed_archive_installs_by_krews_rules_and_is_a_plugin_of_kubectl() {
     let digest = Sha256::digest(&bytes).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     assert_eq!(platform["sha256"], digest);
 
-    // No `files`: all of the archive, from "*" to ".".
-    assert!(platform["files"].is_null());
-    let store = folder.path().join("krew/store/windlass");
-    let bin = folder.path().join("krew/bin");
-    for made in [&store, &bin] {
-        std::fs::create_dir_all(made).unwrap();
-    }
-    run(Command::new("tar").arg("-xzf").arg(out.join(archive)).arg("-C").arg(&store));
+    let (Some(krew), Some(validates)) = (built(&KREW), built(&VALIDATES)) else { return };
+    let file = out.join("windlass.yaml");
+    let validate = |file: &Path| {
+        let mut command = Command::new(&validates);
+        command.args(["-skip-install", "-manifest"]).arg(file);
+        command
+    };
+    run(&mut validate(&file));
+    let wrong = folder.path().join("windlass.yaml");
+    std::fs::write(&wrong, manifest.replace(digest.as_str(), "0123")).unwrap();
+    assert!(!validate(&wrong).output().unwrap().status.success(), "a manifest that is wrong is taken");
+
+    let root = folder.path().join("krew");
+    let kubectl = folder.path().join("kubectl");
+    symlink(controlplane::binary().unwrap(), &kubectl).unwrap();
+    let mut path = vec![root.join("bin"), folder.path().to_owned()];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+    let path = std::env::join_paths(path).unwrap();
+    let its = |program: &Path| {
+        let mut command = Command::new(program);
+        command
+            .env("KREW_ROOT", &root)
+            .env("KREW_NO_UPGRADE_CHECK", "1")
+            .env("PATH", &path)
+            .stdin(Stdio::null());
+        // Whoever is asked for anything says no.
+        command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
+        command
+    };
+    let given =
+        [format!("--manifest={}", file.display()), format!("--archive={}", out.join(archive).display())];
+    run(its(&krew).arg("install").args(given));
+    let version = run(its(&kubectl).args(["windlass", "version", "--client"]));
+    assert_eq!(version.trim(), concat!("Client Version: ", env!("CARGO_PKG_VERSION")));
+    let store = root.join("store/windlass").join(concat!("v", env!("CARGO_PKG_VERSION")));
     assert!(store.join("LICENSE").is_file(), "krew's index asks for it");
-    let program = store.join(platform["bin"].as_str().unwrap());
-    assert!(program.is_file());
-    symlink(&program, bin.join(format!("kubectl-{}", name.replace('-', "_")))).unwrap();
-    let search = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let said = run(Command::new("kubectl").args(["windlass", "version", "--client"]).env("PATH", search));
-    assert_eq!(said.trim(), concat!("Client Version: ", env!("CARGO_PKG_VERSION")));
 }

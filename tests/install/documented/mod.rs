@@ -7,7 +7,10 @@ mod developers;
 mod fragments;
 mod runner;
 
+use std::time::Duration;
+
 use futures::StreamExt;
+use windlass::clock::monotonic;
 use windlass_process_kubelet::Image;
 
 use crate::cluster::Cluster;
@@ -21,6 +24,8 @@ use runner::Reader;
 const FIRST: &str = "README.md";
 /// Those that install it themselves, each alone.
 const ALONE: [&str; 2] = ["docs/upgrade.md", "deploy/README.md"];
+/// The page that says how long it takes, and that.
+const TUTORIAL: (&str, Duration) = ("docs/getting-started.md", Duration::from_mins(10));
 /// Of what is installed, what a namespace does not take with it; the definitions stay.
 const CLUSTER_WIDE: &str =
     "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
@@ -79,11 +84,21 @@ async fn read(cluster: &Cluster, page: &str, text: &str) -> Result<usize, String
     if !ALONE.contains(&page) && all.iter().any(speaks_of_it) && !text.contains("examples/fleet.yaml") {
         reader.fleet().await?;
     }
-    reader.reads(text).await
+    let began = monotonic();
+    let done = reader.reads(text).await?;
+    let took = monotonic() - began;
+    eprintln!("{page}: {done} commands and manifests in {} s", took.as_secs());
+    if page == TUTORIAL.0 && took > TUTORIAL.1 {
+        return Err(format!("{page}: it takes {} s", took.as_secs()));
+    }
+    Ok(done)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_block_of_the_pages_does_what_it_says() {
+    if !crate::helm::is_there() {
+        return;
+    }
     let cluster = world().await;
     installed(&cluster).await;
     for file in ["namespaces.yaml", "../../../deploy/temporal/workerdeployments.windlass.dev.yaml"] {
@@ -127,6 +142,9 @@ async fn each_block_of_the_pages_does_what_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_flag_a_wrong_field_and_a_wrong_name_are_found() {
+    if !crate::helm::is_there() {
+        return;
+    }
     let cluster = Cluster::start().await.expect("a cluster");
     let helm = HELM.path().expect("Helm");
     let reader = Reader::new(&cluster, "made-up", &helm).await;
