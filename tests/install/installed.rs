@@ -2,7 +2,8 @@
 //! arguments, its account and its rights.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
@@ -13,14 +14,14 @@ use windlass_process_kubelet::Image;
 use crate::cluster::{Cluster, Place, applied};
 use crate::controlplane::Options;
 use crate::helm::{Said, helm, path};
-use crate::{monitored, two};
+use crate::{monitored, roles, two};
 
 const ACCOUNT: &str = "system:serviceaccount:windlass-system:windlass";
 const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The operator's program: that of the image, unpacked from the layout that deploy/image/build left, where `WINDLASS_IMAGE` says so
-/// (`.ci/run` does), else the one that was built for these tests.
+/// (`.ci/release` does), else the one that was built for these tests.
 fn program(cluster: &Cluster) -> PathBuf {
     if std::env::var_os("WINDLASS_IMAGE").is_some_and(|value| !value.is_empty()) {
         crate::image::unpacked("amd64", &cluster.cp.folder().join("image")).join("windlass")
@@ -50,7 +51,31 @@ pub fn image(cluster: &Cluster) -> Image {
 }
 
 pub fn release(cluster: &Cluster, arguments: &[&str]) -> Said {
-    let chart = path("deploy/helm/windlass");
+    release_of(cluster, &path("deploy/helm/windlass"), arguments)
+}
+
+/// A column that a definition of an earlier version is without.
+const NEW_COLUMN: &str = "    - jsonPath: .status.rollout.summary\n      name: Rollout\n      type: string\n";
+
+/// The chart, of an earlier version: one of its definitions is older.
+fn earlier_chart(cluster: &Cluster) -> PathBuf {
+    let chart = folder(cluster, "earlier").join("windlass");
+    let copied = Command::new("cp").arg("-rL").arg(path("deploy/helm/windlass")).arg(&chart).status();
+    assert!(copied.expect("cp runs").success());
+    let file = chart.join("charts/windlass-crds/files/nodedeployments.windlass.dev.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(NEW_COLUMN));
+    std::fs::write(&file, text.replace(NEW_COLUMN, "")).unwrap();
+    chart
+}
+
+/// The columns in which fleets are listed.
+async fn columns(cluster: &Cluster) -> String {
+    let listed = "jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}";
+    cluster.cp.kubectl(&["get", "crd", "nodedeployments.windlass.dev", "-o", listed]).await.ok()
+}
+
+fn release_of(cluster: &Cluster, chart: &Path, arguments: &[&str]) -> Said {
     let (verb, rest) = arguments.split_first().unwrap();
     let mut words = vec![*verb];
     if *verb != "uninstall" {
@@ -126,6 +151,9 @@ async fn nothing_was_refused(cluster: &Cluster, account: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay() {
+    if !crate::helm::is_there() {
+        return;
+    }
     let cluster =
         Cluster::start_with(Options { crds: false, ..Options::default() }).await.expect("a cluster");
     cluster.images.add("windlass:0.1.0", image(&cluster));
@@ -133,15 +161,17 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
         cluster.images.add(tag, Image::new());
     }
     let into = ["windlass", "-n", "windlass-system", "--create-namespace"];
-    release(&cluster, &[&["install"][..], &into].concat()).ok();
+    release_of(&cluster, &earlier_chart(&cluster), &[&["install"][..], &into].concat()).ok();
     let place = cluster.namespace("shop").await;
     let running = pods(&place.client, "windlass-system").await;
     assert_eq!(running.len(), 2, "helm --wait has waited for them: {running:#?}");
     apply(&place, "app:1").await;
     until_applied(&place).await;
     monitored::watched(&cluster, &place).await;
+    roles::see_and_change_fleets(&cluster, &place).await;
 
-    // An upgrade replaces the operator's pods, and nothing of a fleet that is steady.
+    // An upgrade replaces the definitions and the operator's pods, and nothing of a fleet that is steady.
+    assert!(!columns(&cluster).await.contains("Rollout"));
     let (mark, old) = (cluster.cp.audit_mark().await, holder(&cluster).await);
     let before = uids(&place).await;
     release(
@@ -152,10 +182,11 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
             "-n",
             "windlass-system",
             "--set",
-            "podAnnotations.again=yes,metrics.tokenReview=true",
+            "podAnnotations.again=yes,metrics.tokenReview=true,metrics.tokenSecret.create=true",
         ],
     )
     .ok();
+    assert!(columns(&cluster).await.contains("Rollout"), "the definitions are those of the new version");
     let until = monotonic() + PATIENCE;
     loop {
         let now = holder(&cluster).await;
@@ -232,6 +263,19 @@ async fn scraped_with_a_token(cluster: &Cluster) {
     cluster.cp.kubectl(&["create", "clusterrolebinding", "prometheus", reader, account]).await.ok();
     let token = cluster.cp.service_account_token("default", "other").await.unwrap();
     let (code, page) = get("metrics", Some(&token)).await;
+    assert!(code == 200 && page.contains("windlass_build_info"), "{code} {page}");
+    // And what monitors send: the token of the account that the chart makes for it.
+    let words = [
+        "-n",
+        "windlass-system",
+        "get",
+        "secret",
+        "windlass-metrics-reader",
+        "-o",
+        "go-template={{.data.token | base64decode}}",
+    ];
+    let token = cluster.cp.kubectl(&words).await.ok();
+    let (code, page) = get("metrics", Some(token.trim())).await;
     assert!(code == 200 && page.contains("windlass_build_info"), "{code} {page}");
     cluster.cp.kubectl(&["delete", "clusterrolebinding", "prometheus"]).await.ok();
 }

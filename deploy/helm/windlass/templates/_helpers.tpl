@@ -33,3 +33,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "windlass.rules" -}}
 {{ .files.Get (printf "files/%s.yaml" .part) | regexFind "(?s)\nrules:\n.*?\n---" | trimPrefix "\nrules:\n" | trimSuffix "\n---" }}
 {{- end }}
+
+{{- /* The Secret whose token monitors send; empty: there is none. */ -}}
+{{- define "windlass.tokenSecret" -}}
+{{- with .Values.metrics.tokenSecret -}}
+{{- .name | default (ternary (printf "%s-metrics-reader" (include "windlass.name" $)) "" .create) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "windlass.authorization" -}}
+authorization:
+  type: Bearer
+  credentials:
+    name: {{ include "windlass.tokenSecret" . }}
+    key: {{ .Values.metrics.tokenSecret.key }}
+{{- end }}
