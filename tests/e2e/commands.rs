@@ -256,12 +256,13 @@ async fn the_verbs_for_hooks_sets_and_all_ask_for_the_rights_that_are_documented
     may(&world, &compares, &["diff", "nd/db", "--revision", "1", "--revision", "1"], "nothing differs").await;
 }
 
-/// A proxy for CONNECT, on loopback: which hosts it was asked for.
-async fn connect_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
+/// A proxy for CONNECT, on loopback, to this server whatever it is asked for: which hosts it was asked for.
+async fn connect_proxy(server: &str) -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
+    let to = server.trim_start_matches("https://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
     let log = asked.clone();
-    let serve = async move |mut client: TcpStream, log: Arc<Mutex<Vec<String>>>| {
+    let serve = async move |mut client: TcpStream, log: Arc<Mutex<Vec<String>>>, to: String| {
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n") {
             request.push(client.read_u8().await?);
@@ -269,14 +270,14 @@ async fn connect_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>
         let request = String::from_utf8_lossy(&request).into_owned();
         let host = request.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
         let host = host.expect("a CONNECT").to_owned();
-        let mut server = TcpStream::connect(&host).await?;
+        let mut server = TcpStream::connect(&to).await?;
         log.lock().unwrap().push(host);
         client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
         tokio::io::copy_bidirectional(&mut client, &mut server).await
     };
     let task = tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(serve(client, log.clone()));
+            tokio::spawn(serve(client, log.clone(), to.clone()));
         }
     });
     (address, asked, task)
@@ -286,7 +287,7 @@ async fn connect_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>
 async fn a_kubeconfig_s_proxy_is_gone_through() {
     let world = World::new("proxied").await;
     world.settled_fleet(fleet(1, "db:1")).await;
-    let (proxy, asked, task) = connect_proxy().await;
+    let (proxy, asked, task) = connect_proxy(world.cp.server()).await;
     let direct = std::fs::read_to_string(world.cp.kubeconfig()).unwrap();
     let mut config: Value = serde_saphyr::from_str(&direct).unwrap();
     config["clusters"][0]["cluster"]["proxy-url"] = format!("http://{proxy}").into();
@@ -300,4 +301,60 @@ async fn a_kubeconfig_s_proxy_is_gone_through() {
     task.abort();
     let ran = windlass_as(&world, &path, &["resume", "nd/db"]).await;
     assert!(ran.code == 1 && ran.err.contains("cannot be reached"), "{}{}", ran.out, ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_s_proxy_is_gone_through_but_to_the_hosts_that_need_none() {
+    let world = World::new("env-proxied").await;
+    world.settled_fleet(fleet(1, "db:1")).await;
+    let (proxy, asked, task) = connect_proxy(world.cp.server()).await;
+    // Nobody but the proxy knows this name.
+    let direct = std::fs::read_to_string(world.cp.kubeconfig()).unwrap();
+    let mut config: Value = serde_saphyr::from_str(&direct).unwrap();
+    let port = world.cp.server().rsplit(':').next().unwrap();
+    let far = &mut config["clusters"][0]["cluster"];
+    far["server"] = format!("https://api.windlass.invalid:{port}").into();
+    far["tls-server-name"] = "127.0.0.1".into();
+    let path = world.cp.kubeconfig().with_file_name(format!("{}-far.kubeconfig", &*world.ns));
+    std::fs::write(&path, config.to_string()).unwrap();
+    let run = async |variables: &[(&str, &str)], words: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
+        for name in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env_remove(name);
+        }
+        command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", &path).envs(variables.iter().copied());
+        let output = command.output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let proxy = format!("http://{proxy}");
+    let through = [("HTTPS_PROXY", proxy.as_str())];
+    for (words, said) in [
+        (vec!["pause", "nd/db"], "paused"),
+        (vec!["resume", "nd/db"], "resumed"),
+        (vec!["status", "nd/db"], "db"),
+        (vec!["wait", "nd/db", "--timeout", "30s"], "is up to date"),
+        (vec!["explain", "nd/db"], "NodeDeployment db"),
+        (vec!["history", "nd/db"], "REVISION"),
+        (vec!["plan", "nd/db", "--image", "db:2"], "db-0"),
+        (vec!["logs", "nd/db"], "Settled"),
+    ] {
+        let before = asked.lock().unwrap().len();
+        let (code, out, err) = run(&through, &words).await;
+        assert!(
+            matches!(code, 0 | 2) && err.is_empty() && out.contains(said),
+            "{words:?}: {code} {out}{err}"
+        );
+        let hosts = asked.lock().unwrap().clone();
+        assert!(hosts.len() > before, "{words:?}: {hosts:?}");
+        assert!(hosts.iter().all(|host| host.starts_with("api.windlass.invalid:")), "{hosts:?}");
+    }
+    let before = asked.lock().unwrap().len();
+    for none in [".windlass.invalid", "api.windlass.invalid", "*"] {
+        let without = [("https_proxy", proxy.as_str()), ("NO_PROXY", none)];
+        let (code, out, err) = run(&without, &["pause", "nd/db"]).await;
+        assert!(code == 1 && err.contains("cannot be reached"), "{none}: {out}{err}");
+    }
+    assert_eq!(asked.lock().unwrap().len(), before, "nothing goes through the proxy");
+    task.abort();
 }

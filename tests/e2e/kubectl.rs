@@ -164,6 +164,16 @@ async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_f
     // What is in Git says nothing of a pause.
     done(&world, &["pause", "nd/db"]).await;
     done(&world, &["resume", "nd/db"]).await;
+    // What is in Git holds the fleet.
+    apply("db:2", Some(true)).await;
+    let ran = windlass(&world, &["resume", "nd/db"]).await;
+    assert!(ran.code == 1 && ran.out.is_empty(), "{}{}", ran.out, ran.err);
+    for said in [
+        "spec.paused belongs to argocd-controller",
+        "Set spec.paused: false in what the Argo CD application shop",
+    ] {
+        assert!(ran.err.contains(said), "{said} is not in {}", ran.err);
+    }
     apply("db:2", Some(false)).await;
     // The operator writes the status meanwhile.
     let before = world.db().await["metadata"]["generation"].clone();

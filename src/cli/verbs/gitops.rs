@@ -140,6 +140,12 @@ mod tests {
         };
         let said = refusal(&fleet, &change, &write).unwrap();
         assert!(said.contains("Set spec.template.spec.image: db:1 in its source"), "{said}");
+        let write = Write::Field("/spec/forcePromote", json!("1a2b"));
+        let promote = Change::done("promote", write.clone(), "");
+        assert_eq!(refusal(&fleet, &promote, &write), None);
+        let of_git = owned("kustomize-controller", "Apply", json!({"f:spec": {"f:forcePromote": {}}}));
+        let said = refusal(&of_git, &promote, &write).unwrap();
+        assert!(said.starts_with("spec.forcePromote belongs to kustomize-controller"), "{said}");
         let mut status = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
         status["metadata"]["managedFields"][1]["subresource"] = "status".into();
         assert_eq!(pause(&status), None);
