@@ -57,6 +57,13 @@ pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, Stri
     if annotation(object, ANNOTATION_APPROVE) == Some(id) {
         return Ok(Change::already("approve", format!("{} is approved{others}", name(hook))));
     }
+    // The annotation holds one word, and the one before it is not heard yet.
+    let waits = |task: &&str| in_state(object, "AwaitingApproval").any(|hook| text(hook, "taskID") == *task);
+    if let Some(before) = annotation(object, ANNOTATION_APPROVE).filter(waits) {
+        return Err(format!(
+            "task {before} is approved and still waits: say it again once that has gone on, or its approval would be lost"
+        ));
+    }
     let said = format!("approved {}{others}", name(hook));
     Ok(Change::done("approve", Write::Annotation(ANNOTATION_APPROVE, id.to_owned()), said))
 }
@@ -154,6 +161,11 @@ mod tests {
         assert!(approve(&object, Some("a-1")).unwrap_err().contains("waits for nobody's approval"));
         let again = fleet(&hooks, &json!({"windlass.dev/approve": "b-1"}));
         assert_eq!(approve(&again, None).unwrap().write, None);
+        // A word that is not heard yet is not taken the place of; one that is over is.
+        let lost = approve(&again, Some("c-1")).unwrap_err();
+        assert!(lost.contains("task b-1 is approved and still waits"), "{lost}");
+        let heard = fleet(&hooks, &json!({"windlass.dev/approve": "d-1"}));
+        assert_eq!(written(&approve(&heard, Some("c-1")).unwrap()).1, "c-1");
         assert_eq!(
             approve(&fleet(&json!([]), &json!({})), None),
             Err("no hook waits for an approval".to_owned())
