@@ -1,4 +1,4 @@
-//! NATS JetStream as a plain StatefulSet: what its servers go through when their pods are deleted.
+//! NATS JetStream as a plain StatefulSet: what its servers go through without Windlass.
 
 use std::time::Duration;
 
@@ -9,13 +9,15 @@ use crate::{
     controlplane::Error,
     nats::Nats,
     programs::add_nats,
+    rolled::CALM,
     writer::{Tally, Writer, judge_tally},
 };
 
 /// Elections of a stream and of JetStream itself take seconds.
 const BEARABLE: Duration = Duration::from_secs(30);
 
-async fn three(name: &str) -> Result<(Place<'static>, Vec<String>), Error> {
+/// Three ready servers of a StatefulSet, and where they are.
+pub async fn three(name: &str) -> Result<(Place<'static>, Vec<String>), Error> {
     let cluster = Cluster::shared().await;
     let images = cluster.images.clone();
     tokio::task::spawn_blocking(move || add_nats(&images)).await??;
@@ -64,7 +66,7 @@ async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> 
     made(&mut nats).await?;
     in_sync(&mut nats).await?;
     let writer = Writer::start(Nats::new(servers));
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(CALM).await;
     writer.forget_gaps();
     for pod in ["nats-0", "nats-1", "nats-2"] {
         let before = place.get("v1", "Pod", pod).await?;
@@ -72,8 +74,40 @@ async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> 
         place.until_ready(pod, &before["metadata"]["uid"]).await?;
         in_sync(&mut nats).await?;
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(CALM).await;
     judge("NATS, each pod deleted", writer.stop().await, &mut nats).await
+}
+
+/// Rolls the set to another template, and says the longest time in which nothing was acknowledged.
+pub async fn rolled(
+    place: &Place<'_>,
+    nats: &mut Nats,
+    round: usize,
+    writer: &Writer,
+) -> Result<Duration, Error> {
+    tokio::time::sleep(CALM).await;
+    writer.forget_gaps();
+    let annotations = json!({"example.com/round": round.to_string()});
+    let template = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
+    place.kubectl(&["patch", "statefulset", "nats", "-p", &template.to_string()]).await?;
+    place.kubectl(&["rollout", "status", "statefulset/nats", "--timeout=120s"]).await?;
+    in_sync(nats).await?;
+    tokio::time::sleep(CALM).await;
+    Ok(writer.tally().longest_gap)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_update_of_the_set_loses_no_message() -> Result<(), Error> {
+    let _alone = crate::rolled::ALONE.lock().await;
+    let (place, servers) = three("nats-rolling").await?;
+    let mut nats = Nats::new(servers.clone());
+    made(&mut nats).await?;
+    in_sync(&mut nats).await?;
+    let before = place.get("v1", "Pod", "nats-0").await?;
+    let writer = Writer::start(Nats::new(servers));
+    rolled(&place, &mut nats, 1, &writer).await?;
+    assert_ne!(place.get("v1", "Pod", "nats-0").await?["metadata"]["uid"], before["metadata"]["uid"]);
+    judge("NATS, StatefulSet, RollingUpdate", writer.stop().await, &mut nats).await
 }
 
 /// Fails unless all that was acknowledged is there and nobody had to wait long.

@@ -9,7 +9,7 @@ use crate::{
     controlplane::Error,
     killing::{kill, kill_one},
     nats::Nats,
-    nats_alone::{in_sync, judge, made},
+    nats_alone::{self, in_sync, judge, made},
     programs::add_nats,
     rolled::{ALONE, CALM, Fleet},
     writer::Writer,
@@ -101,7 +101,7 @@ async fn draining(servers: &[String]) -> usize {
 /// Takes minutes: `cargo test --test systems -- --ignored --nocapture ten_rollouts_of_nats`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; docs/nats.md has what was measured"]
-async fn ten_rollouts_of_nats_by_windlass_lose_no_message() -> Result<(), Error> {
+async fn ten_rollouts_of_nats_by_windlass_and_ten_by_a_stateful_set_lose_no_message() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (fleet, mut nats) = fleet("nats-ten").await?;
     let writer = Writer::start(Nats::new(fleet.addresses()));
@@ -110,5 +110,17 @@ async fn ten_rollouts_of_nats_by_windlass_lose_no_message() -> Result<(), Error>
         gaps.push(rolled(&fleet, &mut nats, round, &writer).await?.as_millis());
     }
     eprintln!("NATS by Windlass, InPlace with hooks: {gaps:?} ms");
-    judge("ten rollouts by Windlass", writer.stop().await, &mut nats).await
+    judge("ten rollouts by Windlass", writer.stop().await, &mut nats).await?;
+    drop(fleet);
+    let (place, servers) = nats_alone::three("nats-set-ten").await?;
+    let mut nats = Nats::new(servers.clone());
+    made(&mut nats).await?;
+    in_sync(&mut nats).await?;
+    let writer = Writer::start(Nats::new(servers));
+    let mut gaps = Vec::new();
+    for round in 1..=10 {
+        gaps.push(nats_alone::rolled(&place, &mut nats, round, &writer).await?.as_millis());
+    }
+    eprintln!("NATS by a StatefulSet, RollingUpdate: {gaps:?} ms");
+    judge("ten rollouts by a StatefulSet", writer.stop().await, &mut nats).await
 }
