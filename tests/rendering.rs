@@ -104,9 +104,9 @@ fn the_stateful_set_of_a_fleets_node() {
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "futureField": {}}],
         },
     });
-    let rendered = stateful_set(&identity, &spec, &template, "v1:hash");
+    let rendered = stateful_set(&identity, &spec, &template, &"v1:hash".into());
     assert_eq!(rendered, expected);
-    let made_for = made_for(&spec, "v1:hash");
+    let made_for = made_for(&spec, &"v1:hash".into());
     assert_eq!(stateful_set_template(&identity, &template, Some(&made_for)), expected["spec"]["template"]);
     let as_before = &stateful_set_template(&identity, &template, None)["metadata"];
     assert_eq!(*as_before, json!({"labels": with("app", "db")}));
@@ -118,7 +118,7 @@ fn the_stateful_set_of_a_fleets_node() {
 fn the_stateful_set_of_a_node_that_stands_alone() {
     let spec = spec(json!({"podTemplate": {"spec": {"containers": [{"name": "main"}]}}}));
     let template = pod_template(&spec, None, &RenderOptions::default()).unwrap();
-    let set = stateful_set(&lone_node(), &spec, &template, "v1:hash");
+    let set = stateful_set(&lone_node(), &spec, &template, &"v1:hash".into());
     let own = json!({"app.kubernetes.io/managed-by": "windlass", "windlass.dev/node": "solo"});
     assert_eq!(set["metadata"]["labels"], own);
     assert_eq!(set["metadata"]["annotations"], json!({"windlass.dev/pod-template-hash": "v1:hash"}));
@@ -129,7 +129,10 @@ fn the_stateful_set_of_a_node_that_stands_alone() {
 #[test]
 fn a_suspended_node_has_no_replica() {
     let spec = StatefulNodeSpec { suspend: true, ..full_spec() };
-    assert_eq!(stateful_set(&owned_node(), &spec, &json!({}), "v1:hash")["spec"]["replicas"], json!(0));
+    assert_eq!(
+        stateful_set(&owned_node(), &spec, &json!({}), &"v1:hash".into())["spec"]["replicas"],
+        json!(0)
+    );
 }
 
 #[test]

@@ -54,7 +54,7 @@ async fn an_api_server_takes_what_is_rendered_in_every_field() {
         let spec = StatefulNodeSpec::deserialize(&entry["spec"]).unwrap();
         let template = pod_template(&spec, Some("2026-01-01T00:00:00Z"), &RenderOptions::default()).unwrap();
 
-        let set = stateful_set(&identity(name), &spec, &template, "v1:hash");
+        let set = stateful_set(&identity(name), &spec, &template, &"v1:hash".into());
         let answer = dry_run(&client, "/apis/apps/v1/namespaces/default/statefulsets", &set).await;
         match REFUSED.iter().find(|(refused, _)| *refused == name) {
             Some((_, sentence)) => assert!(answer.is_err_and(|error| error.contains(sentence)), "{name}"),

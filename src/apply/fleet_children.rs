@@ -108,7 +108,7 @@ pub async fn create_missing(
     if facts.active_set_goes() {
         return Ok(());
     }
-    let revision_for = |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, scope).to_owned();
+    let revision_for = |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, scope).clone();
     fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::many::{OnFailure, each};
-use crate::api::ClaimRetention;
 use crate::api::names::{ANNOTATION_RESTARTED_AT, node_name};
+use crate::api::{ClaimRetention, RolloutHash};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
@@ -28,7 +28,7 @@ impl FleetScope {
     pub async fn create_nodes(
         &self,
         facts: &FleetFacts,
-        revision_for: impl Fn(&FleetFacts, i32) -> String,
+        revision_for: impl Fn(&FleetFacts, i32) -> RolloutHash,
     ) -> Result<(), ClusterError> {
         let missing = facts.missing();
         if missing.is_empty() {
@@ -46,8 +46,8 @@ impl FleetScope {
             let child = ChildFacts {
                 name: node_name(&self.fleet.meta.name, &facts.set, ordinal),
                 ordinal,
-                spec_hash: revision,
-                granted: rendering.hash,
+                spec_hash: Some(revision),
+                granted: Some(rendering.hash),
                 restart,
                 behind: true,
                 ..ChildFacts::default()
@@ -75,8 +75,8 @@ impl FleetScope {
     /// The manifest of a node that is to be as these facts say; `None` where its revision is gone.
     fn manifest(&self, child: &ChildFacts) -> Option<Value> {
         let name = child.name.as_str();
-        let mut spec = (*self.node_spec(&child.spec_hash)?).clone();
-        child.granted.clone_into(&mut spec.granted_hash);
+        let mut spec = (*self.node_spec(child.spec_hash.as_ref()?)?).clone();
+        spec.granted_hash = child.granted.clone().map(String::from).unwrap_or_default();
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
         let mut own = self.own_metadata(name);
         if !child.restart.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::patches::{metadata_change, metadata_ops, service_ops};
 use super::{Admission, ReconcileError};
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
-use crate::api::{Stage, StatefulNodeSpec, TemplateMeta};
+use crate::api::{PodTemplateHash, RolloutHash, Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
@@ -152,15 +152,14 @@ fn foreign_revision(name: &str) -> String {
 pub async fn restore_revisions(fleet: &FleetScope) -> Result<Option<String>, ReconcileError> {
     let status = &fleet.fleet.status;
     let known = fleet.revisions();
-    let of_rollout = status.rollout.as_ref().map(|r| (&r.target_hash, &r.target_revision));
-    let current = (&status.last_completed_rollout_hash, &status.current_revision);
+    let of_rollout =
+        status.rollout.as_ref().map(|r| (RolloutHash::recorded(r.target_hash.as_str()), &r.target_revision));
+    let current = (status.last_completed(), &status.current_revision);
     let mut refused = None;
     for (hash, name) in [current].into_iter().chain(of_rollout) {
-        if hash.is_empty() || name.is_empty() || known.contains_key(hash) {
-            continue;
-        }
-        let Some(data) = fleet.held_content(hash) else { continue };
-        let number = number_again(fleet, hash);
+        let Some(hash) = hash.filter(|hash| !name.is_empty() && !known.contains_key(hash)) else { continue };
+        let Some(data) = fleet.held_content(&hash) else { continue };
+        let number = number_again(fleet, &hash);
         if let Admission::Refused(sentence) = store(fleet, name.clone(), number, &data).await? {
             refused.get_or_insert(sentence);
         }
@@ -174,7 +173,7 @@ fn next_number(fleet: &FleetScope) -> i64 {
 
 /// The number of a revision that is made again. What is wanted is the newest; any other came before it, where a number
 /// is free, and after it where none is: then what is wanted is older, and wanted again.
-fn number_again(fleet: &FleetScope, hash: &str) -> i64 {
+fn number_again(fleet: &FleetScope, hash: &RolloutHash) -> i64 {
     let (kept, wanted) = (own_revisions(fleet), fleet.requested());
     let meta = &fleet.fleet.meta;
     let wanted = Some(wanted).filter(|wanted| wanted != hash);
@@ -212,7 +211,7 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError>
 /// What a verdict is about: everything that a refusal may rest on, whose it is included, so that nobody is told of
 /// another's fault.
 #[must_use]
-pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &str) -> String {
+pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
     let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
     let claims = json!(spec.volume_claim_templates);
     format!("{}/{whose} {hash} {claims} {}", identity.namespace, json!(identity.metadata))
@@ -240,8 +239,8 @@ pub async fn prune_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
         referenced.insert(rollout.target_revision.clone());
     }
     let others = facts.sets.values().flat_map(|set| &set.children);
-    let hashes = facts.children.iter().chain(others).map(|c| c.spec_hash.as_str());
-    let hashes = hashes.chain([facts.requested.as_str(), facts.last_completed.as_str()]);
+    let hashes = facts.children.iter().chain(others).filter_map(|c| c.spec_hash.as_ref());
+    let hashes = hashes.chain([&facts.requested]).chain(&facts.last_completed);
     referenced.extend(hashes.map(|hash| revision_name(&meta.name, &meta.uid, hash)));
     for name in revision::to_prune(&stored, &referenced, fleet.spec.revision_history_limit) {
         let Some(revision) = fleet.view.revisions.get(&Key::new(&meta.namespace, &name)) else { continue };

@@ -28,7 +28,7 @@ impl FleetScope {
             return Ok(());
         };
         let mut spec = (*spec).clone();
-        spec.granted_hash.clone_from(&grant.hash);
+        spec.granted_hash = grant.hash.to_string();
         spec.grant_id = format!("{plan_id}-{}", node.meta.generation);
         // What is said to this node alone stays.
         if let Ok(live) = &node.spec {

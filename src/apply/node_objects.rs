@@ -48,7 +48,7 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         return Ok(());
     }
     let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
-    let written_otherwise = set.written_for().is_some_and(|hash| !rendered.hashes.is(hash));
+    let written_otherwise = set.written_for().is_some_and(|hash| !rendered.hashes.is(&hash));
     let is_ours = if written_otherwise {
         false
     } else {
@@ -64,7 +64,7 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         }
     };
     let found = if is_ours { FoundTemplate::Rendered } else { FoundTemplate::OtherThan };
-    let checked = CheckedTemplate { generation: set.meta.generation, found: found(rendered.hash.into()) };
+    let checked = CheckedTemplate { generation: set.meta.generation, found: found(rendered.hash) };
     scope.memory.templates.put(&set.meta.uid, checked);
     Ok(())
 }
@@ -331,7 +331,7 @@ async fn apply_to_set(
     let mut own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
     // A StatefulSet without a recorded hash is recorded as what it was found to be.
     if let (Some(Template::At(hash)), None) = (template, set.stamp()) {
-        own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.clone());
+        own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_string());
     }
     let mut ops = metadata_ops(&set.meta, &metadata_change(&set.meta, &identity.metadata, &own));
     let replicas = i64::from(!spec.suspend);

@@ -13,8 +13,7 @@ use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
 use super::remembered::Remembered;
 use super::{Key, Kind};
-use crate::api::AtHook;
-use crate::api::StatefulNodeSpec;
+use crate::api::{AtHook, PodTemplateHash, RolloutHash, StatefulNodeSpec};
 use crate::clock::monotonic;
 
 /// What was found out about a StatefulSet's template at one generation.
@@ -30,9 +29,9 @@ pub struct CheckedTemplate {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FoundTemplate {
     /// What this version renders, with this pod template hash.
-    Rendered(Box<str>),
+    Rendered(PodTemplateHash),
     /// Something else than what has this hash. It is compared again with another one.
-    OtherThan(Box<str>),
+    OtherThan(PodTemplateHash),
 }
 
 /// What a node's spec renders to, at one generation and under one restart.
@@ -42,10 +41,13 @@ pub struct RenderedSpec {
     pub generation: i64,
     /// The restart that is obeyed (RFC 3339); empty for none.
     pub restart: String,
-    /// The pod template hash, under every algorithm that is known, the newest first, and the main container's image: one in
-    /// memory for all nodes of one content.
-    pub found: Arc<(Vec<String>, String)>,
+    /// What it renders to: one in memory for all nodes of one content.
+    pub found: Arc<TemplateHashes>,
 }
+
+/// What a spec renders to: the pod template hash of the newest algorithm, those of earlier ones, and the main container's
+/// image.
+pub type TemplateHashes = ((PodTemplateHash, Vec<PodTemplateHash>), String);
 
 /// How many fleets' pods are read at the same time. Such a read is a list that no cache of the API server answers, and of a
 /// large fleet it is many megabytes, here as there.
@@ -300,17 +302,17 @@ pub struct Memory {
     /// By a pod's UID: since when it is there, says that it was made for what is wanted, and is of a revision that is not known.
     pub unknown_revisions: Remembered<str, Instant>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
-    pub held: Remembered<(String, String), (i64, String)>,
+    pub held: Remembered<(String, String), (i64, RolloutHash)>,
     /// By a node's UID: the resourceVersion, and what its plan said then.
     pub plans: Remembered<str, (String, ReadPlan)>,
     /// By the content of a node's spec and a build ID: its rollout hashes, the newest first.
-    pub rollout_hashes: ByContent<Vec<String>>,
+    pub rollout_hashes: ByContent<(RolloutHash, Vec<RolloutHash>)>,
     /// By the content of a node's spec and a restart: the pod template hashes, the newest first, and the main image.
-    pub template_hashes: ByContent<Arc<(Vec<String>, String)>>,
+    pub template_hashes: ByContent<Arc<TemplateHashes>>,
     /// By a node's UID: what its spec was last found to render to.
     pub rendered: Remembered<str, RenderedSpec>,
     /// By rollout hash and restart: the pod template hashes, the newest first, and the main image that it renders to.
-    pub renderings: Remembered<(String, String), (Vec<String>, String)>,
+    pub renderings: Remembered<(RolloutHash, String), TemplateHashes>,
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<str, (Instant, Result<(), String>)>,

@@ -19,6 +19,7 @@ pub use change::Change;
 pub use differences::{Field, fields};
 pub use told::{Foreseen, Move, MoveWave, Outcome, Takeover};
 
+use crate::api::RolloutHash;
 use crate::apply::{Admission, fleet_objects};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::watch::Scope as Where;
@@ -77,7 +78,7 @@ pub async fn foresee(
     match scope(&sight.view, &asked, &new, now) {
         Some(scope) => {
             let looked = Looked { scope, asked: &asked, now };
-            looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash.as_str())).await?;
+            looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash)).await?;
         }
         None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
     }
@@ -87,7 +88,8 @@ pub async fn foresee(
     }
     let read = quota::read(client, namespace, &foreseen.waves).await;
     let made = scope(&sight.view, &asked, &new, now);
-    let spec = |revision: &str| made.as_ref().and_then(|made| made.node_spec(revision));
+    let spec =
+        |revision: &str| made.as_ref().and_then(|made| made.node_spec(&RolloutHash::recorded(revision)?));
     let has_claim = |claim: &str| sight.view.claims.get(&Key::new(namespace, claim)).is_some();
     let made = quota::Made { spec: &spec, has_claim: &has_claim };
     let said = quota::judge(read, &foreseen.waves, &made);
@@ -158,7 +160,11 @@ struct Looked<'a> {
 }
 
 impl Looked<'_> {
-    async fn tell(mut self, foreseen: &mut Foreseen, hash_before: Option<&str>) -> Result<(), String> {
+    async fn tell(
+        mut self,
+        foreseen: &mut Foreseen,
+        hash_before: Option<&RolloutHash>,
+    ) -> Result<(), String> {
         self.check().await?;
         let facts = self.scope.facts();
         if let Some(sentence) = &facts.undecided {
@@ -254,7 +260,7 @@ impl Looked<'_> {
                             gives_up = superseded
                                 && facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
-                            let takes = (set.as_str(), start.target.as_str());
+                            let takes = (set.as_str(), &start.target);
                             foreseen.tell_takeover(facts, start.strategy, takes, self.has_service());
                         }
                         Admission::Refused(sentence) => {
@@ -283,7 +289,7 @@ impl Looked<'_> {
                         facts,
                         &rollout.target,
                     ));
-                    let takes = (rollout.entrant.as_str(), rollout.target.as_str());
+                    let takes = (rollout.entrant.as_str(), &rollout.target);
                     foreseen.tell_takeover(facts, rollout.strategy, takes, self.has_service());
                     foreseen.also_incumbents(facts, rollout.strategy, &beside);
                 }
@@ -337,7 +343,7 @@ fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
     // What a revision renders to under a restart is another pod: which hash that has makes no difference to who goes when.
     let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
     for (hash, mut rendering) in under {
-        rendering.hash = format!("{} restarted {restart}", rendering.hash);
+        rendering.hash = rendering.hash.assumed_under(&restart);
         facts.renderings.entry((hash, restart.clone())).or_insert(rendering);
     }
     facts

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Change;
 use super::differences::{Field, at_once, of_target};
-use crate::api::{NodeDeploymentSpec, Promotion, Stage};
+use crate::api::{NodeDeploymentSpec, Promotion, RolloutHash, Stage};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::engine::Plan;
 use crate::observe::FleetScope;
@@ -148,7 +148,7 @@ fn told(when: String, wave: forecast::Wave) -> MoveWave {
     let nodes = wave.into_iter().map(|turn| Move {
         name: turn.name,
         action: action(turn.action).to_owned(),
-        revision: turn.revision,
+        revision: turn.revision.map(String::from).unwrap_or_default(),
     });
     MoveWave { when, nodes: nodes.collect() }
 }
@@ -285,10 +285,15 @@ impl Foreseen {
         }
     }
 
-    pub(super) fn tell_target(&mut self, facts: &FleetFacts, before: Option<&str>, specified: String) {
+    pub(super) fn tell_target(
+        &mut self,
+        facts: &FleetFacts,
+        before: Option<&RolloutHash>,
+        specified: RolloutHash,
+    ) {
         self.new_target =
-            before.is_some_and(|before| before != specified) && specified != facts.last_completed;
-        self.target_hash = specified;
+            before.is_some_and(|before| *before != specified) && facts.last_completed != specified;
+        self.target_hash = specified.into();
     }
 
     pub(super) fn begins(&mut self, start: &Start, superseded: Option<&Plan>) {
@@ -314,7 +319,7 @@ impl Foreseen {
         };
         self.happens = match active {
             Some(plan) => to(plan),
-            None if facts.last_completed.is_empty() && facts.replicas > 0 => {
+            None if facts.last_completed.is_none() && facts.replicas > 0 => {
                 "the fleet's nodes are made; that is no rollout".to_owned()
             }
             None => String::new(),
@@ -378,14 +383,14 @@ impl Foreseen {
         &mut self,
         facts: &FleetFacts,
         strategy: Strategy,
-        (set, target): (&str, &str),
+        (set, target): (&str, &RolloutHash),
         has_service: bool,
     ) {
         if set == facts.set {
             return;
         }
-        let image = |revision: &str| {
-            let of = facts.renderings.iter().find(|((hash, _), _)| hash == revision);
+        let image = |revision: Option<&RolloutHash>| {
+            let of = facts.renderings.iter().find(|((hash, _), _)| Some(hash) == revision);
             of.map(|(_, rendering)| rendering.image.clone()).unwrap_or_default()
         };
         let when = match strategy {
@@ -406,8 +411,8 @@ impl Foreseen {
             service: has_service,
             from_set: facts.set.clone(),
             to_set: set.to_owned(),
-            from_image: image(&facts.last_completed),
-            to_image: image(target),
+            from_image: image(facts.last_completed.as_ref()),
+            to_image: image(Some(target)),
             when,
         });
     }

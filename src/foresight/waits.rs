@@ -93,7 +93,7 @@ impl Foreseen {
             let is_to_come = rollout.strategy == Strategy::BlueGreen && rollout.entrant != facts.set;
             is_to_come && facts.awaits_person()
         }) {
-            let is_spent = status.spent_force_promote == rollout.target;
+            let is_spent = rollout.target == *status.spent_force_promote;
             let how = how_to_promote(&rollout.target, is_spent);
             waits.push(format!("a person, windlass promote {}: {how}", self.target()));
         }

@@ -8,7 +8,7 @@ use super::FleetScope;
 use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY};
 use crate::api::names::place_of;
-use crate::api::{AtHook, RawPlan};
+use crate::api::{AtHook, RawPlan, RolloutHash};
 use crate::cluster::Kind;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::ObservedNode;
@@ -47,7 +47,7 @@ impl FleetScope {
         least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
     }
 
-    pub(super) fn child(&self, node: &ObservedNode, spec_hash: String) -> Option<ChildFacts> {
+    pub(super) fn child(&self, node: &ObservedNode, spec_hash: Option<RolloutHash>) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
         let status = &node.status;
@@ -69,11 +69,11 @@ impl FleetScope {
             behind: status.observed_generation != meta.generation
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
             spec_hash,
-            granted: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
+            granted: spec.ok().and_then(|spec| spec.granted()),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_id: status.spent_grant_id.clone(),
             restart: later(&self.restarted_at, &own_restart).to_owned(),
-            running: status.pod_template_hash.clone(),
+            running: status.running(),
             running_image: status.current_image.clone(),
             rolling: read.rolling,
             at_hook: read.at_hook.map(|at| *at),

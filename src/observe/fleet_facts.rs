@@ -13,7 +13,7 @@ use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, FIRST_SET, LABEL_DEPLOYMENT,
     LABEL_SET, node_name, place_of,
 };
-use crate::api::{OnHookFailure, Promotion, Stage, StrategyType};
+use crate::api::{OnHookFailure, PodTemplateHash, Promotion, Stage, StrategyType};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
@@ -52,9 +52,9 @@ impl FleetScope {
         let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
         let mut restarts: BTreeSet<String> = nodes.map(|c| c.restart.clone()).collect();
         restarts.insert(self.restarted_at.clone());
-        let is_granted = |hash: &str| {
+        let is_granted = |hash: &PodTemplateHash| {
             let mut nodes = sets.values().flat_map(|set| &set.children).chain(&children);
-            nodes.any(|child| child.granted == hash || child.running == hash)
+            nodes.any(|child| child.granted == *hash || child.running == *hash)
         };
         let mut renderings = BTreeMap::new();
         for (hash, revision) in &revisions {
@@ -76,10 +76,10 @@ impl FleetScope {
             on_stall: spec.update_strategy.on_stall,
             deadline_seconds: spec.update_strategy.progress_deadline_seconds,
             terminating: meta.terminating,
-            rejected: status.rejected.clone().filter(|r| r.hash == requested || self.invalid.is_some()),
-            force_promote: *promoted == requested && *promoted != status.spent_force_promote,
+            rejected: status.rejected.clone().filter(|r| requested == *r.hash || self.invalid.is_some()),
+            force_promote: requested == **promoted && *promoted != status.spent_force_promote,
             requested,
-            last_completed: status.last_completed_rollout_hash.clone(),
+            last_completed: status.last_completed(),
             restarted_at: self.restarted_at.clone(),
             restart_request: restart_request(meta, &self.restarted_at),
             unrecorded: status.requested_rollout_hash.is_empty(),

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::FleetScope;
-use crate::api::{Stage, StrategyType};
+use crate::api::{PodTemplateHash, RolloutHash, Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedNode, ObservedRevision};
 use crate::planner::fleet::sets::decide::stands_after_switch;
@@ -39,13 +39,13 @@ impl FleetScope {
 
     /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
     #[must_use]
-    pub fn requested(&self) -> String {
+    pub fn requested(&self) -> RolloutHash {
         self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
     }
 
     /// The rollout hash of what the spec says, whatever is promoted meanwhile.
     #[must_use]
-    pub fn specified(&self) -> String {
+    pub fn specified(&self) -> RolloutHash {
         let meta = &self.fleet.meta;
         let build_id = &self.spec.unsafe_custom_build_id;
         let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(build_id);
@@ -53,16 +53,16 @@ impl FleetScope {
     }
 
     /// Whether a rollout hash is written down anywhere.
-    pub(super) fn is_recorded(&self, hash: &str) -> bool {
+    pub(super) fn is_recorded(&self, hash: &RolloutHash) -> bool {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let rollout = status.rollout.iter().flat_map(|r| [&r.target_hash, &r.from_hash]);
         let others = status.rejected.iter().map(|r| &r.hash).chain(status.retiring.iter().map(|r| &r.hash));
         let said = [&status.requested_rollout_hash, &status.last_completed_rollout_hash];
         let name = revision_name(&meta.name, &meta.uid, hash);
         let planned = || status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
-        said.into_iter().chain(rollout).chain(others).any(|said| said == hash)
+        said.into_iter().chain(rollout).chain(others).any(|said| *hash == **said)
             || self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
-            || planned().is_some_and(|planned| planned == hash)
+            || planned().is_some_and(|planned| *hash == *planned)
     }
 
     pub(super) fn hash_of(
@@ -70,13 +70,13 @@ impl FleetScope {
         uid: &str,
         build_id: &str,
         generation: i64,
-        hashes: impl FnOnce() -> Hashes,
-    ) -> String {
+        hashes: impl FnOnce() -> Hashes<RolloutHash>,
+    ) -> RolloutHash {
         let key = (uid.to_owned(), build_id.to_owned());
         if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
             return hash;
         }
-        let hash = hashes().called(|hash| self.is_recorded(hash)).to_owned();
+        let hash = hashes().called(|hash| self.is_recorded(hash)).clone();
         self.memory.held.put(&key, (generation, hash.clone()));
         hash
     }
@@ -112,12 +112,12 @@ impl FleetScope {
     /// The revisions of this fleet that are kept and can be read, by rollout hash. One content has another hash under
     /// each build ID.
     #[must_use]
-    pub fn revisions(&self) -> BTreeMap<String, Arc<ObservedRevision>> {
+    pub fn revisions(&self) -> BTreeMap<RolloutHash, Arc<ObservedRevision>> {
         let meta = &self.fleet.meta;
         let mut kept = self.view.revisions.group(&meta.namespace, &meta.uid);
         kept.retain(|revision| revision.meta.is_controlled_by(&meta.uid));
         let build_ids = self.build_ids();
-        let mut found: BTreeMap<String, Arc<ObservedRevision>> = BTreeMap::new();
+        let mut found: BTreeMap<RolloutHash, Arc<ObservedRevision>> = BTreeMap::new();
         for revision in kept {
             for build_id in &build_ids {
                 let Some(hash) = self.rollout_hash_of(&revision, build_id) else { continue };
@@ -132,7 +132,7 @@ impl FleetScope {
 
     /// What a revision said, as far as a node or the template still holds it: its content hashes to this.
     #[must_use]
-    pub fn held_content(&self, hash: &str) -> Option<RevisionData> {
+    pub fn held_content(&self, hash: &RolloutHash) -> Option<RevisionData> {
         let build_ids = self.build_ids();
         let children = self.children();
         let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());
@@ -140,13 +140,13 @@ impl FleetScope {
         contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hashes(id).is(hash)))
     }
 
-    pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<String> {
+    pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<RolloutHash> {
         let key = (revision.meta.uid.clone(), build_id.to_owned());
         if let Some((_, hash)) = self.memory.held.get(&key) {
             return Some(hash);
         }
         let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
-        let hash = hashes.called(|hash| self.is_recorded(hash)).to_owned();
+        let hash = hashes.called(|hash| self.is_recorded(hash)).clone();
         self.memory.held.put(&key, (0, hash.clone()));
         Some(hash)
     }
@@ -167,22 +167,22 @@ impl FleetScope {
     /// What a revision renders to, called by the hash that nodes were granted or run, if any were.
     pub(super) fn rendering(
         &self,
-        hash: &str,
+        hash: &RolloutHash,
         revision: &ObservedRevision,
         restart: &str,
-        is_granted: impl Fn(&str) -> bool,
+        is_granted: impl Fn(&PodTemplateHash) -> bool,
     ) -> Option<Rendering> {
         let (hashes, image) = self.hashes_of(hash, revision, restart)?;
-        Some(Rendering { hash: hashes.called(is_granted).to_owned(), image })
+        Some(Rendering { hash: hashes.called(is_granted).clone(), image })
     }
 
     pub(super) fn hashes_of(
         &self,
-        hash: &str,
+        hash: &RolloutHash,
         revision: &ObservedRevision,
         restart: &str,
-    ) -> Option<(Hashes, String)> {
-        let key = (hash.to_owned(), restart.to_owned());
+    ) -> Option<(Hashes<PodTemplateHash>, String)> {
+        let key = (hash.clone(), restart.to_owned());
         if let Some((hashes, image)) = self.memory.renderings.get(&key) {
             return Some((hashes.into(), image));
         }
@@ -195,24 +195,29 @@ impl FleetScope {
         Some((hashes, image))
     }
 
-    pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> String {
-        let Ok(spec) = &node.spec else { return String::new() };
+    /// The rollout hash of what a node's spec says; none where that cannot be read.
+    pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> Option<RolloutHash> {
+        let spec = node.spec.as_ref().ok()?;
         let hashes = || {
             let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(build_id).into());
             let Ok(hashes) = self.memory.rollout_hashes.of(spec, build_id, found);
             Hashes::from(hashes)
         };
-        self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes)
+        Some(self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes))
     }
 
     /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is
     /// still at what last completed holds that, under the ID of then, unless just that is wanted without it.
-    pub(super) fn as_completed(&self, node: &ObservedNode, spec_hash: String) -> String {
+    pub(super) fn as_completed(
+        &self,
+        node: &ObservedNode,
+        spec_hash: Option<RolloutHash>,
+    ) -> Option<RolloutHash> {
         let status = &self.fleet.status;
-        let completed = &status.last_completed_rollout_hash;
-        let is_other = spec_hash != *completed && !completed.is_empty() && spec_hash != self.requested();
-        if is_other && self.held(node, &status.active_build_id) == *completed {
-            completed.clone()
+        let Some(completed) = status.last_completed() else { return spec_hash };
+        let is_other = spec_hash != completed && spec_hash != self.requested();
+        if is_other && self.held(node, &status.active_build_id) == completed {
+            Some(completed)
         } else {
             spec_hash
         }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::FleetScope;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
-use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Rejected, Rollout, RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
 use crate::planner::fleet::sets::lost::{may_be_past_return, promotion};
 use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
@@ -51,13 +51,14 @@ impl FleetScope {
     pub(super) fn lost_rollout(&self) -> Option<Rollout> {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let plan = self.plan_that_is_left().filter(|plan| plan.is_active() && status.rollout.is_none())?;
-        let strategy = Strategy::of_recipe(&plan.recipe).filter(|_| !plan.target_hash.is_empty())?;
+        let strategy = Strategy::of_recipe(&plan.recipe);
+        let (strategy, target) = (strategy?, RolloutHash::recorded(plan.target_hash.as_str())?);
         let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS);
         let cause = said.and_then(|said| Cause::of(&said.reason));
         let rollout = Rollout {
             strategy: strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
-            target_revision: revision_name(&meta.name, &meta.uid, &plan.target_hash),
+            target_revision: revision_name(&meta.name, &meta.uid, &target),
             target_hash: plan.target_hash.clone(),
             cause: cause.unwrap_or(Cause::TemplateChanged).as_str().to_owned(),
             started_at: plan.started_at,
@@ -126,10 +127,11 @@ impl FleetScope {
         let Some(strategy) = Strategy::of_recipe(&plan.recipe) else { return rollout.clone() };
         let or = |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
         let target = or(&rollout.target_hash, &plan.target_hash);
+        let name = revision_name(&meta.name, &meta.uid, &RolloutHash::recorded_or_lost(target.as_str()));
         let mut filled = Rollout {
             strategy: or(&rollout.strategy, strategy.api_name()),
             recipe: or(&rollout.recipe, &plan.recipe),
-            target_revision: or(&rollout.target_revision, &revision_name(&meta.name, &meta.uid, &target)),
+            target_revision: or(&rollout.target_revision, &name),
             cause: or(&rollout.cause, Cause::TemplateChanged.as_str()),
             target_hash: target,
             ..rollout.clone()
@@ -167,7 +169,7 @@ impl FleetScope {
         let status = &self.fleet.status;
         let requested = &status.requested_rollout_hash;
         if requested.is_empty()
-            || *requested != self.requested()
+            || self.requested() != **requested
             || *requested == status.last_completed_rollout_hash
         {
             return None;

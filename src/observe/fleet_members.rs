@@ -51,7 +51,7 @@ impl FleetScope {
         };
         let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
         let yet =
-            if facts.last_completed.is_empty() { ", as all are before anything has completed" } else { "" };
+            if facts.last_completed.is_none() { ", as all are before anything has completed" } else { "" };
         Some(format!(
             "template.spec.volumeClaimTemplates: node {} was made with other volume claims, and nodes that are updated in \
              place{yet} keep theirs: set volumeClaimTemplates back to what they were, or delete the StatefulNodes with the \

@@ -8,7 +8,7 @@ use super::FleetScope;
 use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
-use crate::api::{NodeDeploymentStatus, Rollout, Stage, StrategyType};
+use crate::api::{NodeDeploymentStatus, Rollout, RolloutHash, Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::engine::Plan;
@@ -62,18 +62,17 @@ impl FleetScope {
     /// room for itself.
     fn lost_build_id(&self) -> Option<String> {
         let status = &self.fleet.status;
-        let completed = status.last_completed_rollout_hash.as_str();
+        let completed = status.last_completed()?;
         let of_rollout = status.rollout.as_ref().map(|r| &r.build_id);
         let mut ids: Vec<&String> =
             [&self.spec.unsafe_custom_build_id].into_iter().chain(of_rollout).collect();
         ids.retain(|id| !id.is_empty());
-        if !status.active_build_id.is_empty() || completed.is_empty() || ids.is_empty() {
+        if !status.active_build_id.is_empty() || ids.is_empty() {
             return None;
         }
         let mut kept = self.view.revisions.group(&self.fleet.meta.namespace, &self.fleet.meta.uid);
         kept.retain(|revision| revision.meta.is_controlled_by(&self.fleet.meta.uid));
-        let is_kept =
-            |id: &str| kept.iter().any(|r| self.rollout_hash_of(r, id).as_deref() == Some(completed));
+        let is_kept = |id: &str| kept.iter().any(|r| self.rollout_hash_of(r, id) == completed);
         let is_run = |id: &str| self.children().iter().any(|node| self.held(node, id) == completed);
         ids.into_iter().find(|id| is_kept(id) || is_run(id)).cloned()
     }
@@ -97,7 +96,7 @@ impl FleetScope {
             strategy: promotion.strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
             target_revision: revision_name(&meta.name, &meta.uid, &promotion.target),
-            target_hash: promotion.target,
+            target_hash: promotion.target.into(),
             cause: cause.as_str().to_owned(),
             stage: promotion.stage,
             incumbent_set: promotion.incumbent,
@@ -147,7 +146,9 @@ impl FleetScope {
         sets.retain(|set, _| !status.retiring.iter().any(|r| r.set == *set));
         let of_spec = self.spec.unsafe_custom_build_id.as_str();
         let holder = |(set, nodes): (String, Vec<Arc<ObservedNode>>)| {
-            let holds = |id: &&str| nodes.iter().any(|node| self.held(node, id) == plan.target_hash);
+            let holds = |id: &&str| {
+                nodes.iter().any(|node| self.held(node, id).is_some_and(|held| held == *plan.target_hash))
+            };
             let id = ["", of_spec, status.build_id.as_str()].into_iter().find(holds)?;
             Some((set, id.to_owned()))
         };
@@ -200,10 +201,10 @@ impl FleetScope {
         let rollout = status.rollout.as_ref();
         let completed = match rollout {
             Some(r) if r.stage == Stage::Retiring && r.entrant_set == set => {
-                Some((r.target_hash.clone(), r.build_id.clone()))
+                Some((r.target(), r.build_id.clone()))
             }
             Some(r) if r.incumbent_set == set && !r.from_hash.is_empty() => {
-                Some((r.from_hash.clone(), status.active_build_id.clone()))
+                Some((RolloutHash::recorded_or_lost(r.from_hash.as_str()), status.active_build_id.clone()))
             }
             // In place nothing else tells of what there was before: what has moved runs the target.
             _ if let Some(named) = self.of_current_revision(status) => Some(named),
@@ -212,13 +213,13 @@ impl FleetScope {
         };
         if let Some((hash, build_id)) = completed {
             status.current_revision = revision_name(&meta.name, &meta.uid, &hash);
-            status.last_completed_rollout_hash = hash;
+            status.last_completed_rollout_hash = hash.into();
             status.active_build_id = build_id;
         }
     }
 
     /// The hash that the revision has which the status still names as the current one, and the build ID of that.
-    fn of_current_revision(&self, status: &NodeDeploymentStatus) -> Option<(String, String)> {
+    fn of_current_revision(&self, status: &NodeDeploymentStatus) -> Option<(RolloutHash, String)> {
         let meta = &self.fleet.meta;
         let revision = self.view.revisions.get(&Key::new(&meta.namespace, &status.current_revision))?;
         let ids = self.build_ids().into_iter().filter(|_| revision.meta.is_controlled_by(&meta.uid));
@@ -228,7 +229,12 @@ impl FleetScope {
 
     /// What a set's nodes run that is not what is wanted, and the build ID under which they were made. `None` where a change
     /// goes over them in place: under InPlace, and before the first creation was ever whole.
-    fn run_by(&self, status: &NodeDeploymentStatus, set: &str, is_other: bool) -> Option<(String, String)> {
+    fn run_by(
+        &self,
+        status: &NodeDeploymentStatus,
+        set: &str,
+        is_other: bool,
+    ) -> Option<(RolloutHash, String)> {
         let by_set = self.spec.update_strategy.strategy();
         if !matches!(by_set, Some(StrategyType::BlueGreen | StrategyType::HardFork)) {
             return None;
@@ -243,11 +249,10 @@ impl FleetScope {
         nodes.retain(|node| node.status.first_ready_at.is_some());
         let long_enough = nodes.iter().all(|node| self.was_available(node));
         let build_id = self.made_under(status, set, &nodes);
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for node in &nodes {
-            *counts.entry(self.held(node, &build_id)).or_default() += 1;
+        let mut counts: BTreeMap<RolloutHash, usize> = BTreeMap::new();
+        for held in nodes.iter().filter_map(|node| self.held(node, &build_id)) {
+            *counts.entry(held).or_default() += 1;
         }
-        counts.remove("");
         // A fleet that is being created for the first time has a status that says that it is.
         let lost = is_other
             || status.active_set.is_empty()
@@ -269,13 +274,13 @@ impl FleetScope {
     /// The build ID under which a set was made: one that its name, or a kept revision of what its nodes hold, bears out.
     fn made_under(&self, status: &NodeDeploymentStatus, set: &str, nodes: &[Arc<ObservedNode>]) -> String {
         let meta = &self.fleet.meta;
-        let is_kept = |hash: &str| {
+        let is_kept = |hash: &RolloutHash| {
             let name = revision_name(&meta.name, &meta.uid, hash);
             self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
         };
         let is_it = |id: &String| {
-            let named = set.split('-').next() == Some(first_choice("", id).as_str());
-            named || nodes.iter().any(|node| is_kept(&self.held(node, id)))
+            let named = set.split('-').next() == Some(first_choice(&RolloutHash::lost(), id).as_str());
+            named || nodes.iter().filter_map(|node| self.held(node, id)).any(|held| is_kept(&held))
         };
         let ids = [&status.active_build_id, &self.spec.unsafe_custom_build_id];
         ids.into_iter().find(|id| !id.is_empty() && is_it(id)).cloned().unwrap_or_default()

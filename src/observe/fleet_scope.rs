@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::recorder::Recorder;
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
-use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
+use crate::api::{NodeDeploymentSpec, RolloutHash, StatefulNodeSpec};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Memory, View};
 use crate::planner::fleet::report::Invalid;
@@ -53,7 +53,7 @@ pub struct Known {
     /// Facts, and at which state of what is known they were put together.
     facts: Option<(State, Arc<FleetFacts>)>,
     /// By rollout hash: a node's spec at that revision. Neither changes in one reconcile.
-    specs: HashMap<String, Arc<StatefulNodeSpec>>,
+    specs: HashMap<RolloutHash, Arc<StatefulNodeSpec>>,
     /// How often somebody asked for the facts.
     asked: u32,
     /// How often they were put together.
@@ -178,7 +178,7 @@ impl FleetScope {
 
     /// The spec of a node of this fleet at a revision.
     #[must_use]
-    pub fn node_spec(&self, revision: &str) -> Option<Arc<StatefulNodeSpec>> {
+    pub fn node_spec(&self, revision: &RolloutHash) -> Option<Arc<StatefulNodeSpec>> {
         if let Some(spec) = self.known().specs.get(revision) {
             return Some(spec.clone());
         }
@@ -187,7 +187,7 @@ impl FleetScope {
         let mut spec = data.apply_to(&self.spec.template.spec);
         spec.volume_claim_retention = self.claim_retention();
         let spec = Arc::new(spec);
-        self.known().specs.insert(revision.to_owned(), spec.clone());
+        self.known().specs.insert(revision.clone(), spec.clone());
         Some(spec)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::restart::effective_restart;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
-use crate::api::{MadeFor, SidecarStatus, StatefulNodeSpec};
+use crate::api::{MadeFor, PodTemplateHash, SidecarStatus, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
@@ -53,9 +53,9 @@ pub struct Rendered {
     /// The pod template, without the node's identity.
     pub template: Value,
     /// Its hash.
-    pub hash: String,
+    pub hash: PodTemplateHash,
     /// Its hashes under every algorithm.
-    pub hashes: Hashes,
+    pub hashes: Hashes<PodTemplateHash>,
     /// The main container's image.
     pub image: String,
 }
@@ -129,9 +129,9 @@ impl NodeScope {
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
         let wanted = self.wanted(node);
-        let called = |hash: String| self.called(node, hash);
+        let called = |hash: PodTemplateHash| self.called(node, hash);
         let said_by = |made_for: MadeFor| MadeFor { hash: called(made_for.hash), ..made_for };
-        let rendered = wanted.as_ref().map(|wanted| wanted.hash.as_str()).unwrap_or_default();
+        let rendered = wanted.as_ref().map(|wanted| &wanted.hash).ok();
         let pod = self.pod().map(|pod| {
             let main = main_container_of(&pod, node, rendered);
             let facts = pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now);
@@ -140,7 +140,7 @@ impl NodeScope {
         let spec = node.spec.as_ref();
         NodeFacts {
             wanted,
-            granted_hash: spec.map(|s| s.granted_hash.clone()).unwrap_or_default(),
+            granted_hash: spec.ok().and_then(|s| s.granted()),
             grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
             spent_grant_id: status.spent_grant_id.clone(),
             set: set_fact,
@@ -152,9 +152,9 @@ impl NodeScope {
             }),
             refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
             previous: Running {
-                hash: called(status.pod_template_hash.clone()),
+                hash: status.running().map(called),
                 image: status.current_image.clone(),
-                pod_uid: status.pod_uid.clone(),
+                pod_uid: Some(status.pod_uid.clone()).filter(|uid| !uid.is_empty()),
             },
             terminating: node.meta.terminating,
             suspended: spec.is_ok_and(|s| s.suspend),
@@ -193,9 +193,9 @@ impl NodeScope {
         let generation = set.meta.generation;
         if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
             match known.found {
-                FoundTemplate::Rendered(hash) => return Some(Template::At(self.called(node, hash.into()))),
+                FoundTemplate::Rendered(hash) => return Some(Template::At(self.called(node, hash))),
                 FoundTemplate::OtherThan(hash) => {
-                    if *hash == *self.wanted(node).map(|w| w.hash).unwrap_or_default() {
+                    if self.wanted(node).is_ok_and(|wanted| wanted.hash == hash) {
                         return Some(Template::Unknown);
                     }
                 }
@@ -207,7 +207,7 @@ impl NodeScope {
             let same = !set.template_digest.is_empty() && recorded.template_digest == set.template_digest;
             recorded.generation == generation || same
         });
-        set.written_for().filter(|_| untouched).map(|hash| Template::At(self.called(node, hash.to_owned())))
+        set.written_for().filter(|_| untouched).map(|hash| Template::At(self.called(node, hash)))
     }
 
     /// The hash and image of what the node's spec renders to; an error is a sentence about the spec.
@@ -218,7 +218,7 @@ impl NodeScope {
 
     /// What the node's spec renders to, under every algorithm. It is asked for many times in a reconcile, and hashing is
     /// most of a reconcile's work: what was found is remembered.
-    fn hashes(&self, node: &ObservedNode) -> Result<(Hashes, String), String> {
+    fn hashes(&self, node: &ObservedNode) -> Result<(Hashes<PodTemplateHash>, String), String> {
         let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
         let known = self.memory.rendered.get(uid);
         if let Some(known) = known.filter(|k| k.generation == generation && k.restart == restart) {
@@ -235,20 +235,20 @@ impl NodeScope {
 
     /// By which hash the node calls what its spec renders to: the one that it was granted, where that is it, or the one under
     /// which it runs, is written down or on its way; only what is new to it has a hash of the newest algorithm.
-    fn call(&self, node: &ObservedNode, hashes: &Hashes) -> String {
-        let granted = || node.spec.as_ref().map(|spec| spec.granted_hash.clone()).unwrap_or_default();
-        let written = || self.set().and_then(|set| set.written_for().map(str::to_owned)).unwrap_or_default();
+    fn call(&self, node: &ObservedNode, hashes: &Hashes<PodTemplateHash>) -> PodTemplateHash {
+        let granted = || node.spec.as_ref().ok().and_then(|spec| spec.granted());
+        let written = || self.set().and_then(|set| set.written_for());
         let planned =
             || node.status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
         let recorded = std::iter::once_with(granted)
-            .chain(std::iter::once_with(|| node.status.pod_template_hash.clone()))
+            .chain(std::iter::once_with(|| node.status.running()))
             .chain(std::iter::once_with(written))
-            .chain(std::iter::once_with(|| planned().unwrap_or_default()));
-        hashes.first_of(recorded)
+            .chain(std::iter::once_with(|| planned().and_then(PodTemplateHash::recorded)));
+        hashes.first_of(recorded.flatten())
     }
 
     /// A hash that is recorded somewhere, as the node calls what it stands for.
-    fn called(&self, node: &ObservedNode, recorded: String) -> String {
+    fn called(&self, node: &ObservedNode, recorded: PodTemplateHash) -> PodTemplateHash {
         if HashVersion::known().len() < 2 {
             return recorded;
         }
@@ -284,10 +284,10 @@ impl NodeScope {
     }
 
     /// Remembers what a write of ours made of a StatefulSet's template.
-    pub fn wrote_template(&self, answer: &Value, hash: &str) {
+    pub fn wrote_template(&self, answer: &Value, hash: &PodTemplateHash) {
         let meta = Meta::read(answer);
         let checked =
-            CheckedTemplate { generation: meta.generation, found: FoundTemplate::Rendered(hash.into()) };
+            CheckedTemplate { generation: meta.generation, found: FoundTemplate::Rendered(hash.clone()) };
         self.memory.templates.put(&meta.uid, checked);
     }
 
@@ -321,8 +321,8 @@ fn main_container(node: &ObservedNode) -> &str {
 /// The name of a pod's main container. It is that of the template, and never just the pod's first: admission puts containers
 /// of its own before those of the template. A pod that was made for another template than the one with the hash `rendered`
 /// says which it is.
-fn main_container_of(pod: &ObservedPod, node: &ObservedNode, rendered: &str) -> String {
-    let of_another = pod.made_for().filter(|made_for| made_for.hash != rendered);
+fn main_container_of(pod: &ObservedPod, node: &ObservedNode, rendered: Option<&PodTemplateHash>) -> String {
+    let of_another = pod.made_for().filter(|made_for| Some(&made_for.hash) != rendered);
     of_another.map_or_else(|| main_container(node).to_owned(), |made_for| made_for.main_container)
 }
 

@@ -2,7 +2,7 @@
 //! more, it does not go to what the fleet's spec asks for.
 
 use super::{NodeReport, Seen};
-use crate::api::{Rollout, StatefulNodeSpec};
+use crate::api::{Rollout, RolloutHash, StatefulNodeSpec};
 use crate::revision::{self, RevisionData};
 
 /// The images, each empty where nothing that was read says so.
@@ -25,8 +25,8 @@ fn target(seen: &Seen, rollout: &Rollout) -> Option<String> {
     let wanted = &fleet.template.spec;
     let build_id = fleet.unsafe_custom_build_id.as_str();
     let is_target = |spec: &StatefulNodeSpec| {
-        let hash = &rollout.target_hash;
-        hash.is_empty() || RevisionData::of(spec).rollout_hashes(build_id).is(hash)
+        let target = RolloutHash::recorded(rollout.target_hash.as_str());
+        target.is_none_or(|target| RevisionData::of(spec).rollout_hashes(build_id).is(&target))
     };
     if is_target(wanted) {
         return revision::main_image(wanted).map(str::to_owned);

@@ -382,7 +382,7 @@ fn hash_of(image: &str) -> String {
         "image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}},
     }))
     .unwrap();
-    crate::revision::RevisionData::of(&spec).rollout_hash("")
+    crate::revision::RevisionData::of(&spec).rollout_hash("").to_string()
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Task for ApplyStatefulSet {
             return Err(TaskError::transient("the StatefulSet went while it was to be written"));
         };
         let stamp = TemplateMeta {
-            annotations: [(ANNOTATION_TEMPLATE_HASH.to_owned(), rendered.hash.clone())].into(),
+            annotations: [(ANNOTATION_TEMPLATE_HASH.to_owned(), rendered.hash.to_string())].into(),
             ..TemplateMeta::default()
         };
         let mut ops = metadata_ops(

@@ -31,7 +31,7 @@ impl Task for AwaitPromotion {
             return Ok(ready);
         }
         let (target, spent) = (&entrants.rollout.target, &fleet.fleet.status.spent_force_promote);
-        let is_spent = spent == target && fleet.spec.force_promote == *spent;
+        let is_spent = *target == **spent && fleet.spec.force_promote == *spent;
         let ask = format!("waiting for a person: {}", how_to_promote(target, is_spent));
         // Who promotes forces: that does not wait for it.
         Ok(Outcome::waiting(match ready {

@@ -28,7 +28,8 @@ impl Task for ObserveImage {
             return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod was made for something else"));
         }
         let running = facts.running();
-        if pod.running && running.pod_uid == pod.uid && Some(running.hash.as_str()) == facts.grant() {
+        let is_seen = running.pod_uid.as_ref() == Some(&pod.uid);
+        if pod.running && is_seen && running.hash.is_some() && running.hash.as_ref() == facts.grant() {
             return Ok(Outcome::Done);
         }
         let why = pod.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message)).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::hash::BuildHasherDefault;
 
 use chrono::{DateTime, Utc};
 use windlass::api::conditions::{self, SIDECAR_READY, Truth};
-use windlass::api::{MadeFor, Problem, StatefulNodeStatus, StatefulSetRef};
+use windlass::api::{MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef};
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
@@ -72,7 +72,7 @@ fn text(hash: u8) -> String {
 fn made_for(world: &World, template: u8) -> Option<MadeFor> {
     let says = if template == EDITED { hash_of(0, 0) } else { template };
     (world.drifts() && says != 0).then(|| MadeFor {
-        hash: text(says),
+        hash: text(says).into(),
         image: IMAGES[says as usize].to_owned(),
         main_container: "db".to_owned(),
     })
@@ -91,7 +91,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     let live = LiveSet {
         uid: "set".to_owned(),
         generation: 1,
-        template: if is_known { Template::At(text(node.template)) } else { Template::Unknown },
+        template: if is_known { Template::At(text(node.template).into()) } else { Template::Unknown },
         observed: node.observed,
         update_revision: revision_name(node.update_revision, node.moved),
         known_revisions: known_revisions(node.child.knows | node.seen),
@@ -122,8 +122,8 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     };
     let ran = |text: &str| if node.child.hash == 0 { String::new() } else { text.to_owned() };
     NodeFacts {
-        wanted: Ok(Wanted { hash: text(rendered), image: IMAGES[rendered as usize].to_owned() }),
-        granted_hash: text(granted),
+        wanted: Ok(Wanted { hash: text(rendered).into(), image: IMAGES[rendered as usize].to_owned() }),
+        granted_hash: PodTemplateHash::recorded(text(granted)),
         grant_id: "grant".to_owned(),
         spent_grant_id: if spent { "grant" } else { "before" }.to_owned(),
         set: match node.set {
@@ -134,9 +134,9 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         pod: is_there.then_some(pod),
         refused: None,
         previous: Running {
-            hash: text(node.child.hash),
+            hash: PodTemplateHash::recorded(text(node.child.hash)),
             image: ran(IMAGES[node.child.hash as usize]),
-            pod_uid: ran(if node.same_pod { "this" } else { "another" }),
+            pod_uid: Some(ran(if node.same_pod { "this" } else { "another" })).filter(|uid| !uid.is_empty()),
         },
         terminating: false,
         suspended: false,
@@ -239,7 +239,7 @@ fn carry_out(
     };
     let at = |task| if observes { Doing::Update { target, task } } else { Doing::Restart { target, task } };
     let over = (Doing::Nothing, None);
-    let rendered = facts.wanted.as_ref().map_or(0, |w| number(&HASHES, &w.hash));
+    let rendered = facts.wanted.as_ref().map_or(0, |w| number(&HASHES, w.hash.as_str()));
     if task == 0 {
         let granted = facts.live().is_some() && facts.template_is_granted();
         if !granted {
@@ -282,7 +282,8 @@ fn carry_out(
             return over;
         }
         let running = facts.running();
-        if !(pod.running && running.pod_uid == pod.uid && Some(running.hash.as_str()) == facts.grant()) {
+        let is_seen = running.pod_uid.as_ref() == Some(&pod.uid) && running.hash.is_some();
+        if !(pod.running && is_seen && running.hash.as_ref() == facts.grant()) {
             return (at(2), None);
         }
     }

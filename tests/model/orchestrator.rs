@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use windlass::api::{AtHook, Ending, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Rejected};
+use windlass::api::{
+    AtHook, Ending, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, PodTemplateHash, Rejected, RolloutHash,
+};
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
 use windlass::planner::fleet::hooks::{Course, hold_grants, stop_the_clock};
@@ -78,11 +80,11 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         ordinal: ordinal as i32,
         surplus: ordinal >= fleet.replicas as usize,
         behind: child.behind,
-        spec_hash: text(REVISIONS[child.version as usize]),
-        granted: text(HASHES[child.granted as usize]),
+        spec_hash: RolloutHash::recorded(REVISIONS[child.version as usize]),
+        granted: PodTemplateHash::recorded(HASHES[child.granted as usize]),
         grant_id: grant_id.clone(),
         spent_id: if child.spent { grant_id } else { text("before") },
-        running: ran(&HASHES),
+        running: PodTemplateHash::recorded(ran(&HASHES)),
         running_image: ran(&IMAGES),
         rolling: !matches!(child.doing, Doing::Nothing | Doing::Mark),
         ready: child.available,
@@ -113,11 +115,11 @@ pub fn wave(world: &World, fleet: &Fleet) -> usize {
 }
 
 pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetFacts {
-    let requested = text(REVISIONS[fleet.wanted as usize]);
+    let requested = RolloutHash::from(REVISIONS[fleet.wanted as usize]);
     let rendering = |version: u8| {
         let hash = hash_of(version, fleet.operator) as usize;
-        let rendering = Rendering { hash: text(HASHES[hash]), image: text(IMAGES[hash]) };
-        ((text(REVISIONS[version as usize]), String::new()), rendering)
+        let rendering = Rendering { hash: HASHES[hash].into(), image: text(IMAGES[hash]) };
+        ((REVISIONS[version as usize].into(), String::new()), rendering)
     };
     let asked = |is_asked: bool| text(if is_asked { "plan" } else { "" });
     FleetFacts {
@@ -127,9 +129,9 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
         paused: fleet.paused,
         on_stall: if world.rollback { OnStall::Rollback } else { OnStall::Hold },
         deadline_seconds: 600,
-        rejected: rejected(fleet).filter(|r| r.hash == requested),
+        rejected: rejected(fleet).filter(|r| requested == *r.hash),
         requested,
-        last_completed: text(REVISIONS[fleet.completed as usize]),
+        last_completed: RolloutHash::recorded(REVISIONS[fleet.completed as usize]),
         abort: asked(fleet.abort_asked),
         retry: asked(fleet.retry_asked),
         children: views
@@ -163,13 +165,13 @@ fn plan_to(target: &str) -> Plan {
 /// The persisted status of a fleet.
 fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
     let mut status = NodeDeploymentStatus {
-        last_completed_rollout_hash: facts.last_completed.clone(),
+        last_completed_rollout_hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
         ..NodeDeploymentStatus::default()
     };
     if let Some(goal) = fleet.rollout {
         let (scope, target) = match goal {
-            Goal::Version(v) => (Scope::Target(text(REVISIONS[v as usize])), text(REVISIONS[v as usize])),
-            Goal::Own => (Scope::Own, facts.steady_revision().to_owned()),
+            Goal::Version(v) => (Scope::Target(REVISIONS[v as usize].into()), REVISIONS[v as usize].into()),
+            Goal::Own => (Scope::Own, facts.steady_revision().clone()),
         };
         let cause = windlass::planner::fleet::Cause::TemplateChanged;
         let start = windlass::planner::fleet::Start {
@@ -178,7 +180,7 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
             cause,
             strategy: windlass::planner::fleet::Strategy::InPlace,
         };
-        begin(&mut status, facts, &start, &plan_to(&start.target), "", now());
+        begin(&mut status, facts, &start, &plan_to(start.target.as_str()), "", now());
     }
     status.rejected = rejected(fleet);
     status
@@ -204,8 +206,8 @@ fn read(fleet: &Fleet, status: &NodeDeploymentStatus) -> Fleet {
 /// Writes a status as the controller does: what is observed is brought up to date first.
 fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) -> Fleet {
     let mut facts = facts.clone();
-    facts.last_completed.clone_from(&status.last_completed_rollout_hash);
-    facts.rejected = status.rejected.clone().filter(|r| r.hash == facts.requested);
+    facts.last_completed = status.last_completed();
+    facts.rejected = status.rejected.clone().filter(|r| facts.requested == *r.hash);
     let input = RefreshInput {
         name: "db",
         generation: 1,
@@ -229,7 +231,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     let mut moves = Moves { wave: facts.max_unavailable as u8, ..Moves::default() };
 
     let is_stuck =
-        |c: &ChildFacts| c.failed && facts.target_for(c, &scope).is_some_and(|t| t.hash == c.granted);
+        |c: &ChildFacts| c.failed && facts.target_for(c, &scope).is_some_and(|t| c.granted == t.hash);
     let may_stall = world.rollback && facts.wanted().any(is_stuck) && !stop_the_clock(&facts);
     let decision = decide(&facts, plan.as_ref(), &scope, false);
     if decision != FleetDecision::Keep {
@@ -284,11 +286,11 @@ fn change_plan(
     let start = match decision {
         FleetDecision::Start(start) | FleetDecision::Supersede(start) => Some(start),
         FleetDecision::RollBack(start) => {
-            reject(&mut status, facts, &plan_to(&facts.requested), Ending::RolledBack);
+            reject(&mut status, facts, &plan_to(facts.requested.as_str()), Ending::RolledBack);
             Some(start)
         }
         FleetDecision::Abort => {
-            reject(&mut status, facts, &plan_to(&facts.requested), Ending::Aborted);
+            reject(&mut status, facts, &plan_to(facts.requested.as_str()), Ending::Aborted);
             None
         }
         FleetDecision::ScaledToZero | FleetDecision::Keep => None,
@@ -301,7 +303,7 @@ fn change_plan(
         }
     };
     match &start {
-        Some(start) => begin(&mut status, facts, start, &plan_to(&start.target), "", now()),
+        Some(start) => begin(&mut status, facts, start, &plan_to(start.target.as_str()), "", now()),
         None => status.rollout = None,
     }
     // Annotations name a plan; one that took its place is another, with hooks of its own.
@@ -312,7 +314,7 @@ fn change_plan(
 
 fn read_grants(grants: &[Grant]) -> Vec<(usize, u8)> {
     let by_name = |name: &str| name.trim_start_matches("db-").parse().expect("an ordinal");
-    grants.iter().map(|g| (by_name(&g.name), number(&REVISIONS, &g.revision))).collect()
+    grants.iter().map(|g| (by_name(&g.name), number(&REVISIONS, g.revision.as_str()))).collect()
 }
 
 /// What is granted at once, for each order in which nodes may be looked at.
@@ -350,7 +352,7 @@ fn creations(fleet: &Fleet, facts: &FleetFacts, active: Option<&Scope>) -> Vec<(
     let mut facts = facts.clone();
     let mut made = Vec::new();
     for ordinal in facts.missing() {
-        let version = number(&REVISIONS, creation_revision(&facts, ordinal, active));
+        let version = number(&REVISIONS, creation_revision(&facts, ordinal, active).as_str());
         made.push((ordinal as usize, version));
         let child = Child {
             exists: true,

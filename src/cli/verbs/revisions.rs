@@ -313,7 +313,7 @@ fn hash_of(fleet: &Value, revision: &Kept) -> String {
     let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
     let (name, uid) = (text("name"), text("uid"));
     let hashes = revision.data.rollout_hashes(revision.build_id.as_deref().unwrap_or(build_id));
-    hashes.called(|hash| revision_name(name, uid, hash) == revision.name).to_owned()
+    hashes.called(|hash| revision_name(name, uid, hash) == revision.name).to_string()
 }
 
 fn default_revision<'a>(

@@ -52,7 +52,7 @@ impl Fleet<'_> {
         let meta = &self.scope.fleet.meta;
         let (asked, spent) = (&self.scope.spec.force_promote, &self.scope.fleet.status.spent_force_promote);
         let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
-        if !asked.is_empty() && *asked != facts.requested && asked != spent && !promoting {
+        if !asked.is_empty() && facts.requested != **asked && asked != spent && !promoting {
             let note = format!(
                 "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
                 facts.requested

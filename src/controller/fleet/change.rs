@@ -2,7 +2,7 @@
 
 use super::apply::StatusChange;
 use super::context::Fleet;
-use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, RolloutHash, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
@@ -58,7 +58,7 @@ impl Fleet<'_> {
     ) -> Result<Option<StatusChange>, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
         // What was wanted before is observed for the last time under the hashes of now.
-        status.requested_rollout_hash.clone_from(&facts.requested);
+        status.requested_rollout_hash = facts.requested.to_string();
         let (ending, start) = match decision {
             FleetDecision::Resume(start) => return self.resume(facts, plan.as_ref(), &start).map(Some),
             FleetDecision::Start(start) => (None, Some(start)),
@@ -180,7 +180,7 @@ impl Fleet<'_> {
         Ok(StatusChange::of_plan(status, Some(plan), vec![event]))
     }
 
-    fn revision_of(&self, hash: &str) -> String {
+    fn revision_of(&self, hash: &RolloutHash) -> String {
         self.scope.revisions().remove(hash).map(|r| r.meta.name.clone()).unwrap_or_default()
     }
 
@@ -190,7 +190,7 @@ impl Fleet<'_> {
         let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
         Ok(self.wanted_hooks(course).in_recipe(recipe).plan(PlanSeed {
             uid: &self.scope.fleet.meta.uid,
-            target_hash: &start.target,
+            target_hash: start.target.as_str(),
             now: self.now,
             attempt: 0,
             disambiguator: before,
@@ -210,7 +210,7 @@ impl Fleet<'_> {
         let set = SetRollout::of(status);
         let start = Start {
             scope,
-            target: old.target_hash.clone(),
+            target: RolloutHash::recorded_or_lost(old.target_hash.as_str()),
             cause: Cause::ChildDrift,
             strategy: set.as_ref().map_or(Strategy::InPlace, |set| set.strategy),
         };
@@ -355,7 +355,7 @@ fn ended(
             Some(Event::normal("RolloutSuperseded", &old.id, note))
         }
         (Ending::Superseded, None) if facts.set_rollout.is_some() && facts.replicas > 0 => {
-            let to = short(&facts.last_completed);
+            let to = facts.last_completed.as_ref().map(short).unwrap_or_default();
             let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
             Some(Event::normal("RolloutSuperseded", &old.id, note))
         }
@@ -373,7 +373,7 @@ fn ended(
             let stalled = || status.rollout.as_ref().map(why_stalled).unwrap_or_default();
             let why = by_hook.unwrap_or_else(stalled);
             reject(status, facts, old, Ending::RolledBack);
-            let to = short(&facts.last_completed);
+            let to = facts.last_completed.as_ref().map(short).unwrap_or_default();
             let back = back_again(facts);
             let note = format!("the rollout to {from} {what} and is rolled back to {to}{back}: {why}");
             if let Some(rejected) = status.rejected.as_mut() {

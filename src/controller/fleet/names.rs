@@ -45,7 +45,7 @@ impl Fleet<'_> {
         let meta = &self.scope.fleet.meta;
         // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
         let known = &self.scope.memory.nameless;
-        let question = (meta.uid.clone(), start.target.clone());
+        let question = (meta.uid.clone(), start.target.to_string());
         let (before, asked) = (known.get(&question), monotonic());
         let age = |nameless: &Nameless| asked.duration_since(nameless.asked);
         let wait = |nameless: &Nameless| if is_transient(nameless) { ASK_ONCE_MORE } else { ASK_FOR_NAMES };

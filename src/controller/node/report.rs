@@ -68,7 +68,7 @@ impl Node<'_> {
         let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
         let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
         // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
-        let at_grant = || self.facts().grant() == Some(before.pod_template_hash.as_str());
+        let at_grant = || self.facts().grant().is_some_and(|grant| *grant == *before.pod_template_hash);
         let urgent = has_moved(plan, before.plan.as_ref())
             || failed(next) != failed(before)
             || next.observed_generation != before.observed_generation

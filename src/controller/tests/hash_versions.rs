@@ -126,7 +126,7 @@ async fn a_node_at_rest_is_not_written_and_what_it_next_runs_is_called_by_the_ne
     let spec: crate::api::StatefulNodeSpec = serde_json::from_value(template("v1")).unwrap();
     let rendered = crate::render::pod_template(&spec, None, &RenderOptions::default()).unwrap();
     let new = crate::revision::pod_template_hash(&rendered);
-    assert!(new.starts_with("v2:"), "{new}");
+    assert!(new.as_str().starts_with("v2:"), "{new}");
     stage.change_node(&json!({"spec": {"grantedHash": new, "grantID": "two"}}));
     stage.node_settles().await;
     let status = stage.node()["status"].clone();

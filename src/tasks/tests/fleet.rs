@@ -3,7 +3,7 @@
 
 use super::super::{AwaitSpecUpdate, FleetScope, MarkReady, UpdateNodeSpecs};
 use super::*;
-use crate::api::NodeDeploymentSpec;
+use crate::api::{NodeDeploymentSpec, RolloutHash};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::{Part, PatchOp};
 use crate::planner::fleet::Scope;
@@ -26,7 +26,7 @@ pub(super) fn fleet(nodes: Vec<Value>) -> Fleet {
 }
 
 /// The rollout hash of a version.
-pub(super) fn revision_of(version: &str) -> String {
+pub(super) fn revision_of(version: &str) -> RolloutHash {
     let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
     revision::rollout_hash(&spec, "")
 }

@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::NodeScope;
-use crate::api::StatefulNodeSpec;
+use crate::api::{PodTemplateHash, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::port::MockCluster;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
@@ -39,7 +39,7 @@ fn spec_json(version: &str) -> Value {
 }
 
 /// The pod template hash of a version.
-fn hash(version: &str) -> String {
+fn hash(version: &str) -> PodTemplateHash {
     let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
     revision::pod_template_hash(&render::pod_template(&spec, None, &RenderOptions::default()).unwrap())
 }

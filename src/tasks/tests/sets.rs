@@ -6,7 +6,7 @@ use super::super::{
     RetireIncumbents, SubmitHalt, SwitchTraffic,
 };
 use super::*;
-use crate::api::NodeDeploymentSpec;
+use crate::api::{NodeDeploymentSpec, RolloutHash};
 use crate::cluster::Part;
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::planner::fleet::Scope;
@@ -15,7 +15,7 @@ use crate::revision::RevisionData;
 
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
 
-fn revision_of(version: &str) -> String {
+fn revision_of(version: &str) -> RolloutHash {
     let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();
     revision::rollout_hash(&spec, "")
 }
@@ -169,7 +169,7 @@ async fn a_lost_build_id_is_found_again_only_where_what_completed_bears_it_out()
         let mut scope = amid.without("db-new-0").scope(MockCluster::new(), &View::shared());
         let mut fleet = (*scope.fleet).clone();
         fleet.status.rollout = None;
-        fleet.status.last_completed_rollout_hash = revision::rollout_hash(&spec, completed_under);
+        fleet.status.last_completed_rollout_hash = revision::rollout_hash(&spec, completed_under).into();
         scope.fleet = Arc::new(fleet);
         assert_eq!(scope.repair_status().fleet.status.active_build_id, found, "{completed_under:?}");
     }
@@ -434,18 +434,18 @@ async fn a_manual_promotion_waits_for_the_whole_hash_and_an_automatic_one_for_no
         }))
     };
     let wanted = revision_of("v2");
-    for refused in ["", "v2", &wanted[..20]] {
+    for refused in ["", "v2", &wanted.as_str()[..20]] {
         let waits = by("Manual", refused).without_a_write(&AwaitPromotion {}).await;
         assert_eq!(
             waits,
             format!("waiting for a person: set spec.forcePromote to {wanted}, as windlass promote does")
         );
     }
-    assert_eq!(by("Manual", &wanted).without_a_write(&AwaitPromotion {}).await, "done");
+    assert_eq!(by("Manual", wanted.as_str()).without_a_write(&AwaitPromotion {}).await, "done");
     for (field, advice) in [(wanted.as_str(), "empty spec.forcePromote"), ("", "set spec.forcePromote")] {
         let mut scope = by("Manual", field).scope(MockCluster::new(), &View::shared());
         let mut fleet = (*scope.fleet).clone();
-        fleet.status.spent_force_promote = wanted.clone();
+        fleet.status.spent_force_promote = wanted.to_string();
         scope.fleet = Arc::new(fleet);
         let waits = said(&run_in(&Env::new().with(scope), &plan("BlueGreen"), &AwaitPromotion {}).await);
         assert!(waits.starts_with(&format!("waiting for a person: {advice}")), "{waits}");

@@ -1,5 +1,6 @@
 //! What a pod was made for: the annotations that Windlass puts into every pod template that it writes.
 
+use super::PodTemplateHash;
 use super::names::{ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPLATE_HASH};
 
 /// What was asked for where a pod template was written. A pod carries it, so that it can be told from others whatever
@@ -8,7 +9,7 @@ use super::names::{ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPL
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct MadeFor {
     /// The pod template hash.
-    pub hash: String,
+    pub hash: PodTemplateHash,
     /// The main container's image, as it was asked for; empty where none was.
     pub image: String,
     /// The main container's name.
@@ -21,7 +22,7 @@ impl MadeFor {
     pub fn to_annotations(&self) -> [(&'static str, &str); 3] {
         let Self { hash, image, main_container } = self;
         [
-            (ANNOTATION_TEMPLATE_HASH, hash),
+            (ANNOTATION_TEMPLATE_HASH, hash.as_str()),
             (ANNOTATION_IMAGE, image),
             (ANNOTATION_MAIN_CONTAINER, main_container),
         ]
@@ -32,7 +33,7 @@ impl MadeFor {
     pub fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let text = |key| annotation(key).map(str::to_owned);
         Some(Self {
-            hash: text(ANNOTATION_TEMPLATE_HASH).filter(|hash| !hash.is_empty())?,
+            hash: text(ANNOTATION_TEMPLATE_HASH).and_then(PodTemplateHash::recorded)?,
             image: text(ANNOTATION_IMAGE)?,
             main_container: text(ANNOTATION_MAIN_CONTAINER)?,
         })
@@ -47,8 +48,7 @@ mod tests {
 
     #[test]
     fn what_a_pod_was_made_for_is_read_as_it_was_written_or_not_at_all() {
-        let made =
-            MadeFor { hash: "v1:a".to_owned(), image: "db:1".to_owned(), main_container: "db".to_owned() };
+        let made = MadeFor { hash: "v1:a".into(), image: "db:1".to_owned(), main_container: "db".to_owned() };
         let written: BTreeMap<&str, &str> = made.to_annotations().into();
         let read =
             |left_out: &str| MadeFor::read(|key| written.get(key).copied().filter(|_| key != left_out));

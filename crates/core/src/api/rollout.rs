@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fields::is_zero;
+use super::ids::RolloutHash;
 
 /// The active rollout.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -95,6 +96,12 @@ fn readable_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(list: D) -> Re
 }
 
 impl Rollout {
+    /// `targetHash`.
+    #[must_use]
+    pub fn target(&self) -> RolloutHash {
+        RolloutHash::recorded_or_lost(self.target_hash.as_str())
+    }
+
     /// Whether a time that every rollout has is not known.
     #[must_use]
     pub fn has_lost_a_time(&self) -> bool {

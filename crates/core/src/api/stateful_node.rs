@@ -13,7 +13,7 @@ use super::fields::is_zero;
 use super::history::HistoryEntry;
 use super::policies::ClaimRetention;
 use super::problem::Problem;
-use super::{Condition, RawPlan, Shared};
+use super::{Condition, PodTemplateHash, RawPlan, Shared};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
@@ -107,6 +107,12 @@ pub struct StatefulNodeSpec {
 }
 
 impl StatefulNodeSpec {
+    /// `grantedHash`; none where the node moves by itself.
+    #[must_use]
+    pub fn granted(&self) -> Option<PodTemplateHash> {
+        PodTemplateHash::recorded(self.granted_hash.as_str())
+    }
+
     /// Whether the sidecar is to be asked again and again: somebody waits for what it says.
     #[must_use]
     pub fn asks_sidecar(&self) -> bool {
@@ -250,6 +256,14 @@ pub struct StatefulNodeStatus {
     /// The conditions `Ready`, `NodeUpdateInProgress`, `SidecarReady`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+impl StatefulNodeStatus {
+    /// `podTemplateHash`: what the node was observed to run; none where that is not known.
+    #[must_use]
+    pub fn running(&self) -> Option<PodTemplateHash> {
+        PodTemplateHash::recorded(self.pod_template_hash.as_str())
+    }
 }
 
 /// What a node's sidecar last said.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ending::Ending;
 use super::fields::is_zero;
+use super::ids::RolloutHash;
 use super::policies::{ClaimRetention, DeletionPolicy};
 use super::{Condition, RawPlan};
 use crate::engine::sentence::cut;
@@ -104,6 +105,14 @@ pub struct NodeDeploymentStatus {
     /// The conditions `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+impl NodeDeploymentStatus {
+    /// `lastCompletedRolloutHash`; none before the first.
+    #[must_use]
+    pub fn last_completed(&self) -> Option<RolloutHash> {
+        RolloutHash::recorded(self.last_completed_rollout_hash.as_str())
+    }
 }
 
 /// A hook that somebody has to look at.

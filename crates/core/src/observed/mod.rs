@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::api::{
-    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, Shared, StatefulNodeSpec,
+    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
     StatefulNodeStatus,
     names::{ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
 };
@@ -120,8 +120,9 @@ impl ObservedSet {
     /// The pod template hash that its template was written for: the template itself says it, or, where an earlier version
     /// of Windlass wrote it, the stamp.
     #[must_use]
-    pub fn written_for(&self) -> Option<&str> {
-        self.made_for.as_ref().map(|made_for| made_for.hash.as_str()).or_else(|| self.stamp())
+    pub fn written_for(&self) -> Option<PodTemplateHash> {
+        let said = self.made_for.as_ref().map(|made_for| made_for.hash.clone());
+        said.or_else(|| self.stamp().and_then(PodTemplateHash::recorded))
     }
 
     /// Whether its controller has seen its latest spec.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::identity::NodeIdentity;
 use super::metadata::new_child_metadata;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
-use crate::api::{MadeFor, StatefulNodeSpec, TemplateMeta};
+use crate::api::{MadeFor, PodTemplateHash, StatefulNodeSpec, TemplateMeta};
 use crate::revision::{main_container, main_image};
 
 /// How many of its own revisions a StatefulSet keeps: the running one, the wanted one, and one to spare.
@@ -22,7 +22,12 @@ pub fn claim_retention() -> Value {
 /// A node's StatefulSet. `template` is the rendered [`pod_template`](fn@super::pod_template), `hash` its pod
 /// template hash.
 #[must_use]
-pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: &Value, hash: &str) -> Value {
+pub fn stateful_set(
+    identity: &NodeIdentity,
+    spec: &StatefulNodeSpec,
+    template: &Value,
+    hash: &PodTemplateHash,
+) -> Value {
     let StatefulNodeSpec {
         volume_claim_templates,
         suspend,
@@ -77,18 +82,18 @@ pub fn stateful_set(identity: &NodeIdentity, spec: &StatefulNodeSpec, template: 
 
 /// Windlass's own labels and annotations of a node's StatefulSet.
 #[must_use]
-pub fn stateful_set_own_metadata(identity: &NodeIdentity, hash: &str) -> TemplateMeta {
+pub fn stateful_set_own_metadata(identity: &NodeIdentity, hash: &PodTemplateHash) -> TemplateMeta {
     TemplateMeta {
         labels: identity.labels(),
-        annotations: BTreeMap::from([(ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_owned())]),
+        annotations: BTreeMap::from([(ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_string())]),
     }
 }
 
 /// What a node's pods are made for at this hash.
 #[must_use]
-pub fn made_for(spec: &StatefulNodeSpec, hash: &str) -> MadeFor {
+pub fn made_for(spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> MadeFor {
     MadeFor {
-        hash: hash.to_owned(),
+        hash: hash.clone(),
         image: main_image(spec).unwrap_or_default().to_owned(),
         main_container: main_container(&spec.main_container, &spec.pod_template)
             .unwrap_or_default()

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::canonical::{Root, canonical, to_bytes};
 use super::template;
+use crate::api::PodTemplateHash;
 
 pub use super::hex::hex;
 
@@ -78,16 +79,16 @@ impl HashVersion {
 /// The hash of what should run on a node: of a rendered pod template. Labels of Windlass's own are not
 /// part of it, so it is the same before and after a node's identity is added.
 #[must_use]
-pub fn pod_template_hash(rendered: &Value) -> String {
+pub fn pod_template_hash(rendered: &Value) -> PodTemplateHash {
     pod_template_hash_under(HashVersion::newest(), rendered)
 }
 
 /// [`pod_template_hash`] under this algorithm.
 #[must_use]
-pub fn pod_template_hash_under(version: HashVersion, rendered: &Value) -> String {
+pub fn pod_template_hash_under(version: HashVersion, rendered: &Value) -> PodTemplateHash {
     let mut template = rendered.clone();
     template::remove_own_keys(&mut template);
-    version.hash("pod-template", &canonical(&template, Root::PodTemplate))
+    PodTemplateHash::computed(version.hash("pod-template", &canonical(&template, Root::PodTemplate)))
 }
 
 #[cfg(test)]
@@ -105,13 +106,13 @@ mod tests {
         let hash = |what| HashVersion::V1.hash(what, &template());
         assert_ne!(hash("pod-template"), hash("rollout"));
         let [old, new] = [HashVersion::V1, HashVersion::V2].map(|v| pod_template_hash_under(v, &template()));
-        assert_ne!(old[3..], new[3..]);
+        assert_ne!(old.as_str()[3..], new.as_str()[3..]);
     }
 
     #[test]
     fn a_hash_reads_as_its_version_and_64_lower_case_digits() {
         let hash = pod_template_hash(&template());
-        assert_eq!(hash.len(), 67);
+        assert_eq!(hash.as_str().len(), 67);
         assert_eq!(hex(&[0x00, 0x9f, 0xa0, 0xff]), "009fa0ff");
     }
 }

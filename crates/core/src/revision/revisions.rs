@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use sha2::{Digest, Sha256};
 
 use super::hex::hex;
+use crate::api::RolloutHash;
 
 /// The name of the ControllerRevision for this rollout hash of this fleet. The fleet's UID keeps it from
 /// meeting one that a deleted fleet of the same name has left.
 #[must_use]
-pub fn revision_name(deployment: &str, uid: &str, rollout_hash: &str) -> String {
+pub fn revision_name(deployment: &str, uid: &str, rollout_hash: &RolloutHash) -> String {
     let digest = hex(&Sha256::digest(format!("{uid}{rollout_hash}")));
     format!("{deployment}-{}", &digest[..10])
 }
@@ -168,10 +169,10 @@ mod tests {
 
     #[test]
     fn a_revisions_name_is_that_of_its_fleet_and_its_hash() {
-        let name = revision_name("db", "uid", "v1:abc");
+        let name = revision_name("db", "uid", &"v1:abc".into());
         assert_eq!(name, "db-021aa0bca2");
-        assert_ne!(name, revision_name("db", "uid2", "v1:abc"));
-        assert_ne!(name, revision_name("db", "uid", "v1:abd"));
+        assert_ne!(name, revision_name("db", "uid2", &"v1:abc".into()));
+        assert_ne!(name, revision_name("db", "uid", &"v1:abd".into()));
     }
 
     fn stored(names: &[(&str, i64)]) -> Vec<StoredRevision> {

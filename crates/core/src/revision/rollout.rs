@@ -8,19 +8,20 @@ use super::drift::{Difference, diff_canonical};
 use super::hash::HashVersion;
 use super::hashes::Hashes;
 use super::template;
-use crate::api::StatefulNodeSpec;
+use crate::api::{RolloutHash, StatefulNodeSpec};
 
 /// The hash of everything whose change is a new target. `build_id` is the fleet's `unsafeCustomBuildID`,
 /// empty where it is not set.
 #[must_use]
-pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> String {
+pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> RolloutHash {
     RevisionData::of(spec).rollout_hash(build_id)
 }
 
 /// [`rollout_hash`] under this algorithm.
 #[must_use]
-pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> String {
-    version.hash("rollout", &canonical(&rollout_inputs(data, build_id), Root::RolloutInputs))
+pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> RolloutHash {
+    let inputs = canonical(&rollout_inputs(data, build_id), Root::RolloutInputs);
+    RolloutHash::computed(version.hash("rollout", &inputs))
 }
 
 /// The named inputs of a rollout hash, in one form for what can be written in two: an image override is
@@ -52,13 +53,13 @@ fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
 impl RevisionData {
     /// The rollout hash of this revision under a fleet's `unsafeCustomBuildID` (empty where it is not set).
     #[must_use]
-    pub fn rollout_hash(&self, build_id: &str) -> String {
+    pub fn rollout_hash(&self, build_id: &str) -> RolloutHash {
         rollout_hash_under(HashVersion::newest(), self, build_id)
     }
 
     /// The rollout hashes of this revision, under every algorithm that is known.
     #[must_use]
-    pub fn rollout_hashes(&self, build_id: &str) -> Hashes {
+    pub fn rollout_hashes(&self, build_id: &str) -> Hashes<RolloutHash> {
         Hashes::of(|version| rollout_hash_under(version, self, build_id))
     }
 

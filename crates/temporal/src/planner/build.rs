@@ -29,7 +29,7 @@ impl Target {
     /// What a spec wants.
     #[must_use]
     pub fn of(spec: &WorkerDeploymentSpec) -> Self {
-        let template_hash = pod_template_hash(&spec.template);
+        let template_hash = String::from(pod_template_hash(&spec.template));
         if let Some(id) = &spec.unsafe_custom_build_id {
             let digest = Sha256::digest(format!("windlass.dev/v1/workers\n{id}\n{template_hash}"));
             let hash = format!("v1:{}", hex(&digest));

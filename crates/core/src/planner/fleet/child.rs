@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{AtHook, Problem};
+use crate::api::{AtHook, PodTemplateHash, Problem, RolloutHash};
 
 /// One existing node of a fleet, as it was observed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -25,10 +25,10 @@ pub struct ChildFacts {
     pub unreadable: bool,
     /// Whether its status is behind its generation, or may be: a write to it is out whose answer never came.
     pub behind: bool,
-    /// The rollout hash of the revision that its spec holds; empty where the spec cannot be read.
-    pub spec_hash: String,
+    /// The rollout hash of the revision that its spec holds; none where the spec cannot be read.
+    pub spec_hash: Option<RolloutHash>,
     /// `spec.grantedHash`.
-    pub granted: String,
+    pub granted: Option<PodTemplateHash>,
     /// `spec.grantID`.
     pub grant_id: String,
     /// `status.spentGrantID`.
@@ -36,7 +36,7 @@ pub struct ChildFacts {
     /// The latest restart that it obeys (RFC 3339); empty for none.
     pub restart: String,
     /// `status.podTemplateHash`: what its pod was observed to run.
-    pub running: String,
+    pub running: Option<PodTemplateHash>,
     /// `status.currentImage`.
     pub running_image: String,
     /// Whether a NodeUpdate or RestartNode plan of its own is active.

@@ -4,22 +4,27 @@ use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::FleetFacts;
 use super::hooks::{hold_grants, is_before_rollout, is_step_full};
+use crate::api::RolloutHash;
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that
 /// of the active plan, if there is one.
 #[must_use]
-pub fn creation_revision<'a>(facts: &'a FleetFacts, ordinal: i32, scope: Option<&'a Scope>) -> &'a str {
-    let current = &facts.last_completed;
+pub fn creation_revision<'a>(
+    facts: &'a FleetFacts,
+    ordinal: i32,
+    scope: Option<&'a Scope>,
+) -> &'a RolloutHash {
     let target = match scope {
         Some(Scope::Target(target)) => target,
         Some(Scope::Own) | None => facts.steady_revision(),
     };
+    // A fleet that has no current revision yet has nothing else to offer.
+    let Some(current) = &facts.last_completed else { return target };
     // What the API server refuses, or what is not stored for another reason, cannot be made.
-    if !current.is_empty() && !facts.is_known(target) {
+    if !facts.is_known(target) {
         return current;
     }
-    // A fleet that has no current revision yet has nothing else to offer.
-    if current.is_empty() || current == target {
+    if current == target {
         return target;
     }
     if ordinal < facts.held_below() {

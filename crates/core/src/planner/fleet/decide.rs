@@ -5,7 +5,7 @@ use super::facts::FleetFacts;
 use super::hooks::rolls_back;
 use super::idle::{idle, is_retried, others, own, to};
 use super::sets;
-use crate::api::Stage;
+use crate::api::{RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
 
 /// Decides. `plan` is the persisted plan, `scope` where it goes, `stalled` whether its clock has run out.
@@ -55,8 +55,8 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
         // What drifted is put right first only as long as nothing else is wanted.
         Scope::Own if facts.rejected.is_some() => false,
         // Where nothing completed yet, what else is wanted shows on the nodes alone.
-        Scope::Own if facts.last_completed.is_empty() => others(facts, goal).next().is_some(),
-        Scope::Own => goal != facts.last_completed,
+        Scope::Own if facts.last_completed.is_none() => others(facts, goal).next().is_some(),
+        Scope::Own => facts.last_completed != *goal,
     };
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(to(facts, goal, Cause::Superseded));
@@ -69,7 +69,7 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     if facts.restart_request.is_some() {
         let start = Start {
             scope: scope.clone(),
-            target: plan.target_hash.clone(),
+            target: RolloutHash::recorded_or_lost(plan.target_hash.as_str()),
             cause: Cause::RestartRequested,
             strategy: Strategy::InPlace,
         };
@@ -77,11 +77,11 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
     }
     if ((stalled && facts.on_stall == crate::api::OnStall::Rollback) || rolls_back(facts))
         && facts.rejected.is_none()
-        && !facts.last_completed.is_empty()
-        && plan.target_hash != facts.last_completed
+        && let Some(current) = &facts.last_completed
+        && *current != *plan.target_hash
         && matches!(scope, Scope::Target(_))
     {
-        return FleetDecision::RollBack(to(facts, &facts.last_completed, Cause::Superseded));
+        return FleetDecision::RollBack(to(facts, current, Cause::Superseded));
     }
     FleetDecision::Keep
 }

@@ -1,12 +1,12 @@
 //! What may be decided about a fleet: that a rollout starts or ends, where it goes, how, and why.
 
-use crate::api::Stage;
+use crate::api::{RolloutHash, Stage};
 
 /// Which revision a plan moves nodes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Scope {
     /// Every node to this rollout hash.
-    Target(String),
+    Target(RolloutHash),
     /// Every node to the revision that it holds: what drifted is put right.
     Own,
 }
@@ -122,7 +122,7 @@ pub struct Start {
     /// Where it goes.
     pub scope: Scope,
     /// The rollout hash that its plan names.
-    pub target: String,
+    pub target: RolloutHash,
     /// Why.
     pub cause: Cause,
     /// How.

@@ -7,13 +7,13 @@ use crate::api::IntOrString;
 use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, Scope, Strategy};
 use super::sets::{SetFacts, SetRollout};
-use crate::api::{AtHook, Ending, OnStall, Promotion, Rejected};
+use crate::api::{AtHook, Ending, OnStall, PodTemplateHash, Promotion, Rejected, RolloutHash};
 
 /// What a revision renders to.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rendering {
     /// The pod template hash.
-    pub hash: String,
+    pub hash: PodTemplateHash,
     /// The main container's image.
     pub image: String,
 }
@@ -38,9 +38,9 @@ pub struct FleetFacts {
     /// Whether the fleet is being deleted.
     pub terminating: bool,
     /// The rollout hash of what is wanted.
-    pub requested: String,
-    /// The rollout hash of what last completed; empty before the first.
-    pub last_completed: String,
+    pub requested: RolloutHash,
+    /// The rollout hash of what last completed; none before the first.
+    pub last_completed: Option<RolloutHash>,
     /// The target that is not tried again, if it is still the one wanted.
     pub rejected: Option<Rejected>,
     /// Who asked last for what with the command line: the annotation, as it is written.
@@ -103,7 +103,7 @@ pub struct FleetFacts {
     /// The step that its plan is at, or stops after: an index into them.
     pub step: Option<usize>,
     /// What revisions render to, by rollout hash and restart.
-    pub renderings: BTreeMap<(String, String), Rendering>,
+    pub renderings: BTreeMap<(RolloutHash, String), Rendering>,
 }
 
 impl FleetFacts {
@@ -123,18 +123,14 @@ impl FleetFacts {
     /// Whether a target that was rejected still is: nothing else is wanted that could be tried.
     #[must_use]
     pub fn stays_rejected(&self, rejected: &Rejected) -> bool {
-        rejected.hash == self.requested || self.invalid.is_some()
+        self.requested == *rejected.hash || self.invalid.is_some()
     }
 
     /// Whether a revision with this rollout hash is kept.
     #[must_use]
-    pub fn is_known(&self, revision: &str) -> bool {
-        !revision.is_empty()
-            && self
-                .renderings
-                .range((revision.to_owned(), String::new())..)
-                .next()
-                .is_some_and(|(k, _)| k.0 == revision)
+    pub fn is_known(&self, revision: &RolloutHash) -> bool {
+        let first = self.renderings.range((revision.clone(), String::new())..).next();
+        first.is_some_and(|((known, _), _)| known == revision)
     }
 
     /// Ordinals below this keep the current revision; none do before there is one.
@@ -142,40 +138,54 @@ impl FleetFacts {
     pub fn held_below(&self) -> i32 {
         // The same content is another target under another build ID: then there is nothing to hold them at.
         let other_id = self.build_id != self.active_build_id;
-        if self.last_completed.is_empty() || other_id { 0 } else { self.partition }
+        if self.last_completed.is_none() || other_id { 0 } else { self.partition }
     }
 
     /// The revision for nodes that no rollout is about: the wanted one, or, while that is rejected or
     /// cannot be started, the current one.
     #[must_use]
-    pub fn steady_revision(&self) -> &str {
+    pub fn steady_revision(&self) -> &RolloutHash {
         let unusable =
             self.rejected.is_some() || !self.is_known(&self.requested) || self.is_for_another_set();
-        if unusable && !self.last_completed.is_empty() { &self.last_completed } else { &self.requested }
+        self.last_completed.as_ref().filter(|_| unusable).unwrap_or(&self.requested)
     }
 
     /// The target of a template rollout: what is wanted, or, once that was rolled back, what was before.
     #[must_use]
-    pub fn goal(&self) -> &str {
+    pub fn goal(&self) -> &RolloutHash {
         let rolled_back = self.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::RolledBack));
-        if rolled_back && !self.last_completed.is_empty() { &self.last_completed } else { &self.requested }
+        self.last_completed.as_ref().filter(|_| rolled_back).unwrap_or(&self.requested)
     }
 
     /// The revision that a node is to hold.
     #[must_use]
-    pub fn revision_for<'a>(&'a self, child: &'a ChildFacts, scope: &'a Scope) -> &'a str {
-        match scope {
-            Scope::Target(_) if child.ordinal < self.held_below() => &self.last_completed,
-            Scope::Target(target) => target,
-            Scope::Own if self.is_known(&child.spec_hash) => &child.spec_hash,
-            Scope::Own => self.steady_revision(),
+    pub fn revision_for<'a>(&'a self, child: &'a ChildFacts, scope: &'a Scope) -> &'a RolloutHash {
+        match (scope, &self.last_completed) {
+            (Scope::Target(_), Some(current)) if child.ordinal < self.held_below() => current,
+            (Scope::Target(target), _) => target,
+            (Scope::Own, _) => {
+                let own = child.spec_hash.as_ref().filter(|own| self.is_known(own));
+                own.unwrap_or_else(|| self.steady_revision())
+            }
         }
     }
 
     /// What a revision renders to under a restart.
     #[must_use]
-    pub fn rendering(&self, revision: &str, restart: &str) -> Option<&Rendering> {
-        self.renderings.get(&(revision.to_owned(), restart.to_owned()))
+    pub fn rendering(&self, revision: &RolloutHash, restart: &str) -> Option<&Rendering> {
+        self.renderings.get(&(revision.clone(), restart.to_owned()))
+    }
+
+    /// Whether a node holds a revision that is kept.
+    #[must_use]
+    pub fn holds_known(&self, child: &ChildFacts) -> bool {
+        child.spec_hash.as_ref().is_some_and(|hash| self.is_known(hash))
+    }
+
+    /// What the revision that a node holds renders to under a restart.
+    #[must_use]
+    pub fn held_by(&self, child: &ChildFacts, restart: &str) -> Option<&Rendering> {
+        self.rendering(child.spec_hash.as_ref()?, restart)
     }
 
     /// What a node is to run.
@@ -187,8 +197,8 @@ impl FleetFacts {
     /// Whether a node's spec and grant are what they are to be.
     #[must_use]
     pub fn is_granted(&self, child: &ChildFacts, scope: &Scope) -> bool {
-        child.spec_hash == self.revision_for(child, scope)
-            && self.target_for(child, scope).is_some_and(|t| t.hash == child.granted)
+        child.spec_hash == *self.revision_for(child, scope)
+            && self.target_for(child, scope).is_some_and(|t| child.granted == t.hash)
             && !child.is_drifted()
     }
 
@@ -199,7 +209,7 @@ impl FleetFacts {
             && !child.behind
             && self
                 .target_for(child, scope)
-                .is_some_and(|t| t.hash == child.running && t.image == child.running_image)
+                .is_some_and(|t| child.running == t.hash && t.image == child.running_image)
     }
 
     /// How many nodes are disrupted, those missing and those being scaled away included. A name that
@@ -213,7 +223,7 @@ impl FleetFacts {
     /// Whether the partition keeps nodes from where the rollout goes.
     #[must_use]
     pub fn revision_differs_below_partition(&self, scope: &Scope) -> bool {
-        matches!(scope, Scope::Target(target) if *target != self.last_completed) && self.held_below() > 0
+        matches!(scope, Scope::Target(target) if self.last_completed != *target) && self.held_below() > 0
     }
 
     /// Whether every wanted node exists, is at what it is to run, and serves, and nothing else is left.

@@ -26,7 +26,7 @@ pub fn fail(
     }
     if stage != Some(Stage::Retiring) {
         give_up(status, facts, now);
-        let requested = plan.target_hash == facts.requested || plan.target_hash.is_empty();
+        let requested = facts.requested == *plan.target_hash || plan.target_hash.is_empty();
         // What another plan was to be started for was not tried.
         if requested || scope_of(status) == Scope::Own {
             reject(status, facts, plan, Ending::Failed);

@@ -45,7 +45,7 @@ pub(super) fn refresh(
 pub(super) fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let filling = status.filling.as_ref().filter(|f| !f.clock_stopped && !facts.paused)?;
     let allowed = TimeDelta::seconds(facts.deadline_seconds);
-    if facts.is_converged(&Scope::Target(facts.steady_revision().to_owned())) {
+    if facts.is_converged(&Scope::Target(facts.steady_revision().clone())) {
         return None;
     }
     is_under_way(status, facts).then(|| filling.last_progress_at + allowed)

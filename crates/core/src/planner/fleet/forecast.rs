@@ -4,6 +4,7 @@
 use chrono::{DateTime, Utc};
 
 use crate::api::names::node_name;
+use crate::api::{PodTemplateHash, RolloutHash};
 
 use super::child::ChildFacts;
 use super::create::creation_revision;
@@ -32,8 +33,8 @@ pub struct Turn {
     pub name: String,
     /// What is done to it.
     pub action: Action,
-    /// The rollout hash of the revision that it holds then; empty where it leaves.
-    pub revision: String,
+    /// The rollout hash of the revision that it holds then; none where it leaves.
+    pub revision: Option<RolloutHash>,
 }
 
 /// What happens at one time, in the order in which it is begun.
@@ -65,16 +66,16 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, scope: Option<&Scope>) -> Vec<W
 
 /// The nodes of a set that are to be made, by ordinal, and those of it that are there and are to hold this revision.
 #[must_use]
-pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &str) -> Wave {
+pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &RolloutHash) -> Wave {
     let there: &[ChildFacts] = facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default();
     let turn = |ordinal: i32| {
         let name = node_name(fleet, set, ordinal);
         let action = match there.iter().find(|child| child.ordinal == ordinal) {
             None => Action::Create,
-            Some(child) if child.spec_hash != target => Action::Update,
+            Some(child) if child.spec_hash != *target => Action::Update,
             Some(_) => return None,
         };
-        Some(Turn { name, action, revision: target.to_owned() })
+        Some(Turn { name, action, revision: Some(target.clone()) })
     };
     (0..facts.replicas).filter_map(turn).collect()
 }
@@ -86,7 +87,7 @@ pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
         |name: &str| beside.iter().flatten().any(|turn| turn.action == Action::Remove && turn.name == name);
     let made = beside.iter().flatten().filter(|turn| turn.action == Action::Create).map(|turn| &turn.name);
     let there = facts.children.iter().rev().filter(|child| !child.terminating).map(|child| &child.name);
-    let leaves = |name: &String| Turn { name: name.clone(), action: Action::Remove, revision: String::new() };
+    let leaves = |name: &String| Turn { name: name.clone(), action: Action::Remove, revision: None };
     made.chain(there.filter(|name| !goes(name))).map(leaves).collect()
 }
 
@@ -121,7 +122,7 @@ pub fn retired(facts: &FleetFacts, without: Option<&str>) -> Vec<(DateTime<Utc>,
 }
 
 fn leaves(child: &ChildFacts) -> Turn {
-    Turn { name: child.name.clone(), action: Action::Remove, revision: String::new() }
+    Turn { name: child.name.clone(), action: Action::Remove, revision: None }
 }
 
 fn remove(facts: &mut FleetFacts) -> Wave {
@@ -131,7 +132,7 @@ fn remove(facts: &mut FleetFacts) -> Wave {
     for name in names {
         if let Some(child) = facts.children.iter_mut().find(|child| child.name == name) {
             child.asked_to_leave = true;
-            wave.push(Turn { name, action: Action::Remove, revision: String::new() });
+            wave.push(Turn { name, action: Action::Remove, revision: None });
         }
     }
     wave
@@ -140,16 +141,16 @@ fn remove(facts: &mut FleetFacts) -> Wave {
 fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
     let mut wave = Vec::new();
     for ordinal in facts.missing() {
-        let revision = creation_revision(facts, ordinal, scope).to_owned();
+        let revision = creation_revision(facts, ordinal, scope).clone();
         let restart = facts.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
         let name = node_name(fleet, &facts.set, ordinal);
-        wave.push(Turn { name: name.clone(), action: Action::Create, revision: revision.clone() });
+        wave.push(Turn { name: name.clone(), action: Action::Create, revision: Some(revision.clone()) });
         facts.children.push(ChildFacts {
             name,
             ordinal,
-            spec_hash: revision,
-            granted: rendering.hash,
+            spec_hash: Some(revision),
+            granted: Some(rendering.hash),
             restart,
             behind: true,
             ..ChildFacts::default()
@@ -165,8 +166,8 @@ fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
         let restarted_at = facts.restarted_at.clone();
         let Some(child) = facts.children.iter_mut().find(|child| child.name == grant.name) else { continue };
         let stays = child.running == grant.hash;
-        child.spec_hash.clone_from(&grant.revision);
-        child.granted.clone_from(&grant.hash);
+        child.spec_hash = Some(grant.revision.clone());
+        child.granted = Some(grant.hash.clone());
         "granted".clone_into(&mut child.grant_id);
         child.spent_id.clear();
         child.behind = true;
@@ -174,7 +175,7 @@ fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
             child.restart = restarted_at;
         }
         let action = if stays { Action::Adopt } else { Action::Update };
-        wave.push(Turn { name: grant.name, action, revision: grant.revision });
+        wave.push(Turn { name: grant.name, action, revision: Some(grant.revision) });
     }
     wave
 }
@@ -186,7 +187,7 @@ fn converge(facts: &mut FleetFacts) -> bool {
     facts.children.retain(|child| !child.terminating && !child.asked_to_leave);
     let mut moved = facts.children.len() != before || !facts.shutting_down.is_empty();
     facts.shutting_down.clear();
-    let images: Vec<(String, String)> = facts
+    let images: Vec<(PodTemplateHash, String)> = facts
         .renderings
         .values()
         .map(|rendering| (rendering.hash.clone(), rendering.image.clone()))
@@ -198,7 +199,7 @@ fn converge(facts: &mut FleetFacts) -> bool {
         }
         moved = true;
         child.running.clone_from(&child.granted);
-        if let Some((_, image)) = images.iter().find(|(hash, _)| *hash == child.running) {
+        if let Some((_, image)) = images.iter().find(|(hash, _)| child.running == *hash) {
             child.running_image.clone_from(image);
         }
         child.spent_id.clone_from(&child.grant_id);
@@ -223,9 +224,9 @@ mod tests {
         ChildFacts {
             name: format!("db-{ordinal}"),
             ordinal,
-            spec_hash: revision.into(),
-            granted: revision.into(),
-            running: revision.into(),
+            spec_hash: Some(revision.into()),
+            granted: Some(revision.into()),
+            running: Some(revision.into()),
             available: true,
             ready: true,
             ever_ready: true,
@@ -235,12 +236,12 @@ mod tests {
 
     fn facts(replicas: i32, most: i32) -> FleetFacts {
         let renderings = ["v1", "v2"]
-            .map(|r| ((r.to_owned(), String::new()), Rendering { hash: r.to_owned(), image: String::new() }));
+            .map(|r| ((r.into(), String::new()), Rendering { hash: r.into(), image: String::new() }));
         FleetFacts {
             replicas,
             max_unavailable: most,
             set: "first".into(),
-            last_completed: "v1".into(),
+            last_completed: Some("v1".into()),
             requested: "v2".into(),
             children: (0..replicas).map(|ordinal| child(ordinal, "v1")).collect(),
             renderings: renderings.into(),
@@ -274,8 +275,8 @@ mod tests {
     #[test]
     fn those_that_run_it_already_come_first_then_those_that_are_down() {
         let mut facts = facts(4, 1);
-        facts.children[1].running = "v2".into();
-        facts.children[1].granted = "v2".into();
+        facts.children[1].running = Some("v2".into());
+        facts.children[1].granted = Some("v2".into());
         (facts.children[2].ready, facts.children[2].available, facts.children[2].failed) =
             (false, false, true);
         // The failed one is free to take; with it the wave is full.
@@ -309,7 +310,7 @@ mod tests {
     fn the_first_nodes_are_made_together() {
         let mut first = facts(3, 1);
         first.children.clear();
-        first.last_completed.clear();
+        first.last_completed = None;
         assert_eq!(told(&in_place("db", &first, None)), ["+0 +1 +2"]);
     }
 
@@ -366,7 +367,7 @@ mod tests {
     #[test]
     fn a_set_is_made_whole_and_leaves_whole() {
         let facts = facts(3, 1);
-        assert_eq!(told(&[entrants("db", "1a2b3", &facts, "v2")]), ["+1a2b3-0 +1a2b3-1 +1a2b3-2"]);
+        assert_eq!(told(&[entrants("db", "1a2b3", &facts, &"v2".into())]), ["+1a2b3-0 +1a2b3-1 +1a2b3-2"]);
         assert_eq!(told(&[incumbents(&facts, &[])]), ["-2 -1 -0"]);
     }
 }

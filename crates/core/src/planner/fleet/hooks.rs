@@ -9,7 +9,7 @@ use crate::api::at_hook::attempt_of;
 use crate::api::hooks::nodes_of_step;
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
-use crate::api::{HookStatus, NodeDeploymentStatus, Stage};
+use crate::api::{HookStatus, NodeDeploymentStatus, RolloutHash, Stage};
 use crate::engine::TaskRecord;
 use crate::engine::sentence::{cut, some_of};
 
@@ -272,8 +272,8 @@ pub fn is_step_done(facts: &FleetFacts, scope: &Scope, step: usize) -> bool {
 
 /// Whether a step has its nodes, so that one that is missing is made at what ran before.
 #[must_use]
-pub fn is_step_full(facts: &FleetFacts, target: &str) -> bool {
+pub fn is_step_full(facts: &FleetFacts, target: &RolloutHash) -> bool {
     let Some(step) = facts.step else { return false };
-    let at_target = facts.wanted().filter(|c| c.spec_hash == target).count() as i32;
+    let at_target = facts.wanted().filter(|c| c.spec_hash == *target).count() as i32;
     at_target >= size_of_step(facts, step)
 }

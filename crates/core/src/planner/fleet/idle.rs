@@ -3,6 +3,7 @@
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
 use super::facts::FleetFacts;
+use crate::api::RolloutHash;
 
 /// Whether a person asks for the rejected target to be tried again, and it can be.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
@@ -20,7 +21,7 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
             return own(facts, Cause::RestartRequested);
         }
         // A drift whose repair was aborted is not taken up again by itself.
-        if rejected.hash == facts.last_completed {
+        if facts.last_completed == RolloutHash::recorded(rejected.hash.as_str()) {
             return FleetDecision::Keep;
         }
         return drift(facts);
@@ -32,16 +33,14 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
     // complete when that is observed.
     let filling =
-        facts.last_completed.is_empty() || (facts.scaled_to_zero && !facts.strategy_for(goal).makes_set());
-    if goal != facts.last_completed && !filling {
+        facts.last_completed.is_none() || (facts.scaled_to_zero && !facts.strategy_for(goal).makes_set());
+    if facts.last_completed != *goal && !filling {
         let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(to(facts, goal, cause));
     }
     if others(facts, goal).next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
-        let edited = |c: &ChildFacts| {
-            facts.rendering(&c.spec_hash, &c.restart).is_some_and(|held| held.hash != c.granted)
-        };
+        let edited = |c: &ChildFacts| facts.held_by(c, &c.restart).is_some_and(|held| c.granted != held.hash);
         let cause = if facts.unrecorded || others(facts, goal).all(edited) {
             Cause::ChildDrift
         } else {
@@ -56,8 +55,11 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
 }
 
 /// The nodes that hold another revision than this one, and one that is known.
-pub(super) fn others<'a>(facts: &'a FleetFacts, goal: &'a str) -> impl Iterator<Item = &'a ChildFacts> {
-    facts.wanted().filter(move |c| facts.is_known(&c.spec_hash) && c.spec_hash != goal)
+pub(super) fn others<'a>(
+    facts: &'a FleetFacts,
+    goal: &'a RolloutHash,
+) -> impl Iterator<Item = &'a ChildFacts> {
+    facts.wanted().filter(move |c| facts.holds_known(c) && c.spec_hash != *goal)
 }
 
 pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
@@ -79,25 +81,25 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     }
     // What it is to run cannot be told, so neither can whether it drifted.
     facts.target_for(child, &scope)?;
-    if !facts.is_known(&child.spec_hash) || child.is_drifted() {
+    if !facts.holds_known(child) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
-    let before_restart = facts.rendering(&child.spec_hash, &facts.restarted_at);
-    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| r.hash == child.granted) {
+    let before_restart = facts.held_by(child, &facts.restarted_at);
+    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| child.granted == r.hash) {
         return Some(Cause::RestartRequested);
     }
     let was_granted_by_us =
-        !child.granted.is_empty() && (child.granted == child.running || child.running.is_empty());
+        child.granted.is_some() && (child.granted == child.running || child.running.is_none());
     Some(if was_granted_by_us { Cause::OperatorDrift } else { Cause::ChildDrift })
 }
 
 /// A rollout of every node to a target.
-pub(super) fn to(facts: &FleetFacts, target: &str, cause: Cause) -> Start {
-    let (scope, strategy) = (Scope::Target(target.to_owned()), facts.strategy_for(target));
-    Start { scope, target: target.to_owned(), cause, strategy }
+pub(super) fn to(facts: &FleetFacts, target: &RolloutHash, cause: Cause) -> Start {
+    let (scope, strategy) = (Scope::Target(target.clone()), facts.strategy_for(target));
+    Start { scope, target: target.clone(), cause, strategy }
 }
 
 pub(super) fn own(facts: &FleetFacts, cause: Cause) -> FleetDecision {
-    let target = facts.steady_revision().to_owned();
+    let target = facts.steady_revision().clone();
     FleetDecision::Start(Start { scope: Scope::Own, target, cause, strategy: Strategy::InPlace })
 }

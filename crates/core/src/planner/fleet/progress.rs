@@ -235,25 +235,25 @@ mod tests {
         use super::super::facts::Rendering;
         let child = |ordinal: i32, revision: &str| ChildFacts {
             ordinal,
-            spec_hash: revision.into(),
-            granted: revision.into(),
-            running: revision.into(),
+            spec_hash: Some(revision.into()),
+            granted: Some(revision.into()),
+            running: Some(revision.into()),
             available: true,
             ready: true,
             ..ChildFacts::default()
         };
         let renderings = ["v1", "v2"]
-            .map(|r| ((r.to_owned(), String::new()), Rendering { hash: r.to_owned(), image: String::new() }));
+            .map(|r| ((r.into(), String::new()), Rendering { hash: r.into(), image: String::new() }));
         let held = FleetFacts {
             replicas: 4,
             partition: 2,
-            last_completed: "v1".into(),
+            last_completed: Some("v1".into()),
             requested: "v2".into(),
             children: vec![child(0, "v1"), child(1, "v1"), child(2, "v2"), child(3, "v2")],
             renderings: renderings.into(),
             ..FleetFacts::default()
         };
-        let scope = Scope::Target("v2".to_owned());
+        let scope = Scope::Target("v2".into());
         assert!(is_held_by_partition(&held, &scope));
         assert_eq!((counts(&held, &scope).updated, score(&held, &scope)), (2, 4));
         let released = FleetFacts { partition: 0, ..held.clone() };

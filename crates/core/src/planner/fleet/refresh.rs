@@ -19,7 +19,7 @@ pub const WAITS_TO_BE_RESUMED: &str = "waiting for the fleet to be resumed: spec
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
     note_asked(status, facts);
-    status.requested_rollout_hash.clone_from(&facts.requested);
+    status.requested_rollout_hash = facts.requested.to_string();
     if status.restarted_at.is_empty() {
         status.restarted_at.clone_from(&facts.restarted_at);
     }
@@ -37,7 +37,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     settle(status, facts);
     status.hooks = hooks::to_look_at(facts);
 
-    let steady = Scope::Target(facts.steady_revision().to_owned());
+    let steady = Scope::Target(facts.steady_revision().clone());
     let scope = if status.rollout.is_some() { scope_of(status) } else { steady };
     status.replicas = facts.children.len() as i32;
     status.ready_replicas = facts.children.iter().filter(|c| c.ready && !c.terminating).count() as i32;
@@ -48,7 +48,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         .wanted()
         .filter(|c| {
             c.spec_hash == facts.requested
-                && facts.target_for(c, &requested).is_some_and(|t| t.hash == c.running)
+                && facts.target_for(c, &requested).is_some_and(|t| c.running == t.hash)
         })
         .count() as i32;
     refresh_rollout(status, facts, &scope, input);
@@ -73,13 +73,13 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         && facts.invalid.is_none()
         && facts.is_converged(&target)
     {
-        status.last_completed_rollout_hash.clone_from(&facts.requested);
+        status.last_completed_rollout_hash = facts.requested.to_string();
         status.current_revision.clone_from(&status.update_revision);
         status.active_build_id.clone_from(&facts.build_id);
         status.scaled_to_zero = false;
     }
     // It is full again, though not of what is wanted by now: that was given up, or is refused.
-    let steady = Scope::Target(facts.steady_revision().to_owned());
+    let steady = Scope::Target(facts.steady_revision().clone());
     if status.scaled_to_zero && facts.replicas > 0 && facts.is_converged(&steady) {
         status.scaled_to_zero = false;
     }

@@ -63,7 +63,7 @@ pub fn facts_under(
     if findings.invalid.as_ref().is_some_and(|invalid| invalid.is_transient) {
         facts.waits_for = facts.invalid.take();
     }
-    facts.last_completed.clone_from(&status.last_completed_rollout_hash);
+    facts.last_completed = status.last_completed();
     facts.rejected = status.rejected.clone().filter(|r| facts.stays_rejected(r));
     facts
 }
@@ -75,7 +75,9 @@ pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDe
     let is_promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
     match facts.build_id.as_str() {
         "" if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),
-        "" => generated_build_id(main_image(&spec.template.spec).unwrap_or_default(), &facts.requested),
+        "" => {
+            generated_build_id(main_image(&spec.template.spec).unwrap_or_default(), facts.requested.as_str())
+        }
         own => own.to_owned(),
     }
 }

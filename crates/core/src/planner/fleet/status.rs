@@ -7,7 +7,7 @@ use super::facts::FleetFacts;
 use super::{filling, hooks, progress};
 use crate::api::Ending;
 use crate::api::status::{MAX_ASKED_BYTES, remember};
-use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, Stage};
+use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, RolloutHash, Stage};
 use crate::engine::{Plan, sentence::cut};
 
 /// Where the persisted rollout goes.
@@ -15,7 +15,7 @@ use crate::engine::{Plan, sentence::cut};
 pub fn scope_of(status: &NodeDeploymentStatus) -> Scope {
     match &status.rollout {
         Some(rollout) if rollout.own_revisions => Scope::Own,
-        Some(rollout) => Scope::Target(rollout.target_hash.clone()),
+        Some(rollout) => Scope::Target(rollout.target()),
         None => Scope::Own,
     }
 }
@@ -55,7 +55,7 @@ pub fn begin(
     }
     let own = start.scope == Scope::Own;
     let same = |r: &Rollout| {
-        r.target_hash == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
+        r.target() == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
     };
     let before = status.rollout.take().filter(same);
     // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
@@ -72,7 +72,7 @@ pub fn begin(
     status.rollout = Some(Rollout {
         strategy: start.strategy.api_name().to_owned(),
         recipe: start.strategy.recipe().to_owned(),
-        target_hash: start.target.clone(),
+        target_hash: start.target.to_string(),
         target_revision: revision.to_owned(),
         cause: start.cause.as_str().to_owned(),
         own_revisions: own,
@@ -127,7 +127,7 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan
     let (hash, build_id) = match &facts.rejected {
         Some(rejected) => (rejected.hash.clone(), rejected.build_id.clone()),
         // What is left of it does not say where it went.
-        None if plan.target_hash.is_empty() => (facts.requested.clone(), String::new()),
+        None if plan.target_hash.is_empty() => (facts.requested.to_string(), String::new()),
         None => (plan.target_hash.clone(), String::new()),
     };
     let build_id = if build_id.is_empty() { build_id_of(status, facts, &hash) } else { build_id };
@@ -148,7 +148,7 @@ fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) ->
     if let Some(id) = [of_rollout, of_set].into_iter().find(|id| !id.is_empty()) {
         return id.to_owned();
     }
-    match facts.rendering(hash, &facts.restarted_at) {
+    match RolloutHash::recorded(hash).and_then(|hash| facts.rendering(&hash, &facts.restarted_at)) {
         Some(rendering) => generated_build_id(&rendering.image, hash),
         None => status.build_id.clone(),
     }
@@ -158,7 +158,7 @@ fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) ->
 pub fn complete(status: &mut NodeDeploymentStatus, scope: &Scope) {
     let rollout = status.rollout.take();
     if let (Scope::Target(target), Some(rollout)) = (scope, rollout) {
-        status.last_completed_rollout_hash.clone_from(target);
+        status.last_completed_rollout_hash = target.to_string();
         status.current_revision = rollout.target_revision;
         status.scaled_to_zero = false;
     }
@@ -219,7 +219,8 @@ pub struct RefreshInput<'a> {
 
 /// A hash as notes for people write it: its first five digits.
 #[must_use]
-pub fn short(hash: &str) -> &str {
+pub fn short<H: AsRef<str> + ?Sized>(hash: &H) -> &str {
+    let hash = hash.as_ref();
     let digits = hash.split_once(':').map_or(hash, |(_, digits)| digits);
     digits.get(..5).unwrap_or(digits)
 }

@@ -98,8 +98,8 @@ fn with_what_is_gone(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
 ) -> Verdict {
-    let hash = &facts.last_completed;
-    if hash.is_empty() || facts.renderings.is_empty() || facts.is_known(hash) {
+    let is_gone = facts.last_completed.as_ref().is_some_and(|current| !facts.is_known(current));
+    if !is_gone || facts.renderings.is_empty() {
         return (truth, reason, message);
     }
     let gone = format!(
@@ -183,8 +183,8 @@ fn up_to_date(
         match rollout.stage {
             Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
             Stage::AwaitingPromotion if facts.awaits_person() => {
-                let target = &rollout.target_hash;
-                let message = sets::how_to_promote(target, status.spent_force_promote == *target);
+                let target = &rollout.target();
+                let message = sets::how_to_promote(target, *target == *status.spent_force_promote);
                 return verdict(Truth::Unknown, "ReadyToPromote", message);
             }
             _ => {}
@@ -204,7 +204,7 @@ fn up_to_date(
             "the template was changed meanwhile: that is rolled out next",
         );
     }
-    if status.last_completed_rollout_hash == facts.requested {
+    if status.last_completed() == facts.requested {
         return verdict(Truth::True, "Applied", input.remark);
     }
     if facts.replicas == 0 {
@@ -256,7 +256,7 @@ fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool,
         None if status.last_completed_rollout_hash.is_empty() => "NotStarted",
         // What ended because no node was wanted is not complete: it begins with the nodes that are wanted next.
         None if status.scaled_to_zero || facts.replicas == 0 => {
-            let completed = status.last_completed_rollout_hash == facts.requested;
+            let completed = status.last_completed() == facts.requested;
             if completed { "RolloutComplete" } else { "NotStarted" }
         }
         None => "RolloutComplete",

@@ -4,7 +4,7 @@
 use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::{FleetFacts, Rendering};
-use crate::api::Ending;
+use crate::api::{Ending, PodTemplateHash, RolloutHash};
 
 /// What stands in the place of the plan's ID in the ID of a grant that an abort gave back.
 pub const ABORT: &str = "abort";
@@ -32,9 +32,9 @@ pub struct Grant {
     /// The node.
     pub name: String,
     /// The rollout hash of the revision that its spec is to hold.
-    pub revision: String,
+    pub revision: RolloutHash,
     /// The pod template hash.
-    pub hash: String,
+    pub hash: PodTemplateHash,
     /// Why it may be given.
     pub clause: Clause,
 }
@@ -55,15 +55,15 @@ impl Used {
 
 /// The clause under which the node at `index` may now be granted `target`, if there is one.
 #[must_use]
-pub fn may_grant(facts: &FleetFacts, index: usize, target: &str) -> Option<Clause> {
+pub fn may_grant(facts: &FleetFacts, index: usize, target: &PodTemplateHash) -> Option<Clause> {
     clause(facts, facts.children.get(index)?, target, Used::of(facts))
 }
 
-fn clause(facts: &FleetFacts, child: &ChildFacts, target: &str, used: Used) -> Option<Clause> {
-    if child.running == target {
+fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used: Used) -> Option<Clause> {
+    if child.running == *target {
         return Some(Clause::RunsTarget);
     }
-    if facts.last_completed.is_empty() && !child.ever_ready {
+    if facts.last_completed.is_none() && !child.ever_ready {
         return Some(Clause::NeverReady);
     }
     let in_flight = child.is_in_flight();
@@ -88,7 +88,7 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &str, used: Used) -> O
 /// counted before the next is looked for; it takes room and makes none, so that what was refused once stays so.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
-    let candidates: Vec<(&ChildFacts, &str, &Rendering)> = facts
+    let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
         .children
         .iter()
         .rev()
@@ -98,10 +98,10 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
     if candidates.is_empty() {
         return Vec::new();
     }
-    let passes: [fn(&ChildFacts, &str) -> bool; 3] = [
-        |child, target| child.running == target,
-        |child, target| child.running != target && child.is_disrupted(),
-        |child, target| child.running != target && !child.is_disrupted(),
+    let passes: [fn(&ChildFacts, &PodTemplateHash) -> bool; 3] = [
+        |child, target| child.running == *target,
+        |child, target| child.running != *target && child.is_disrupted(),
+        |child, target| child.running != *target && !child.is_disrupted(),
     ];
     let mut used = Used::of(facts);
     let mut grants = Vec::new();
@@ -112,7 +112,7 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
             used.disrupted += i32::from(!child.is_disrupted());
             grants.push(Grant {
                 name: child.name.clone(),
-                revision: (*revision).to_owned(),
+                revision: (*revision).clone(),
                 hash: target.hash.clone(),
                 clause,
             });
@@ -132,11 +132,11 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     let by_abort = format!("{ABORT}-");
     let runs_other = |c: &&ChildFacts| {
         let is_taken_back = !c.is_spent() && !c.grant_id.starts_with(&by_abort);
-        is_taken_back && !c.running.is_empty() && c.running != c.granted && !c.terminating
+        is_taken_back && c.running.is_some() && c.running != c.granted && !c.terminating
     };
     let pin = |child: &ChildFacts| {
         let ((revision, _), rendering) =
-            facts.renderings.iter().find(|(k, r)| k.1 == child.restart && r.hash == child.running)?;
+            facts.renderings.iter().find(|(k, r)| k.1 == child.restart && child.running == r.hash)?;
         Some(Grant {
             name: child.name.clone(),
             revision: revision.clone(),

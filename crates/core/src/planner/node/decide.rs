@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{NodeFacts, SetFact};
-use crate::api::TaskType;
+use crate::api::{PodTemplateHash, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
 
 /// The recipes of nodes.
@@ -149,10 +149,10 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     })
 }
 
-/// The hash that a plan of this node goes to.
+/// The hash that a plan of this node goes to, as a plan says it; empty where nothing can be rendered and nothing is granted.
 #[must_use]
 pub fn target(facts: &NodeFacts) -> &str {
-    facts.grant().unwrap_or_default()
+    facts.grant().map_or("", PodTemplateHash::as_str)
 }
 
 fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
@@ -167,7 +167,7 @@ fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
             None => NodeDecision::Keep,
         };
     }
-    if facts.grant().is_some_and(|grant| plan.target_hash != grant) {
+    if facts.grant().is_some_and(|grant| *grant != *plan.target_hash) {
         // Even where nothing seems to differ a plan follows, until it is known that nothing does.
         let next = (wants || !facts.is_converged()).then(|| roll_recipe(facts));
         return NodeDecision::Supersede { reason: "NewTarget", next };
@@ -201,7 +201,7 @@ fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Opti
 fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
     let skipped = plan
         .is_some_and(|p| p.tasks.iter().any(|t| TaskType::MarkReady.is(t) && t.state == TaskState::Skipped));
-    skipped && facts.pod.as_ref().is_some_and(|p| p.uid == facts.previous.pod_uid)
+    skipped && facts.pod.as_ref().is_some_and(|p| facts.previous.pod_uid.as_ref() == Some(&p.uid))
 }
 
 #[cfg(test)]
@@ -213,14 +213,14 @@ mod tests {
     /// A new node: its StatefulSet is written, its pod is Ready, and the controller's status is as told.
     fn new_node(observed: bool, update_revision: &str) -> NodeFacts {
         NodeFacts {
-            wanted: Ok(Wanted { hash: "v1:a".to_owned(), image: "db:1".to_owned() }),
-            granted_hash: "v1:a".to_owned(),
+            wanted: Ok(Wanted { hash: "v1:a".into(), image: "db:1".to_owned() }),
+            granted_hash: Some("v1:a".into()),
             grant_id: String::new(),
             spent_grant_id: String::new(),
             set: SetFact::Live(LiveSet {
                 uid: "set".to_owned(),
                 generation: 1,
-                template: Template::At("v1:a".to_owned()),
+                template: Template::At("v1:a".into()),
                 observed,
                 update_revision: update_revision.to_owned(),
                 known_revisions: Vec::new(),

@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{MadeFor, Problem};
+use crate::api::{MadeFor, PodTemplateHash, Problem};
 
 /// Which pod template a StatefulSet was observed to hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Template {
     /// The rendered template with this hash, untouched since Windlass wrote it.
-    At(String),
+    At(PodTemplateHash),
     /// Something else: edited by hand, or made by something else.
     Unknown,
 }
@@ -83,18 +83,18 @@ pub struct PodFacts {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Running {
     /// The pod template hash.
-    pub hash: String,
+    pub hash: Option<PodTemplateHash>,
     /// The main container's image.
     pub image: String,
-    /// The pod.
-    pub pod_uid: String,
+    /// The UID of the pod.
+    pub pod_uid: Option<String>,
 }
 
 /// What this version of Windlass renders from the node's spec.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
     /// The pod template hash.
-    pub hash: String,
+    pub hash: PodTemplateHash,
     /// The main container's image.
     pub image: String,
 }
@@ -104,8 +104,8 @@ pub struct Wanted {
 pub struct NodeFacts {
     /// What its spec renders to; an error is a sentence about the spec.
     pub wanted: Result<Wanted, String>,
-    /// `spec.grantedHash`; empty when the node moves by itself.
-    pub granted_hash: String,
+    /// `spec.grantedHash`; none when the node moves by itself.
+    pub granted_hash: Option<PodTemplateHash>,
     /// `spec.grantID`.
     pub grant_id: String,
     /// `status.spentGrantID`.
@@ -129,25 +129,22 @@ pub struct NodeFacts {
 impl NodeFacts {
     /// The hash that the node may run: the granted one, or, without a grant, what its spec renders to.
     #[must_use]
-    pub fn grant(&self) -> Option<&str> {
-        if self.granted_hash.is_empty() {
-            self.wanted.as_ref().ok().map(|w| w.hash.as_str())
-        } else {
-            Some(&self.granted_hash)
-        }
+    pub fn grant(&self) -> Option<&PodTemplateHash> {
+        let wanted = || self.wanted.as_ref().ok().map(|w| &w.hash);
+        self.granted_hash.as_ref().or_else(wanted)
     }
 
     /// Whether the grant has already been converged to once, so that no Ready pod may be taken down for it.
     /// A node is created with an empty grant ID: that grant counts as spent.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        !self.granted_hash.is_empty() && self.grant_id == self.spent_grant_id
+        self.granted_hash.is_some() && self.grant_id == self.spent_grant_id
     }
 
     /// Whether this version of Windlass renders what was granted.
     #[must_use]
     pub fn can_render(&self) -> bool {
-        self.wanted.as_ref().is_ok_and(|w| Some(w.hash.as_str()) == self.grant())
+        self.wanted.as_ref().is_ok_and(|w| Some(&w.hash) == self.grant())
     }
 
     /// The StatefulSet, if it is there.
@@ -186,17 +183,22 @@ impl NodeFacts {
     /// upgraded. What the pod's annotations say counts only at a revision that is known to be ours: a template that
     /// somebody edited keeps them.
     #[must_use]
-    pub fn pod_hash<'a>(&'a self, pod: &'a PodFacts) -> Option<&'a str> {
+    pub fn pod_hash<'a>(&'a self, pod: &'a PodFacts) -> Option<&'a PodTemplateHash> {
         if self.is_at_update_revision(pod)
             && let Some(LiveSet { template: Template::At(hash), .. }) = self.live()
         {
             return Some(hash);
         }
-        if pod.uid == self.previous.pod_uid && !self.previous.hash.is_empty() {
-            return Some(&self.previous.hash);
+        if let Some(hash) = self.previous.hash.as_ref().filter(|_| self.was_observed_on(pod)) {
+            return Some(hash);
         }
         let is_known = self.live().is_some_and(|set| set.known_revisions.contains(&pod.revision));
-        pod.made_for.as_ref().filter(|_| is_known).map(|made_for| made_for.hash.as_str())
+        pod.made_for.as_ref().filter(|_| is_known).map(|made_for| &made_for.hash)
+    }
+
+    /// Whether what the node ran when its status was last written was observed on this pod.
+    fn was_observed_on(&self, pod: &PodFacts) -> bool {
+        self.previous.pod_uid.as_ref() == Some(&pod.uid)
     }
 
     /// Whether a pod was made for what was granted.
@@ -209,7 +211,7 @@ impl NodeFacts {
     /// template that it was made of, or the revision moved just before it was made and no status tells of that yet.
     #[must_use]
     pub fn is_of_an_unknown_revision(&self, pod: &PodFacts) -> bool {
-        let says = pod.made_for.as_ref().map(|made_for| made_for.hash.as_str());
+        let says = pod.made_for.as_ref().map(|made_for| &made_for.hash);
         self.pod_hash(pod).is_none() && says.is_some() && says == self.grant()
     }
 
@@ -222,10 +224,10 @@ impl NodeFacts {
 
     /// The image of the main container that the template with this hash asks for, as far as that is known: what the node's
     /// spec says, what was written down where a template or pod was made, or what was observed before.
-    fn image_of<'a>(&'a self, hash: &str, made_for: Option<&'a MadeFor>) -> Option<&'a str> {
-        let rendered = self.wanted.as_ref().ok().filter(|wanted| wanted.hash == hash);
-        let made_for = made_for.filter(|made_for| made_for.hash == hash);
-        let before = || (self.previous.hash == hash).then_some(self.previous.image.as_str());
+    fn image_of<'a>(&'a self, hash: &PodTemplateHash, made_for: Option<&'a MadeFor>) -> Option<&'a str> {
+        let rendered = self.wanted.as_ref().ok().filter(|wanted| wanted.hash == *hash);
+        let made_for = made_for.filter(|made_for| made_for.hash == *hash);
+        let before = || (self.previous.hash == *hash).then_some(self.previous.image.as_str());
         rendered
             .map(|wanted| wanted.image.as_str())
             .or_else(|| made_for.map(|made_for| made_for.image.as_str()))
@@ -255,7 +257,7 @@ impl NodeFacts {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let seen = self.live().is_some_and(|set| set.observed);
-        self.staying_pod().is_some_and(|p| p.ready && (seen || p.uid == self.previous.pod_uid))
+        self.staying_pod().is_some_and(|p| p.ready && (seen || self.was_observed_on(p)))
     }
 
     /// Whether its main container runs now. A crash loop shows as running for a moment at every try, and does not run.
@@ -272,20 +274,20 @@ impl NodeFacts {
             && let Some(hash) = self.pod_hash(pod)
         {
             let image = self.pod_image(pod).to_owned();
-            return Running { hash: hash.to_owned(), image, pod_uid: pod.uid.clone() };
+            return Running { hash: Some(hash.clone()), image, pod_uid: Some(pod.uid.clone()) };
         }
         let previous = &self.previous;
-        if previous.pod_uid.is_empty() {
+        if previous.pod_uid.is_none() {
             return Running::default();
         }
-        if self.staying_pod().is_some_and(|p| p.uid == previous.pod_uid) {
+        if self.staying_pod().is_some_and(|p| self.was_observed_on(p)) {
             return previous.clone();
         }
         // Its pod is gone. The value holds while the next pod can only be the same.
         let same_template = self.live().is_some_and(|set| {
-            set.observed && matches!(&set.template, Template::At(hash) if *hash == previous.hash)
+            set.observed && matches!(&set.template, Template::At(hash) if previous.hash == *hash)
         });
-        let no_other_pod = self.pod.as_ref().is_none_or(|p| self.pod_hash(p) == Some(previous.hash.as_str()));
+        let no_other_pod = self.pod.as_ref().is_none_or(|p| self.pod_hash(p) == previous.hash.as_ref());
         if same_template && no_other_pod { previous.clone() } else { Running::default() }
     }
 

@@ -4,15 +4,15 @@ use chrono::{TimeZone, Utc};
 
 use super::problem::pod_facts;
 use super::{LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted, decide};
-use crate::api::Problem;
+use crate::api::{PodTemplateHash, Problem};
 use crate::engine::{Plan, PlanState};
 use crate::observed::{ContainerState, Meta, ObservedPod};
 
 fn new_node(observed: bool) -> NodeFacts {
-    let hash = "v1:aa".to_owned();
+    let hash = PodTemplateHash::from("v1:aa");
     NodeFacts {
         wanted: Ok(Wanted { hash: hash.clone(), image: "db:1".to_owned() }),
-        granted_hash: hash.clone(),
+        granted_hash: Some(hash.clone()),
         grant_id: String::new(),
         spent_grant_id: String::new(),
         set: SetFact::Live(LiveSet {

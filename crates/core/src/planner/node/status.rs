@@ -72,8 +72,8 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         observed_generation: input.generation,
         phase: String::new(),
         current_image: running.image,
-        pod_template_hash: running.hash,
-        pod_uid: running.pod_uid,
+        pod_template_hash: running.hash.map(String::from).unwrap_or_default(),
+        pod_uid: running.pod_uid.unwrap_or_default(),
         // Said of a node that is not Ready alone: of one that is it would cost a write at an upgrade.
         pod_runs: !ready && facts.pod_runs(),
         spent_grant_id: spent,
@@ -154,7 +154,7 @@ fn known_revisions(facts: &NodeFacts, set: &LiveSet) -> Vec<String> {
         known.push(revision.clone());
     };
     let says_so = |pod: &&PodFacts| {
-        let says = pod.made_for.as_ref().map(|made_for| made_for.hash.as_str());
+        let says = pod.made_for.as_ref().map(|made_for| &made_for.hash);
         pod.owned && !pod.revision.is_empty() && says.is_some() && says == facts.pod_hash(pod)
     };
     if let Some(pod) = facts.staying_pod().filter(says_so) {
@@ -173,7 +173,7 @@ fn known_revisions(facts: &NodeFacts, set: &LiveSet) -> Vec<String> {
 fn failure(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<String> {
     facts.failure().or_else(|| {
         let plan = input.plan.filter(|p| p.state == PlanState::Failed)?;
-        (Some(plan.target_hash.as_str()) == facts.grant() && !facts.is_converged())
+        (facts.grant().is_some_and(|grant| *grant == *plan.target_hash) && !facts.is_converged())
             .then(|| plan.failure.clone())
     })
 }

@@ -81,10 +81,10 @@ fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> 
     }
     let goal = facts.goal();
     let strategy = facts.strategy_for(goal);
-    if strategy == Strategy::InPlace && goal == facts.last_completed {
+    if strategy == Strategy::InPlace && facts.last_completed == *goal {
         return Some(FleetDecision::Withdraw);
     }
-    let is_other = goal != rollout.target || strategy != rollout.strategy;
+    let is_other = *goal != rollout.target || strategy != rollout.strategy;
     is_other.then(|| FleetDecision::Supersede(to(facts, goal, Cause::Superseded)))
 }
 

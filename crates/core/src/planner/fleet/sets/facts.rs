@@ -8,15 +8,15 @@ use super::super::child::ChildFacts;
 use super::super::decision::{Scope, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::rollout::{SetFacts, SetRollout};
-use crate::api::{Promotion, RetiringSet, Stage};
+use crate::api::{Promotion, RetiringSet, RolloutHash, Stage};
 
 impl FleetFacts {
     /// How a rollout to this target goes.
     #[must_use]
-    pub fn strategy_for(&self, target: &str) -> Strategy {
+    pub fn strategy_for(&self, target: &RolloutHash) -> Strategy {
         let same_set = !self.build_id.is_empty() && self.build_id == self.active_build_id;
         // Until something has completed there is nothing to stand beside.
-        if self.last_completed.is_empty() || target == self.last_completed || same_set {
+        if self.last_completed.is_none() || self.last_completed == *target || same_set {
             return Strategy::InPlace;
         }
         self.strategy
@@ -119,8 +119,8 @@ impl FleetFacts {
 
     /// Whether a node of a set that is to take over runs the target now.
     #[must_use]
-    pub fn runs(&self, child: &ChildFacts, target: &str) -> bool {
-        self.is_updated(child, &Scope::Target(target.to_owned())) && child.has_running_pod()
+    pub fn runs(&self, child: &ChildFacts, target: &RolloutHash) -> bool {
+        self.is_updated(child, &Scope::Target(target.clone())) && child.has_running_pod()
     }
 
     /// When a set that neither serves nor enters is removed.
@@ -147,7 +147,7 @@ impl FleetFacts {
             let enters = enters.as_ref().filter(|entrant| entrant.set == name);
             let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
             let is_it = if self.build_id.is_empty() {
-                set.build_id.is_empty() && set.hash == self.requested
+                set.build_id.is_empty() && self.requested == *set.hash
             } else {
                 set.build_id == self.build_id && !facts.claims_differ
             };

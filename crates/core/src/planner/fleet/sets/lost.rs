@@ -3,8 +3,7 @@
 
 use super::super::decision::Strategy;
 use super::rollout::SetRollout;
-use crate::api::Stage;
-use crate::api::TaskType;
+use crate::api::{RolloutHash, Stage, TaskType};
 use crate::engine::{Plan, PlanState};
 
 /// The tasks that only act once it is recorded that the rollout promotes.
@@ -52,7 +51,7 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     Some(SetRollout {
         strategy,
         stage: Stage::Promoting,
-        target: plan.target_hash.clone(),
+        target: RolloutHash::recorded_or_lost(plan.target_hash.as_str()),
         build_id: build_id.clone(),
         incumbent: traces.incumbent.clone(),
         entrant: entrant.clone(),

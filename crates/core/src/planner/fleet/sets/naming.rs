@@ -3,6 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::api::RolloutHash;
 use crate::api::names::{MAX_NODE_NAME, node_name, place_of};
 use crate::revision::hash::hex;
 
@@ -13,9 +14,10 @@ const MAX_TRIES: usize = 99;
 
 /// The name that a set of this target gets where it is free.
 #[must_use]
-pub fn first_choice(rollout_hash: &str, build_id: &str) -> String {
+pub fn first_choice(rollout_hash: &RolloutHash, build_id: &str) -> String {
+    let hash = rollout_hash.as_str();
     let digits = if build_id.is_empty() {
-        rollout_hash.split_once(':').map_or(rollout_hash, |(_, digits)| digits).to_owned()
+        hash.split_once(':').map_or(hash, |(_, digits)| digits).to_owned()
     } else {
         hex(&Sha256::digest(build_id))
     };
@@ -77,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_set_is_named_by_its_hash_or_by_the_hash_of_its_build_id() {
-        assert_eq!(first_choice("v1:0123456789", ""), "01234");
+        assert_eq!(first_choice(&"v1:0123456789".into(), ""), "01234");
         // printf v2 | sha256sum
-        assert_eq!(first_choice("v1:0123456789", "v2"), "fb04d");
+        assert_eq!(first_choice(&"v1:0123456789".into(), "v2"), "fb04d");
     }
 
     #[test]

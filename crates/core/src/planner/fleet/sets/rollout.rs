@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::super::child::{ChildFacts, Conflict};
 use super::super::decision::Strategy;
-use crate::api::{NodeDeploymentStatus, RetiringSet, Stage};
+use crate::api::{NodeDeploymentStatus, RetiringSet, RolloutHash, Stage};
 
 /// A set of nodes other than the active one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -37,7 +37,7 @@ pub struct SetRollout {
     /// Where it is.
     pub stage: Stage,
     /// The rollout hash that it goes to.
-    pub target: String,
+    pub target: RolloutHash,
     /// The build ID that it goes to; empty where it is generated.
     pub build_id: String,
     /// The set that served when it began.
@@ -66,7 +66,7 @@ impl SetRollout {
         Some(Self {
             strategy,
             stage: rollout.stage,
-            target: rollout.target_hash.clone(),
+            target: rollout.target(),
             build_id: rollout.build_id.clone(),
             incumbent: rollout.incumbent_set.clone(),
             entrant: rollout.entrant_set.clone(),
@@ -80,7 +80,7 @@ impl SetRollout {
     pub fn given_up(&self, now: DateTime<Utc>) -> RetiringSet {
         RetiringSet {
             set: self.entrant.clone(),
-            hash: self.target.clone(),
+            hash: self.target.to_string(),
             build_id: self.build_id.clone(),
             since: self.left_service_at.unwrap_or(now),
             unpromoted: true,
@@ -104,7 +104,7 @@ impl SetRollout {
 
 /// How a person promotes a target, in a sentence. A value that is spent does nothing until it was seen to be gone.
 #[must_use]
-pub fn how_to_promote(target: &str, is_spent: bool) -> String {
+pub fn how_to_promote(target: impl std::fmt::Display, is_spent: bool) -> String {
     if is_spent {
         return format!(
             "empty spec.forcePromote, whose value was used once already, wait until status.spentForcePromote is gone, then \

@@ -51,13 +51,13 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
 /// status says that they did.
 fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     // What serves already needs no promotion, and one is not kept for when it is wanted again.
-    if facts.force_promote && status.last_completed_rollout_hash == facts.requested {
-        status.spent_force_promote.clone_from(&facts.requested);
+    if facts.force_promote && status.last_completed() == facts.requested {
+        status.spent_force_promote = facts.requested.to_string();
     }
     let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage == Stage::Promoting) else { return };
     if facts.force_promote {
         rollout.forced = true;
-        status.spent_force_promote.clone_from(&facts.requested);
+        status.spent_force_promote = facts.requested.to_string();
     }
 }
 
@@ -75,7 +75,7 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
         status,
         RetiringSet {
             set: facts.set.clone(),
-            hash: facts.last_completed.clone(),
+            hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
             build_id: facts.active_build_id.clone(),
             since: now,
             unpromoted: false,

@@ -38,8 +38,8 @@ fn invalid(facts: FleetFacts) -> FleetFacts {
 
 /// An operator of another version renders another template of v1.
 fn other_operator(mut facts: FleetFacts) -> FleetFacts {
-    let other = Rendering { hash: "another template of v1".to_owned(), image: image("v1") };
-    facts.renderings.insert(("v1".to_owned(), String::new()), other);
+    let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
+    facts.renderings.insert(("v1".into(), String::new()), other);
     facts
 }
 
@@ -98,7 +98,7 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
 #[test]
 fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is() {
     let own = |cause| starts(Scope::Own, "v1", cause);
-    let unknown = |c: ChildFacts| ChildFacts { spec_hash: "edited".to_owned(), ..c };
+    let unknown = |c: ChildFacts| ChildFacts { spec_hash: Some("edited".into()), ..c };
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("another operator renders another template", other_operator(fleet(2)), own(Cause::OperatorDrift)),
         ("while paused it waits", other_operator(fleet(2)).paused(), FleetDecision::Keep),
@@ -115,7 +115,7 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
         ),
         (
             "a node's grant was edited by hand",
-            fleet(2).but(1, |c| ChildFacts { granted: "edited".to_owned(), ..c }.seen().down()),
+            fleet(2).but(1, |c| ChildFacts { granted: Some("edited".into()), ..c }.seen().down()),
             own(Cause::ChildDrift),
         ),
         (
@@ -134,8 +134,8 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
 fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_operator_drift() {
     let restart = "2030-01-01T00:00:00Z".to_owned();
     let mut facts = fleet(2).but(1, |c| ChildFacts { restart: restart.clone(), ..c });
-    let restarted = Rendering { hash: "restarted template of v1".to_owned(), image: image("v1") };
-    facts.renderings.insert(("v1".to_owned(), restart), restarted);
+    let restarted = Rendering { hash: "restarted template of v1".into(), image: image("v1") };
+    facts.renderings.insert(("v1".into(), restart), restarted);
     assert_eq!(idle(&facts), starts(Scope::Own, "v1", Cause::RestartRequested));
 }
 
@@ -310,7 +310,7 @@ fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
         FleetDecision::Start(start) => Some((start.scope, start.target, start.cause)),
         _ => None,
     };
-    let again = |scope: Scope, target: &str| Some((scope, target.to_owned(), Cause::RestartRequested));
+    let again = |scope: Scope, target: &str| Some((scope, target.into(), Cause::RestartRequested));
     // Nothing is left to be granted, and still it has to end.
     assert_eq!(begun(&lost(fleet(2)), &to("v1")), again(to("v1"), "v1"));
     assert_eq!(begun(&lost(fleet(2).never_completed()), &to("v1")), again(to("v1"), "v1"));

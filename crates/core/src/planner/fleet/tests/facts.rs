@@ -86,12 +86,12 @@ fn a_node_is_updated_only_when_its_pod_was_observed_at_the_target() {
         ),
         (
             "granted the target, its spec holds another",
-            ChildFacts { spec_hash: "v1".to_owned(), ..held("v2").converged() },
+            ChildFacts { spec_hash: Some("v1".into()), ..held("v2").converged() },
             false,
         ),
         (
             "runs the target, granted another",
-            ChildFacts { granted: hash("v1"), ..held("v2").converged() },
+            ChildFacts { granted: Some(hash("v1")), ..held("v2").converged() },
             false,
         ),
         ("at the target, not ready", held("v2").converged().down(), true),
@@ -138,6 +138,6 @@ fn the_goal_is_what_is_wanted_until_that_was_rolled_back() {
         ),
     ];
     for (what, facts, (goal, steady)) in table {
-        assert_eq!((facts.goal(), facts.steady_revision()), (goal, steady), "{what}");
+        assert_eq!((facts.goal().as_str(), facts.steady_revision().as_str()), (goal, steady), "{what}");
     }
 }

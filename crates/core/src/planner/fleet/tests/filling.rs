@@ -5,7 +5,7 @@ use crate::api::conditions::{RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, UP_TO_DA
 
 /// A fleet of three that was never whole, whose nodes were just made and pull their image.
 fn created() -> FleetFacts {
-    let pulling = |c: ChildFacts| ChildFacts { running: String::new(), ..c.never_ready() };
+    let pulling = |c: ChildFacts| ChildFacts { running: None, ..c.never_ready() };
     let facts = fleet(3).never_completed();
     FleetFacts { children: facts.children.into_iter().map(pulling).collect(), ..fleet(3).never_completed() }
 }

@@ -22,7 +22,7 @@ use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
 use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Strategy};
-use crate::api::{NodeDeploymentStatus, Problem, Rejected};
+use crate::api::{NodeDeploymentStatus, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
 /// The time at which everything happens, give or take [`later`].
@@ -35,8 +35,8 @@ fn later(seconds: i64) -> DateTime<Utc> {
 }
 
 /// The pod template hash that a revision renders to.
-fn hash(revision: &str) -> String {
-    format!("template of {revision}")
+fn hash(revision: &str) -> PodTemplateHash {
+    format!("template of {revision}").into()
 }
 
 fn image(revision: &str) -> String {
@@ -48,7 +48,7 @@ fn rendering(revision: &str) -> Rendering {
 }
 
 fn to(revision: &str) -> Scope {
-    Scope::Target(revision.to_owned())
+    Scope::Target(revision.into())
 }
 
 /// A fleet of so many nodes that serve v1.
@@ -58,17 +58,17 @@ fn fleet(replicas: i32) -> FleetFacts {
         replicas,
         max_unavailable: 1,
         deadline_seconds: 600,
-        requested: "v1".to_owned(),
-        last_completed: "v1".to_owned(),
+        requested: "v1".into(),
+        last_completed: Some("v1".into()),
         children: (0..replicas).map(node).collect(),
-        renderings: known.iter().map(|r| (((*r).to_owned(), String::new()), rendering(r))).collect(),
+        renderings: known.iter().map(|r| (((*r).into(), String::new()), rendering(r))).collect(),
         ..FleetFacts::default()
     }
 }
 
 /// A fleet that has never completed anything, and has no node yet.
 fn new_fleet(replicas: i32) -> FleetFacts {
-    FleetFacts { last_completed: String::new(), children: Vec::new(), ..fleet(replicas) }
+    FleetFacts { last_completed: None, children: Vec::new(), ..fleet(replicas) }
 }
 
 /// A node that serves v1 and has used its grant.
@@ -76,11 +76,11 @@ fn node(ordinal: i32) -> ChildFacts {
     ChildFacts {
         name: format!("db-{ordinal}"),
         ordinal,
-        spec_hash: "v1".to_owned(),
-        granted: hash("v1"),
+        spec_hash: Some("v1".into()),
+        granted: Some(hash("v1")),
         grant_id: "grant-1".to_owned(),
         spent_id: "grant-1".to_owned(),
-        running: hash("v1"),
+        running: Some(hash("v1")),
         running_image: image("v1"),
         ready: true,
         ready_since: Some(now()),
@@ -92,7 +92,7 @@ fn node(ordinal: i32) -> ChildFacts {
 
 impl FleetFacts {
     fn wanting(self, revision: &str) -> Self {
-        Self { requested: revision.to_owned(), ..self }
+        Self { requested: revision.into(), ..self }
     }
 
     fn at_most(self, max_unavailable: i32) -> Self {
@@ -108,12 +108,12 @@ impl FleetFacts {
     }
 
     fn never_completed(self) -> Self {
-        Self { last_completed: String::new(), ..self }
+        Self { last_completed: None, ..self }
     }
 
     fn rejecting(self, outcome: &str) -> Self {
         let rejected = Rejected {
-            hash: self.requested.clone(),
+            hash: self.requested.to_string(),
             plan_id: "rejected-plan".to_owned(),
             outcome: outcome.to_owned(),
             ..Rejected::default()
@@ -147,7 +147,7 @@ impl ChildFacts {
     /// It was just granted a revision; its executor has not seen it.
     fn granted(self, revision: &str) -> Self {
         let grant_id = format!("{}+", self.spent_id);
-        let (spec_hash, granted) = (revision.to_owned(), hash(revision));
+        let (spec_hash, granted) = (Some(revision.into()), Some(hash(revision)));
         Self { spec_hash, granted, grant_id, behind: true, ..self }
     }
 
@@ -163,14 +163,14 @@ impl ChildFacts {
 
     /// Its pod was observed at a revision.
     fn running(self, revision: &str) -> Self {
-        Self { running: hash(revision), running_image: image(revision), ..self }
+        Self { running: Some(hash(revision)), running_image: image(revision), ..self }
     }
 
     /// It converged to what it was granted.
     fn converged(self) -> Self {
-        let revision = self.spec_hash.clone();
+        let revision = self.spec_hash.clone().unwrap();
         let spent_id = self.grant_id.clone();
-        let at = Self { spent_id, behind: false, rolling: false, ..self }.running(&revision);
+        let at = Self { spent_id, behind: false, rolling: false, ..self }.running(revision.as_str());
         Self { ready: true, available: true, ever_ready: true, ready_since: Some(now()), ..at }
     }
 
@@ -185,7 +185,7 @@ impl ChildFacts {
     }
 
     fn without_pod(self) -> Self {
-        Self { running: String::new(), running_image: String::new(), ..self.down() }
+        Self { running: None, running_image: String::new(), ..self.down() }
             .with_problem("Missing", "it has no pod")
     }
 
@@ -213,7 +213,7 @@ impl ChildFacts {
 }
 
 fn start(scope: Scope, target: &str, cause: Cause) -> Start {
-    Start { scope, target: target.to_owned(), cause, strategy: Strategy::InPlace }
+    Start { scope, target: target.into(), cause, strategy: Strategy::InPlace }
 }
 
 /// A plan to a revision, as it is when it was just made.
@@ -226,7 +226,7 @@ fn plan_to(revision: &str) -> Plan {
 /// The status of a fleet that last completed what the facts say it did, and has no rollout.
 fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
     NodeDeploymentStatus {
-        last_completed_rollout_hash: facts.last_completed.clone(),
+        last_completed_rollout_hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
         rejected: facts.rejected.clone(),
         scaled_to_zero: facts.scaled_to_zero,
         restarted_at: facts.restarted_at.clone(),
@@ -237,7 +237,7 @@ fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
 /// The status of a fleet in the middle of a rollout.
 fn rolling_out(facts: &FleetFacts, start: &Start) -> NodeDeploymentStatus {
     let mut status = at_rest(facts);
-    begin(&mut status, facts, start, &plan_to(&start.target), "db-revision", now());
+    begin(&mut status, facts, start, &plan_to(start.target.as_str()), "db-revision", now());
     status
 }
 

@@ -4,6 +4,7 @@ use super::super::{decide, next_grants};
 use super::*;
 use crate::api::conditions::{STALLED, UP_TO_DATE, find};
 use crate::api::status::MAX_PROBLEM_BYTES;
+use crate::api::{PodTemplateHash, RolloutHash};
 
 fn to_v2() -> Start {
     start(to("v2"), "v2", Cause::TemplateChanged)
@@ -138,9 +139,9 @@ fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
     let restarted = "2030-01-01T00:00:00Z";
     let with = |restart: &str, granted: &str| {
         let mut facts = FleetFacts { restarted_at: restarted.to_owned(), ..fleet(1) };
-        let at = Rendering { hash: "v1 restarted".to_owned(), image: image("v1") };
-        facts.renderings.insert(("v1".to_owned(), restarted.to_owned()), at);
-        let (restart, granted) = (restart.to_owned(), granted.to_owned());
+        let at = Rendering { hash: "v1 restarted".into(), image: image("v1") };
+        facts.renderings.insert(("v1".into(), restarted.to_owned()), at);
+        let (restart, granted) = (restart.to_owned(), PodTemplateHash::recorded(granted));
         facts.children[0] =
             ChildFacts { restart, running: granted.clone(), granted, ..facts.children[0].clone() };
         match decide(&facts, None, &Scope::Own, false) {
@@ -192,7 +193,7 @@ fn a_node_counts_as_updated_when_it_holds_and_runs_what_is_wanted() {
     assert_eq!(updated(&|c| c), 2);
     assert_eq!(updated(&|c| c.running("v2")), 1, "it holds it, and runs another");
     assert_eq!(
-        updated(&|c| ChildFacts { spec_hash: "v2".to_owned(), ..c }),
+        updated(&|c| ChildFacts { spec_hash: Some("v2".into()), ..c }),
         1,
         "it runs it, and holds another"
     );
@@ -203,7 +204,7 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
     let said = |last: &str, known: &[&str]| {
         let mut facts = fleet(2);
         facts.renderings.retain(|key, _| known.contains(&key.0.as_str()));
-        facts.last_completed = last.to_owned();
+        facts.last_completed = RolloutHash::recorded(last);
         let status = look(at_rest(&facts), &facts, 0);
         find(&status.conditions, UP_TO_DATE).unwrap().message.contains("is gone or cannot be read")
     };
@@ -305,19 +306,15 @@ fn why_a_rollout_starts_is_told_from_what_is_seen() {
     };
     let at_v2 = |c: ChildFacts| c.granted("v2").converged();
     let moved = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
-    assert_eq!(
-        cause(&moved),
-        Some(("v2".to_owned(), Cause::TemplateChanged)),
-        "although its nodes are there"
-    );
-    let edited = fleet(2).but(1, |c| ChildFacts { spec_hash: "v2".to_owned(), ..c });
-    assert_eq!(cause(&edited), Some(("v1".to_owned(), Cause::ChildDrift)), "a hand edited the node");
+    assert_eq!(cause(&moved), Some(("v2".into(), Cause::TemplateChanged)), "although its nodes are there");
+    let edited = fleet(2).but(1, |c| ChildFacts { spec_hash: Some("v2".into()), ..c });
+    assert_eq!(cause(&edited), Some(("v1".into(), Cause::ChildDrift)), "a hand edited the node");
     let left = fleet(2).but(1, at_v2);
-    assert_eq!(cause(&left), Some(("v1".to_owned(), Cause::TemplateChanged)), "we granted it once");
+    assert_eq!(cause(&left), Some(("v1".into(), Cause::TemplateChanged)), "we granted it once");
     let both = edited.but(0, at_v2);
-    assert_eq!(cause(&both), Some(("v1".to_owned(), Cause::TemplateChanged)));
+    assert_eq!(cause(&both), Some(("v1".into(), Cause::TemplateChanged)));
     let lost = FleetFacts { unrecorded: true, ..left };
-    assert_eq!(cause(&lost), Some(("v1".to_owned(), Cause::ChildDrift)), "the status is lost");
+    assert_eq!(cause(&lost), Some(("v1".into(), Cause::ChildDrift)), "the status is lost");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn rollout_to_v2(strategy: Strategy, stage: Stage) -> SetRollout {
     SetRollout {
         strategy,
         stage,
-        target: "v2".to_owned(),
+        target: "v2".into(),
         build_id: String::new(),
         incumbent: "first".to_owned(),
         entrant: "v2".to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
     FleetFacts {
         strategy,
         set: if switched { "v2" } else { "first" }.to_owned(),
-        last_completed: if switched { "v2" } else { "v1" }.to_owned(),
+        last_completed: Some(if switched { "v2" } else { "v1" }.into()),
         children: if switched { entrants } else { base.children.clone() },
         sets: [if switched { ("first".to_owned(), old) } else { ("v2".to_owned(), new) }].into(),
         set_rollout: Some(rollout_to_v2(strategy, stage)),
@@ -98,7 +98,7 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
 }
 
 fn goes(target: &str, cause: Cause, strategy: Strategy) -> Start {
-    Start { scope: to(target), target: target.to_owned(), cause, strategy }
+    Start { scope: to(target), target: target.into(), cause, strategy }
 }
 
 /// The table of `docs/strategy-blue-green.md` (the spec changes to …), in the words of the planner.
@@ -163,7 +163,7 @@ fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
             };
             // Whatever the spec became: the target is what was persisted.
             for wanted in ["v1", "v2", "v3"] {
-                let facts = FleetFacts { requested: wanted.to_owned(), ..facts.clone() };
+                let facts = FleetFacts { requested: wanted.into(), ..facts.clone() };
                 let decided = decide(&facts, Some(&failed_plan()), &to("v2"), stalled);
                 assert_eq!(decided, expected, "{strategy:?} {asked:?} {wanted}");
             }
@@ -276,7 +276,7 @@ fn the_way_of_each_build_id_and_template() {
             build_id: wanted.to_owned(),
             ..fleet(2).wanting(target)
         };
-        facts.strategy_for(target)
+        facts.strategy_for(&target.into())
     };
     assert_eq!(with("", "", "v2"), Strategy::BlueGreen, "unset, another template");
     assert_eq!(with("", "one", "v2"), Strategy::BlueGreen, "set for the first time");
@@ -361,9 +361,9 @@ fn what_serves_is_not_promoted_over_nothing() {
         change(&mut f.sets.get_mut("v2").unwrap().children[1]);
     };
     assert!(!with(&|f| of(f, &|c| c.terminating = true)), "one leaves");
-    assert!(!with(&|f| of(f, &|c| c.running = String::new())), "one does not run");
+    assert!(!with(&|f| of(f, &|c| c.running = None)), "one does not run");
     assert!(!with(&|f| of(f, &|c| c.running_image = "db:v1".to_owned())), "one runs another image");
-    assert!(!with(&|f| of(f, &|c| c.spec_hash = "v1".to_owned())), "one was edited");
+    assert!(!with(&|f| of(f, &|c| c.spec_hash = Some("v1".into()))), "one was edited");
     let unready = |c: &mut ChildFacts| *c = c.clone().down();
     assert!(!with(&|f| of(f, &unready)), "the container of one is being created anew");
     let runs = |c: &mut ChildFacts| *c = c.clone().down().with_running_pod();

@@ -63,7 +63,7 @@ fn trace_6_a_node_in_flight_that_is_being_scaled_away_still_takes_its_room() {
 
 #[test]
 fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_the_wave() {
-    let edited = |c: ChildFacts| ChildFacts { running: "edited".to_owned(), ..c };
+    let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c };
     let facts = fleet(2).wanting("v2").but(0, edited).but(1, |c| c.granted("v2").rolling());
     assert!(facts.child(0).is_drifted());
     assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
@@ -83,8 +83,8 @@ fn trace_8_a_node_whose_plan_is_not_over_is_in_flight_though_nothing_seems_to_di
 #[test]
 fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted_the_new_template() {
     let mut facts = fleet(2);
-    let other = Rendering { hash: "another template of v1".to_owned(), image: image("v1") };
-    facts.renderings.insert(("v1".to_owned(), String::new()), other);
+    let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
+    facts.renderings.insert(("v1".into(), String::new()), other);
     assert!(!facts.child(0).is_in_flight());
     assert_eq!(granted_names(&facts, &Scope::Own), ["db-1"]);
     // One whose StatefulSet is lost cannot be made again under the old grant: it is Failed, and free.
@@ -109,7 +109,7 @@ fn what_an_abort_gave_back_is_not_given_back_again() {
             ChildFacts { grant_id: format!("{by}-7"), behind: false, ..granted }
         };
         let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
-        pins(&facts).into_iter().map(|g| (g.name, g.revision)).collect::<Vec<_>>()
+        pins(&facts).into_iter().map(|g| (g.name, g.revision.to_string())).collect::<Vec<_>>()
     };
     assert_eq!(given("0123456789"), [("db-1".to_owned(), "v1".to_owned())]);
     assert_eq!(given(ABORT), [("", ""); 0].map(|(n, r)| (n.to_owned(), r.to_owned())));

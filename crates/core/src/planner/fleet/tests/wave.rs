@@ -201,13 +201,13 @@ fn drifted_nodes_are_rolled_at_the_revision_that_each_holds() {
         .but(0, |c| c.running("v3"))
         .but(1, |c| c.granted("v2").converged().running("v3"));
     let grants: Vec<(String, String)> =
-        next_grants(&facts, &Scope::Own).into_iter().map(|g| (g.name, g.revision)).collect();
+        next_grants(&facts, &Scope::Own).into_iter().map(|g| (g.name, g.revision.to_string())).collect();
     assert_eq!(grants, [("db-1", "v2"), ("db-0", "v1")].map(|(n, r)| (n.to_owned(), r.to_owned())));
 }
 
 #[test]
 fn nothing_is_granted_that_this_version_cannot_render() {
     let mut facts = fleet(1).wanting("v2");
-    facts.renderings.retain(|(revision, _), _| revision != "v2");
+    facts.renderings.retain(|(revision, _), _| *revision != "v2");
     assert_eq!(next_grants(&facts, &to("v2")), vec![]);
 }

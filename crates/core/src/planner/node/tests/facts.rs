@@ -10,14 +10,14 @@ fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
     let v2 = || node().granted("v2").with_template("v2");
     let new_pod = || pod("v2").of_another_uid();
     let none = Running::default();
-    let fresh = Running { pod_uid: "pod-2".to_owned(), ..ran("v2") };
+    let fresh = Running { pod_uid: Some("pod-2".to_owned()), ..ran("v2") };
     let table: Vec<Ran> = vec![
         ("the pod serves", node(), ran("v1")),
         ("the new pod runs", v2().with_pod(new_pod()), fresh),
         (
             "the new pod runs and is not ready",
             v2().with_pod(new_pod().not_ready()),
-            Running { pod_uid: "pod-2".to_owned(), ..ran("v2") },
+            Running { pod_uid: Some("pod-2".to_owned()), ..ran("v2") },
         ),
         ("the new pod does not run yet", v2().with_pod(new_pod().not_running()), none.clone()),
         (
@@ -293,7 +293,7 @@ fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_withou
     let mut facts = node();
     facts.set = SetFact::Live(LiveSet { template: Template::Unknown, ..set("x") });
     assert!(facts.wants_roll(), "this version restores it");
-    facts.wanted = Ok(Wanted { hash: "v1-of-another-version".to_owned(), image: image("v1") });
+    facts.wanted = Ok(Wanted { hash: "v1-of-another-version".into(), image: image("v1") });
     assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");
     facts.pod = Some(PodFacts { ready: false, ..pod("v1") });
     assert!(facts.wants_roll(), "one that is down waits in flight");

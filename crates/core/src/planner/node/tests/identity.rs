@@ -4,10 +4,10 @@
 use super::super::decide::{NodeDecision, decide, recipes};
 use super::super::status::{SidecarAnswer, StatusInput, status};
 use super::*;
-use crate::api::{MadeFor, StatefulNodeStatus, StatefulSetRef};
+use crate::api::{MadeFor, PodTemplateHash, StatefulNodeStatus, StatefulSetRef};
 
 fn made_for(version: &str) -> MadeFor {
-    MadeFor { hash: version.to_owned(), image: image(version), main_container: "db".to_owned() }
+    MadeFor { hash: version.into(), image: image(version), main_container: "db".to_owned() }
 }
 
 /// The StatefulSet's revision moved by itself: its template is still that of the version.
@@ -71,7 +71,8 @@ fn a_pod_is_what_it_was_made_for_whatever_revision_its_stateful_set_gives_to_the
         ),
     ];
     for (what, facts, expected) in table {
-        assert_eq!(facts.pod_hash(facts.pod.as_ref().unwrap()), expected, "{what}");
+        let hash = facts.pod_hash(facts.pod.as_ref().unwrap());
+        assert_eq!(hash.map(PodTemplateHash::as_str), expected, "{what}");
     }
 }
 
@@ -86,7 +87,7 @@ fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() 
         ] {
             assert!(!facts.wants_roll(), "{what}");
             assert!(facts.is_converged(), "{what}");
-            assert_eq!(facts.running().hash, "v1", "{what}");
+            assert_eq!(facts.running().hash, Some("v1".into()), "{what}");
             assert_eq!(decide(&facts, None, now()), NodeDecision::Keep, "{what}");
         }
     }
@@ -100,9 +101,9 @@ fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
     let pinned = |pod: PodFacts| PodFacts { main_image: "mirror/db@sha256:1".to_owned(), ..pod };
     let pinned_set = |version| LiveSet { main_image: "mirror/db@sha256:1".to_owned(), ..set(version) };
     let upgraded = Running {
-        hash: "v1".to_owned(),
+        hash: Some("v1".into()),
         image: "mirror/db@sha256:1".to_owned(),
-        pod_uid: "pod-1".to_owned(),
+        pod_uid: Some("pod-1".to_owned()),
     };
     let table = [
         ("pinned on the pod", node().with_pod(pinned(pod("v1"))), "db:v1"),
@@ -126,7 +127,7 @@ fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
         (
             "the same template, and another of its containers is the main one by now",
             NodeFacts {
-                wanted: Ok(Wanted { hash: "v1".to_owned(), image: "log:1".to_owned() }),
+                wanted: Ok(Wanted { hash: "v1".into(), image: "log:1".to_owned() }),
                 ..node().with_pod(annotated("v1"))
             },
             "log:1",
@@ -145,7 +146,7 @@ fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
             PodFacts { main_image: "mirror/db".to_owned(), made_for: Some(made_for("v1")), ..pod("v1") };
         node().with_set(set).with_pod(pod)
     };
-    let same_image = Ok(Wanted { hash: "v2".to_owned(), image: image("v1") });
+    let same_image = Ok(Wanted { hash: "v2".into(), image: image("v1") });
     let restart = NodeFacts { wanted: same_image, ..rewritten().granted("v2") };
     let start = |recipe| NodeDecision::Start { recipe, attempt: 0 };
     assert_eq!(decide(&restart, None, now()), start(recipes::RESTART_NODE));

@@ -23,7 +23,7 @@ fn later(seconds: i64) -> DateTime<Utc> {
 }
 
 fn at(version: &str) -> Template {
-    Template::At(version.to_owned())
+    Template::At(version.into())
 }
 
 /// The revision that the StatefulSet controller gives to pods of a template.
@@ -64,13 +64,13 @@ fn pod(version: &str) -> PodFacts {
 }
 
 fn ran(version: &str) -> Running {
-    Running { hash: version.to_owned(), image: image(version), pod_uid: "pod-1".to_owned() }
+    Running { hash: Some(version.into()), image: image(version), pod_uid: Some("pod-1".to_owned()) }
 }
 
 fn node() -> NodeFacts {
     NodeFacts {
-        wanted: Ok(Wanted { hash: "v1".to_owned(), image: image("v1") }),
-        granted_hash: "v1".to_owned(),
+        wanted: Ok(Wanted { hash: "v1".into(), image: image("v1") }),
+        granted_hash: Some("v1".into()),
         grant_id: "grant-1".to_owned(),
         spent_grant_id: "grant-1".to_owned(),
         set: SetFact::Live(set("v1")),
@@ -86,7 +86,7 @@ fn node() -> NodeFacts {
 impl NodeFacts {
     /// A new grant, which this version renders.
     fn granted(self, version: &str) -> Self {
-        Self { grant_id: "grant-2".to_owned(), granted_hash: version.to_owned(), ..self }.rendering(version)
+        Self { grant_id: "grant-2".to_owned(), granted_hash: Some(version.into()), ..self }.rendering(version)
     }
 
     /// Another template under the grant that was spent already.
@@ -95,11 +95,11 @@ impl NodeFacts {
     }
 
     fn without_grant(self) -> Self {
-        Self { granted_hash: String::new(), grant_id: String::new(), spent_grant_id: String::new(), ..self }
+        Self { granted_hash: None, grant_id: String::new(), spent_grant_id: String::new(), ..self }
     }
 
     fn rendering(self, version: &str) -> Self {
-        Self { wanted: Ok(Wanted { hash: version.to_owned(), image: image(version) }), ..self }
+        Self { wanted: Ok(Wanted { hash: version.into(), image: image(version) }), ..self }
     }
 
     fn with_set(self, set: LiveSet) -> Self {
