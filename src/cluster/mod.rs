@@ -29,6 +29,6 @@ pub use kind::Kind;
 pub use kube_port::KubeCluster;
 pub use memory::Memory;
 pub use observed::Key;
-pub use port::{Cluster, LivePod, Part, PatchOp, Selector, Target, Told};
+pub use port::{Cluster, EventNote, LivePod, Part, PatchOp, Selector, Target};
 pub use view::View;
 pub use windlass_core::{observed, parts};

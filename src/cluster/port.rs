@@ -110,14 +110,14 @@ pub fn pointer_key(key: &str) -> String {
 
 /// What an event says.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Told {
+pub struct EventNote {
     /// The sentence.
     pub note: String,
     /// When it was last said.
     pub at: DateTime<Utc>,
 }
 
-impl Told {
+impl EventNote {
     /// Reads an event of `events.k8s.io/v1`, whichever client library wrote it.
     #[must_use]
     pub fn read(event: &Value) -> Option<Self> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::port::Told;
+use super::port::EventNote;
 use crate::clock::monotonic;
 
 /// How long what was said is kept; the API server keeps events for as long.
@@ -28,19 +28,19 @@ pub struct Refusals {
 
 #[derive(Default)]
 struct Said {
-    by_uid: HashMap<String, (Told, Instant)>,
+    by_uid: HashMap<String, (EventNote, Instant)>,
     swept: Option<Instant>,
 }
 
 impl Refusals {
     /// What was last said of the StatefulSet with this UID.
     #[must_use]
-    pub fn last(&self, uid: &str) -> Option<Told> {
+    pub fn last(&self, uid: &str) -> Option<EventNote> {
         self.said().by_uid.get(uid).map(|(told, _)| told.clone())
     }
 
     /// Takes in what was said of a StatefulSet, unless something newer is known. Answers whether it is news.
-    pub fn note(&self, uid: &str, mut told: Told) -> bool {
+    pub fn note(&self, uid: &str, mut told: EventNote) -> bool {
         cut(&mut told.note);
         let mut said = self.said();
         if said.by_uid.get(uid).is_some_and(|(known, _)| known.at >= told.at) {

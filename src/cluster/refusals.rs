@@ -18,7 +18,7 @@ use tracing::warn;
 use super::observed::{Meta, Observed};
 use super::raw::RawObject;
 use super::watch::{Attempts, renewed_after};
-use super::{Kind, View, port::Told};
+use super::{Kind, View, port::EventNote};
 use crate::clock::monotonic;
 
 /// The events that matter: the StatefulSet controller's, of pods and claims that the API server would not take.
@@ -198,7 +198,7 @@ impl<F: Fn(Meta)> Watch<F> {
     fn take(&self, event: &Value) {
         sweep(&self.view);
         let (uid, meta) = about(event);
-        if Told::read(event).is_some_and(|told| self.view.refusals.note(&uid, told)) {
+        if EventNote::read(event).is_some_and(|told| self.view.refusals.note(&uid, told)) {
             (self.tell)(meta);
         }
     }

@@ -5,7 +5,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::cluster::Kind;
-use crate::cluster::port::Told;
+use crate::cluster::port::EventNote;
 use crate::report::chain::Happened;
 
 /// As many events are asked for at once.
@@ -60,7 +60,7 @@ pub async fn events(
 }
 
 fn read(event: &Value) -> Option<Happened> {
-    let Told { note, at } = Told::read(event)?;
+    let EventNote { note, at } = EventNote::read(event)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let regarding = &event["regarding"];
     let about = format!("{} {}", text(&regarding["kind"]), text(&regarding["name"]));

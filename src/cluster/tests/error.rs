@@ -97,14 +97,14 @@ fn what_never_reached_the_server_is_tried_again() {
 
 #[test]
 fn an_event_is_read_as_new_and_old_client_libraries_write_it() {
-    use super::super::port::Told;
+    use super::super::port::EventNote;
     let at = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
     let made = "2030-01-01T00:00:00Z";
     let old = json!({"note": "no", "eventTime": null, "deprecatedLastTimestamp": "2030-01-01T00:05:00Z",
         "metadata": {"creationTimestamp": made}});
     let new = json!({"note": "no", "eventTime": "2030-01-01T00:00:01.000000Z",
         "series": {"count": 3, "lastObservedTime": "2030-01-01T00:09:00.000000Z"}, "metadata": {"creationTimestamp": made}});
-    assert_eq!(Told::read(&old), Some(Told { note: "no".into(), at: at("2030-01-01T00:05:00Z") }));
-    assert_eq!(Told::read(&new), Some(Told { note: "no".into(), at: at("2030-01-01T00:09:00Z") }));
-    assert_eq!(Told::read(&json!({"metadata": {"creationTimestamp": made}})), None);
+    assert_eq!(EventNote::read(&old), Some(EventNote { note: "no".into(), at: at("2030-01-01T00:05:00Z") }));
+    assert_eq!(EventNote::read(&new), Some(EventNote { note: "no".into(), at: at("2030-01-01T00:09:00Z") }));
+    assert_eq!(EventNote::read(&json!({"metadata": {"creationTimestamp": made}})), None);
 }

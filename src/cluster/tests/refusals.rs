@@ -8,7 +8,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
 use super::super::observed::Meta;
-use super::super::port::Told;
+use super::super::port::EventNote;
 use super::super::refusals::{SELECTOR, sweep, watch};
 use super::super::watch::Scope;
 use super::super::{Key, Kind, View};
@@ -23,8 +23,8 @@ fn event(uid: &str, note: &str, at: &str, version: u32) -> Value {
     })
 }
 
-fn told(seconds: i64) -> Told {
-    Told { note: "no".to_owned(), at: chrono::DateTime::from_timestamp(seconds, 0).unwrap() }
+fn told(seconds: i64) -> EventNote {
+    EventNote { note: "no".to_owned(), at: chrono::DateTime::from_timestamp(seconds, 0).unwrap() }
 }
 
 /// An API server that lists one event, then watches what comes; requests that begin so get this code instead.
@@ -285,7 +285,7 @@ async fn only_what_is_newer_is_news() {
     assert!(!view.refusals.note("a", told(100)), "the same");
     assert!(!view.refusals.note("a", told(99)), "older");
     assert!(view.refusals.note("a", told(101)));
-    let long = Told { note: "é".repeat(5_000), at: told(102).at };
+    let long = EventNote { note: "é".repeat(5_000), at: told(102).at };
     assert!(view.refusals.note("a", long));
     assert!(view.refusals.last("a").unwrap().note.len() <= 2_048);
 }

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::fleet::template;
 use super::*;
-use crate::cluster::port::Told;
+use crate::cluster::port::EventNote;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 
@@ -564,7 +564,7 @@ async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_no
     let stage = Stage::running(&template("v1")).await;
     let asked = || stage.calls().iter().filter(|c| *c == "get Pod db-0-0").count();
     stage.remove(Kind::Pod, "db-0-0");
-    let told = Told {
+    let told = EventNote {
         note: "create Pod db-0-0 in StatefulSet db-0 failed error: quota is used up".to_owned(),
         at: stage.clock.now(),
     };

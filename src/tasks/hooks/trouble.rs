@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::cluster::observed::Meta;
-use crate::cluster::{Cluster, ClusterError, Kind, Selector, Told};
+use crate::cluster::{Cluster, ClusterError, EventNote, Kind, Selector};
 use crate::engine::sentence::cut;
 
 /// Waiting reasons that pass by themselves.
@@ -111,7 +111,7 @@ async fn refused(cluster: &dyn Cluster, job: &Value) -> Result<Option<Trouble>, 
     let by = format!("regarding.kind=Job,regarding.name={},reason={NO_PODS}", meta.name);
     let events = cluster.selected(Kind::Event, &meta.namespace, Selector::Fields(by)).await?;
     let of_it = events.iter().filter(|event| event["regarding"]["uid"] == meta.uid.as_str());
-    let told = of_it.filter_map(Told::read).max_by_key(|told| told.at);
+    let told = of_it.filter_map(EventNote::read).max_by_key(|told| told.at);
     Ok(told.map(|told| Trouble::new(&[NO_PODS], &format!("{NO_PODS}: {}", told.note))))
 }
 
