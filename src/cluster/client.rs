@@ -96,7 +96,7 @@ pub enum Sign {
     /// That it carries a request out: the answer begins.
     Begun,
     /// A piece of that answer.
-    News,
+    Progress,
     /// That it is there, and carries the request not out.
     Refusal,
 }
@@ -181,7 +181,7 @@ async fn ask(
     if let Some(ear) = &ear {
         ear(if is_carried_out { Sign::Begun } else { Sign::Refusal });
     }
-    let sign = if is_carried_out { Sign::News } else { Sign::Refusal };
+    let sign = if is_carried_out { Sign::Progress } else { Sign::Refusal };
     let until = (!is_watch).then_some(began + ANSWER_TIMEOUT);
     Ok(response.map(|body| Limited { body, ear, sign, until, timer: None }))
 }

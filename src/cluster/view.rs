@@ -46,7 +46,7 @@ pub struct View {
     pub freshness: Freshness,
     /// Why StatefulSets have no pod.
     pub refusals: Refusals,
-    news: OnceLock<UnboundedSender<News>>,
+    news: OnceLock<UnboundedSender<Changed>>,
     metrics: OnceLock<Metrics>,
     doubts: Mutex<Doubts>,
 }
@@ -61,7 +61,7 @@ struct Doubts {
 }
 
 /// An object that is known better than before, and not from a watch.
-pub type News = (Kind, Meta);
+pub type Changed = (Kind, Meta);
 
 impl View {
     /// Has the requests of its watches counted there.
@@ -165,7 +165,7 @@ impl View {
     }
 
     /// Asks to be told of what did not come from a watch. The first to ask is told.
-    pub fn tell_news(&self, news: UnboundedSender<News>) {
+    pub fn notify(&self, news: UnboundedSender<Changed>) {
         let _ = self.news.set(news);
     }
 

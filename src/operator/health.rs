@@ -220,7 +220,7 @@ mod tests {
         let mut said: Vec<Said> = Vec::new();
         for seconds in 1..=125 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            view.freshness.heard(Kind::StatefulNode, Sign::News);
+            view.freshness.heard(Kind::StatefulNode, Sign::Progress);
             said.push((seconds, health.not_ready(), health.ill()));
         }
         let first = |of: fn(&Said) -> &Option<String>| {
@@ -238,7 +238,7 @@ mod tests {
         assert!(
             health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0")
         );
-        view.freshness.heard(Kind::Pod, Sign::News);
+        view.freshness.heard(Kind::Pod, Sign::Progress);
         assert_eq!((health.not_ready(), health.ill()), (None, None));
     }
 
@@ -262,7 +262,7 @@ mod tests {
         for _ in 0..20 {
             tokio::time::advance(Duration::from_secs(20)).await;
             for kind in [Kind::Pod, Kind::StatefulNode] {
-                view.freshness.heard(kind, Sign::News);
+                view.freshness.heard(kind, Sign::Progress);
                 refused.freshness.heard(kind, Sign::Refusal);
             }
         }
@@ -275,8 +275,8 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(121)).await;
         assert!(health.ill().is_some_and(|said| said.ends_with("for 121 s")), "no answer at all any more");
-        refused.freshness.heard(Kind::Pod, Sign::News);
-        view.freshness.heard(Kind::Pod, Sign::News);
+        refused.freshness.heard(Kind::Pod, Sign::Progress);
+        view.freshness.heard(Kind::Pod, Sign::Progress);
         assert!(health.ill().is_some_and(|said| said.starts_with("the cache of StatefulNode")));
     }
 
@@ -286,8 +286,8 @@ mod tests {
         let (_, other) = acting();
         health.acts_on(vec![view.clone(), other]);
         tokio::time::advance(Duration::from_secs(130)).await;
-        view.freshness.heard(Kind::Pod, Sign::News);
-        view.freshness.heard(Kind::StatefulNode, Sign::News);
+        view.freshness.heard(Kind::Pod, Sign::Progress);
+        view.freshness.heard(Kind::StatefulNode, Sign::Progress);
         assert!(health.ill().is_some_and(|said| said.ends_with("130 s")));
     }
 

@@ -58,7 +58,7 @@ pub fn start(
         ),
     ];
     let (news, mut told) = unbounded_channel();
-    view.tell_news(news);
+    view.notify(news);
     let own = tell.clone();
     helpers.spawn(async move {
         while let Some((kind, meta)) = told.recv().await {
