@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 
-use super::peer::Way;
+use super::peer::SidecarConnection;
 use super::question::{Peer, Question, Said, Wish};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, Key};
@@ -175,7 +175,7 @@ impl Askers {
     /// Asks a node's sidecar what is wished for, if anything is by now. Answers whether there is something new.
     pub async fn answer(&self, key: &Key, lane: Lane) -> bool {
         let Some(question) = self.take(key) else { return false };
-        let way = Way {
+        let way = SidecarConnection {
             sidecars: &*self.sidecars,
             cluster: &*self.cluster,
             namespace: &key.namespace,

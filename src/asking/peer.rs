@@ -11,14 +11,14 @@ use crate::sidecar::{SidecarClient, Status, TaskAnswer, TaskRequest, TaskState};
 const KEY: &str = "token";
 
 /// The way to a sidecar. Each error is a sentence.
-pub(super) struct Way<'a> {
+pub(super) struct SidecarConnection<'a> {
     pub sidecars: &'a dyn SidecarClient,
     pub cluster: &'a dyn Cluster,
     pub namespace: &'a str,
     pub peer: &'a Peer,
 }
 
-impl Way<'_> {
+impl SidecarConnection<'_> {
     pub(super) async fn ask(&self, question: &Question) -> Result<Said, String> {
         match &question.wish {
             Wish::MarkReady { task_id } => self.mark(task_id).await,

@@ -26,7 +26,7 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, ServiceBuilder, service_fn};
 
-use super::proxy::Way;
+use super::proxy::Route;
 use super::request;
 use crate::clock::monotonic;
 use crate::metrics::Metrics;
@@ -61,7 +61,7 @@ pub fn connect(config: Config) -> kube::Result<Client> {
     // up here, and after another replica has taken over.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(REQUEST_TIMEOUT));
-    let way = Way::of(&config, tcp)?;
+    let way = Route::of(&config, tcp)?;
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(way)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector.set_read_timeout(Some(SILENCE));

@@ -14,14 +14,14 @@ use tower::{BoxError, Service, ServiceExt};
 
 /// Connections to an API server.
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Route {
     Straight(HttpConnector),
     /// By CONNECT.
     Http(Tunnel<HttpConnector>),
     Socks(SocksV5<HttpConnector>),
 }
 
-impl Way {
+impl Route {
     /// The way to the cluster of this configuration; an error names a proxy of a kind that is not known.
     pub fn of(config: &Config, tcp: HttpConnector) -> kube::Result<Self> {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -69,7 +69,7 @@ fn is_loopback(cluster: &Uri) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-impl Service<Uri> for Way {
+impl Service<Uri> for Route {
     type Response = TokioIo<TcpStream>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
@@ -139,7 +139,7 @@ mod tests {
             [("http://a:1", true), ("socks5://me:secret@a:1", true), ("socks4://a:1", false)]
         {
             config.proxy_url = Some(url.parse().unwrap());
-            assert_eq!(Way::of(&config, HttpConnector::new()).is_ok(), is_known, "{url}");
+            assert_eq!(Route::of(&config, HttpConnector::new()).is_ok(), is_known, "{url}");
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use super::client::HookClient;
-use super::conversation::Way;
+use super::conversation::PeerConnection;
 use super::{HookAnswer, HookQuestion};
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::{Cluster, Key};
@@ -134,7 +134,11 @@ impl HookAskers {
     /// Asks what is wished for by now, if anything is. Answers whether there is something new.
     pub async fn answer(&self, owner: &HookOwner) -> bool {
         let Some(question) = self.take(owner) else { return false };
-        let way = Way { client: &*self.client, cluster: &*self.cluster, namespace: &owner.key().namespace };
+        let way = PeerConnection {
+            client: &*self.client,
+            cluster: &*self.cluster,
+            namespace: &owner.key().namespace,
+        };
         let (verdict, said) = way.ask(&question).await;
         let answer = HookAnswer { at: self.clock.now(), verdict, said };
         self.keep(owner, &question, answer)

@@ -20,13 +20,13 @@ pub(super) const ATTEMPT_HEADER: &str = "windlass-attempt";
 const ANY_2XX: &str = "status >= 200 && status < 300";
 
 /// The way to a hook's peer.
-pub(super) struct Way<'a> {
+pub(super) struct PeerConnection<'a> {
     pub client: &'a dyn HookClient,
     pub cluster: &'a dyn Cluster,
     pub namespace: &'a str,
 }
 
-impl Way<'_> {
+impl PeerConnection<'_> {
     /// Asks once. What is heard is the end of a sentence that begins with who was asked.
     pub(super) async fn ask(&self, question: &HookQuestion) -> (Verdict, String) {
         let asked = match &question.wish {

@@ -7,7 +7,7 @@ use windlass_core::planner::hooks::{begun, is_of_list, is_same, of_list, replace
 use windlass_engine::{Plan, Step, TaskRecord, TaskState, held_by};
 
 use super::facts::Facts;
-use super::recipe::{self, HOOKS, Way};
+use super::recipe::{self, Direction, HOOKS};
 use crate::api::Reason;
 
 /// How many tasks a plan has at most.
@@ -20,7 +20,7 @@ const MAX_SAID: usize = 512;
 #[must_use]
 pub fn wanted(facts: &Facts, cause: Reason) -> &[Hook] {
     let is_repair = cause == Reason::ChildDrift;
-    if is_repair || recipe::way(facts) == Way::Back { &[] } else { &facts.spec.hooks }
+    if is_repair || recipe::way(facts) == Direction::Back { &[] } else { &facts.spec.hooks }
 }
 
 /// The steps of a rollout with these hooks among them.

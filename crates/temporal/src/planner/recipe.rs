@@ -14,7 +14,7 @@ pub const HOOKS: &str = "hooks";
 
 /// What kind of rollout it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
+pub enum Direction {
     /// The version has yet to show that it works.
     New,
     /// The version was current before and lives, or it is: it takes over at once.
@@ -23,7 +23,7 @@ pub enum Way {
 
 /// Which way the wanted version is to take over.
 #[must_use]
-pub fn way(facts: &Facts) -> Way {
+pub fn way(facts: &Facts) -> Direction {
     let lives = |version: &&Version| {
         version.workers.as_ref().is_some_and(|workers| {
             !workers.is_terminating
@@ -35,7 +35,7 @@ pub fn way(facts: &Facts) -> Way {
         facts.current() == Some(&version.build)
             || (version.was_current() && facts.ramping() != Some(&version.build))
     });
-    if is_back { Way::Back } else { Way::New }
+    if is_back { Direction::Back } else { Direction::New }
 }
 
 /// The recipe of a rollout to what is wanted, as things are now.
@@ -54,7 +54,7 @@ pub fn recipe(facts: &Facts) -> Recipe {
         tasks.push(step("clear-ramp"));
     }
     tasks.extend(["create-version", "await-available", "await-registered"].map(step));
-    let gate = rollout.gate.as_ref().filter(|gate| way == Way::New || gate.on_rollback);
+    let gate = rollout.gate.as_ref().filter(|gate| way == Direction::New || gate.on_rollback);
     let strategy = rollout.strategy();
     let run_gate = |gate: &Gate| {
         with(
@@ -73,7 +73,7 @@ pub fn recipe(facts: &Facts) -> Recipe {
     }
     tasks.push(step("claim-manager"));
     tasks.extend(gate.map(run_gate));
-    if strategy == Strategy::Progressive && way == Way::New {
+    if strategy == Strategy::Progressive && way == Direction::New {
         for (index, ramp) in rollout.steps.iter().enumerate() {
             if ramp.gate && index > 0 {
                 tasks.extend(gate.map(run_gate));
