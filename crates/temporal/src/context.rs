@@ -11,7 +11,7 @@ use windlass_clock::{SharedClock, monotonic};
 use windlass_engine::Registry;
 
 use crate::children::Compared;
-use crate::events::News;
+use crate::events::Event;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::{BuildId, Connections, Pace};
@@ -120,7 +120,7 @@ impl Context {
     }
 
     /// Whether something has not been told yet by this process.
-    pub(crate) fn is_news(&self, uid: &str, news: &News) -> bool {
+    pub(crate) fn is_news(&self, uid: &str, news: &Event) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() > MOST {
             told.clear();

@@ -17,7 +17,7 @@ const MAX_NOTE: usize = 1024;
 
 /// Something to be told.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct News {
+pub struct Event {
     /// Whether somebody should look.
     pub is_warning: bool,
     /// The reason: one of [`crate::api::reasons::EVENTS`].
@@ -28,7 +28,7 @@ pub struct News {
     pub note: String,
 }
 
-impl News {
+impl Event {
     /// That all is well.
     pub fn normal(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { is_warning: false, reason, cause: cause.into(), note: note.into() }
@@ -42,23 +42,23 @@ impl News {
 
 /// Keeps what is to be told until the status that it is about is written. A look and the tasks of its plan share it.
 #[derive(Clone, Debug, Default)]
-pub struct Recorder(Arc<Mutex<Vec<News>>>);
+pub struct Recorder(Arc<Mutex<Vec<Event>>>);
 
 impl Recorder {
     /// Keeps something to be told.
-    pub fn record(&self, news: News) {
+    pub fn record(&self, news: Event) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(news);
     }
 
     /// What was kept, in its order; it is kept no more.
     #[must_use]
-    pub fn take(&self) -> Vec<News> {
+    pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Sends an event about an object.
-pub async fn send(cluster: &Cluster, about: &Value, news: &News, instance: &str, now: DateTime<Utc>) {
+pub async fn send(cluster: &Cluster, about: &Value, news: &Event, instance: &str, now: DateTime<Utc>) {
     let meta = &about["metadata"];
     let text = |field: &str| meta[field].as_str().unwrap_or_default();
     let digest = Sha256::digest(format!("{}/{}/{}", text("uid"), news.reason, news.cause));

@@ -9,7 +9,7 @@ use windlass_engine::{Due, Outcome, TaskContext};
 
 use crate::api::Reason;
 use crate::children::Children;
-use crate::events::{News, Recorder};
+use crate::events::{Event, Recorder};
 use crate::planner::Facts;
 use crate::planner::facts::reason_of;
 use crate::planner::routing::{Next, lost};
@@ -35,7 +35,7 @@ pub struct WorkerScope {
 
 impl WorkerScope {
     /// Has something told.
-    pub fn tell(&self, news: News) {
+    pub fn tell(&self, news: Event) {
         self.recorder.record(news);
     }
 

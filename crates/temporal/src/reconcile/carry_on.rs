@@ -13,7 +13,7 @@ use super::{AT_ONCE, REST};
 use crate::api::WorkerDeploymentStatus;
 use crate::children::Children;
 use crate::cluster::ClusterError;
-use crate::events::News;
+use crate::events::Event;
 use crate::planner::decide::Asked;
 use crate::planner::{Decision, Temporal as Said};
 use crate::port::BuildId;
@@ -38,7 +38,7 @@ impl Look<'_> {
         let active = plan.as_ref().is_some_and(Plan::is_active);
         if let Decision::Refuse { message, .. } = &decision {
             let cause = format!("{}/{}", self.facts.target.hash, self.facts.generation);
-            self.tell(News::warning("VersionLimitReached", cause, message.clone()));
+            self.tell(Event::warning("VersionLimitReached", cause, message.clone()));
         }
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             self.skip(plan);
@@ -89,7 +89,7 @@ impl Look<'_> {
         if let Err(refused) = control::skip(plan, task, &self.cx.registry, self.now) {
             let is_over = matches!(refused, control::SkipRefused::TaskOver { .. });
             if !is_over {
-                self.tell(News::warning("SkipRefused", task, refused.to_string()));
+                self.tell(Event::warning("SkipRefused", task, refused.to_string()));
             }
         }
     }
@@ -104,7 +104,7 @@ impl Look<'_> {
                 "spec.forcePromote is {asked}, and what is wanted is {} ({})",
                 target.hash, target.build
             );
-            self.tell(News::warning("StaleForcePromote", asked.clone(), note));
+            self.tell(Event::warning("StaleForcePromote", asked.clone(), note));
         }
     }
 
@@ -113,7 +113,7 @@ impl Look<'_> {
         // A hook has a time-out of its own.
         let Some(task) = stalled.filter(|task| hook_of(task).is_none()) else { return };
         let note = format!("task {} gets no further: {}", task.type_, task.message);
-        self.tell(News::warning("RolloutStalled", task.id.clone(), note));
+        self.tell(Event::warning("RolloutStalled", task.id.clone(), note));
     }
 
     fn rest(

@@ -6,7 +6,7 @@ use windlass_engine::{Env, Plan, PlanState, control};
 
 use super::look::Look;
 use crate::cluster::ClusterError;
-use crate::events::News;
+use crate::events::Event;
 use crate::hooks::{HookTurn, HooksOf, HooksRefused};
 use crate::planner::{hooks, routing};
 
@@ -27,7 +27,7 @@ impl Look<'_> {
         self.are_hooks_fine = false;
         if let HooksRefused::Lasting(sentence) = &refused {
             let cause = format!("{}/{sentence}", self.facts.generation);
-            self.tell(News::warning("InvalidSpec", cause, sentence.clone()));
+            self.tell(Event::warning("InvalidSpec", cause, sentence.clone()));
         }
         self.facts.invalid.get_or_insert_with(|| refused.sentence().to_owned());
     }
@@ -54,7 +54,7 @@ impl Look<'_> {
         if let Some(at) = AtHook::of(plan) {
             let said = hooks::said(&at);
             let note = format!("hook {} failed, and it goes on without it: {said}", at.hook);
-            self.tell(News::warning("HookFailed", at.tried(), note));
+            self.tell(Event::warning("HookFailed", at.tried(), note));
         }
         control::pass_over(plan)
     }
@@ -65,14 +65,14 @@ impl Look<'_> {
         let passes = plan.and_then(|plan| hooks::on_failure(&self.facts, plan));
         if at.failed && passes != Some(OnHookFailure::Continue) {
             let note = format!("hook {} failed: {}", at.hook, hooks::said(&at));
-            self.tell(News::warning("HookFailed", at.tried(), note));
+            self.tell(Event::warning("HookFailed", at.tried(), note));
         } else if at.asks && !at.failed {
             let (name, id) = (&self.facts.name, &at.task_id);
             let note = format!(
                 "hook {} waits for a person: windlass approve wwd/{name}, or the annotation windlass.dev/approve={id}",
                 at.hook
             );
-            self.tell(News::normal("ApprovalRequested", at.tried(), note));
+            self.tell(Event::normal("ApprovalRequested", at.tried(), note));
         }
     }
 
@@ -88,7 +88,7 @@ impl Look<'_> {
         if self.scope().write(&write).await.is_ok() {
             let note =
                 format!("the ramp was changed by hand, and is put back at the plan's step of {percent} %");
-            self.tell(News::warning("RampRestored", format!("{}/{}", plan.id, self.now), note));
+            self.tell(Event::warning("RampRestored", format!("{}/{}", plan.id, self.now), note));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
-use crate::events::{News, Recorder, send};
+use crate::events::{Event, Recorder, send};
 use crate::observe::{self, Read};
 use crate::planner::decide::Asked;
 use crate::planner::{Decision, Facts, Temporal as Said, status};
@@ -90,7 +90,7 @@ impl<'a> Look<'a> {
         (self.facts, _) = observe::facts(&self.read, spec, &self.children, &Ok(temporal)).await;
     }
 
-    pub(crate) fn tell(&self, news: News) {
+    pub(crate) fn tell(&self, news: Event) {
         self.recorder.record(news);
     }
 
@@ -106,7 +106,7 @@ impl<'a> Look<'a> {
             Err(ClusterError::Refused(sentence)) => {
                 let sentence = format!("spec.template: the API server refuses it: {sentence}");
                 let cause = format!("{}/{sentence}", self.facts.generation);
-                self.tell(News::warning("InvalidSpec", cause, sentence.clone()));
+                self.tell(Event::warning("InvalidSpec", cause, sentence.clone()));
                 self.facts.invalid = Some(sentence);
                 Ok(())
             }
@@ -121,7 +121,7 @@ impl<'a> Look<'a> {
             let note = format!(
                 "{ANNOTATION_RESTARTED_AT} is {text:?}, which is no time (RFC 3339): nothing is restarted"
             );
-            self.tell(News::warning("InvalidSpec", note.clone(), note));
+            self.tell(Event::warning("InvalidSpec", note.clone(), note));
             return;
         };
         let time = |text: Option<&str>| text.and_then(|text| text.parse::<DateTime<Utc>>().ok());

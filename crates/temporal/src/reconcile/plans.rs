@@ -10,7 +10,7 @@ use super::look::Look;
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::ClusterError;
-use crate::events::News;
+use crate::events::Event;
 use crate::planner::decide::Asked;
 use crate::planner::{Decision, begin};
 use crate::tasks::workflow_id;
@@ -44,7 +44,7 @@ impl Look<'_> {
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
                 let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
-                self.tell(News::normal("RolloutStarted", fresh.id.clone(), note));
+                self.tell(Event::normal("RolloutStarted", fresh.id.clone(), note));
                 if let Some(rejected) = status.rejected.take() {
                     let names_it = asked.retried_plan() == Some(rejected.plan_id.as_str());
                     let words = asked.retry.clone().filter(|_| names_it);
@@ -61,7 +61,7 @@ impl Look<'_> {
                         "the rollout to {} makes room for one to {} ({})",
                         old.target_hash, target.hash, target.build
                     );
-                    self.tell(News::normal("RolloutSuperseded", old.id.clone(), note));
+                    self.tell(Event::normal("RolloutSuperseded", old.id.clone(), note));
                     self.record(&mut status, old, "Superseded", "Superseded", "");
                 }
                 if decision == Decision::Supersede {
@@ -97,7 +97,7 @@ impl Look<'_> {
         let event = if outcome == "RolledBack" { "RolledBack" } else { "RolloutAborted" };
         let why = if message.is_empty() { "a person asked for it" } else { &message };
         let note = format!("rollout {} to {build} is taken back: {why}", old.id);
-        self.tell(News::warning(event, old.id.clone(), note));
+        self.tell(Event::warning(event, old.id.clone(), note));
         self.record(status, old, outcome, reason.as_str(), &message);
         if self.facts.is_at_target() {
             // Only what comes after the promotion is left out: nothing is taken back.
@@ -142,7 +142,7 @@ impl Look<'_> {
                     self.record(status, plan, "Superseded", Reason::ChildDrift.as_str(), message);
                 } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
-                    self.tell(News::normal("RolloutComplete", plan.id.clone(), note));
+                    self.tell(Event::normal("RolloutComplete", plan.id.clone(), note));
                     self.record(status, plan, "Complete", Reason::RolloutComplete.as_str(), "");
                     self.complete(status);
                 } else {
@@ -208,7 +208,7 @@ impl Look<'_> {
             outcome: "Failed".to_owned(),
             message: why.to_owned(),
         });
-        self.tell(News::warning("RolloutFailed", plan.id.clone(), why));
+        self.tell(Event::warning("RolloutFailed", plan.id.clone(), why));
     }
 
     fn record(

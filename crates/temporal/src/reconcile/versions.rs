@@ -5,7 +5,7 @@ use windlass_engine::Plan;
 use super::look::Look;
 use crate::api::VersionState;
 use crate::cluster::ClusterError;
-use crate::events::News;
+use crate::events::Event;
 use crate::observe;
 use crate::planner::routing;
 use crate::planner::sunset::{Act, Making, Wanted, act};
@@ -76,19 +76,19 @@ impl Look<'_> {
                 let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
                 if self.children.serve(&self.facts, build).await? && was_sunset {
                     let note = format!("workflows run on {build} again: its workers are given back");
-                    self.tell(News::normal("VersionRevived", format!("{build}/{}", self.now), note));
+                    self.tell(Event::normal("VersionRevived", format!("{build}/{}", self.now), note));
                 }
             }
             Act::ScaleDown => {
                 self.children.scale_down(build).await?;
                 let note = format!("no workflow runs on {build}: it has no more pods");
-                self.tell(News::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
+                self.tell(Event::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
                 return Ok(Tended::Moves);
             }
             Act::DeleteWorkers => {
                 self.children.delete(build).await?;
                 let note = format!("no workflow runs on {build}: its Deployment is deleted");
-                self.tell(News::normal("VersionDeleted", format!("{build}/{}", self.now), note));
+                self.tell(Event::normal("VersionDeleted", format!("{build}/{}", self.now), note));
                 return Ok(Tended::Moves);
             }
             Act::DeleteRecord => {
@@ -119,7 +119,7 @@ impl Look<'_> {
             return;
         }
         let note = format!("the workers of {build} could not be changed: {error}");
-        self.tell(News::warning("ApplyFailed", note.clone(), note));
+        self.tell(Event::warning("ApplyFailed", note.clone(), note));
     }
 
     /// Asks Temporal to forget a version: seldom, since each time it looks at the drainage anew.
@@ -141,7 +141,7 @@ impl Look<'_> {
         let Some(guard) = self.scope().guard() else { return };
         if temporal.set_routing(&self.facts.deployment, &write, &guard).await.is_ok() {
             let note = "a ramp that belongs to no rollout is taken back: all tasks go to the current version";
-            self.tell(News::normal("RampCleared", self.now.to_string(), note));
+            self.tell(Event::normal("RampCleared", self.now.to_string(), note));
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
-use crate::events::News;
+use crate::events::Event;
 use crate::planner::routing::{Next, PAUSED, owned};
 use crate::scope::{LATER, SOON, WorkerScope, due, troubled, wait, waits};
 
@@ -33,7 +33,7 @@ impl Task for ClaimManager {
         if scope.facts.other_manager().is_some() {
             let next = owned(&scope.facts);
             if let Next::Wait { message, .. } = &next {
-                scope.tell(News::warning("OwnedByOther", cx.plan.id.clone(), message.clone()));
+                scope.tell(Event::warning("OwnedByOther", cx.plan.id.clone(), message.clone()));
             }
             return Ok(waits(next, cx));
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
-use crate::events::News;
+use crate::events::Event;
 use crate::planner::routing::{LAG, Next, ramp};
 use crate::scope::{SOON, WorkerScope, due, remembered, remembering, troubled, wait, waits};
 
@@ -57,7 +57,7 @@ impl Task for Ramp {
                         "the ramp was changed by hand, and is put back at the plan's step of {} %",
                         self.percent
                     );
-                    scope.tell(News::warning("RampRestored", format!("{}/{at}", cx.record.id), note));
+                    scope.tell(Event::warning("RampRestored", format!("{}/{at}", cx.record.id), note));
                 }
                 let message = format!("waiting for Temporal to describe the ramp of {} %", self.percent);
                 // When it came into force nobody knows yet: the write may have taken its time.

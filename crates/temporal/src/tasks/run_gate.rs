@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError, TaskRecord};
 
 use crate::api::Reason;
-use crate::events::News;
+use crate::events::Event;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};
 use crate::scope::{LATER, WorkerScope, due, remembering, troubled, wait};
@@ -89,7 +89,7 @@ impl Task for RunGate {
                 Ok(Look::Runs) => running.push(format!("{id} on {queue}")),
                 Ok(Look::Failed(message)) => {
                     let message = format!("gate {} failed on {queue} ({id}): {message}", self.workflow_type);
-                    scope.tell(News::warning("GateFailed", id, message.clone()));
+                    scope.tell(Event::warning("GateFailed", id, message.clone()));
                     return Ok(Outcome::Failed { message });
                 }
                 Ok(Look::Paused) => return Ok(wait(cx, Reason::Paused, PAUSED, LATER)),
