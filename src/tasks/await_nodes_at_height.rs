@@ -29,21 +29,21 @@ impl Task for AwaitNodesAtHeight {
         if !facts.missing().is_empty() {
             return Ok(Outcome::waiting("waiting for missing nodes to be created"));
         }
-        let mute: Vec<&str> =
+        let unreachable: Vec<&str> =
             facts.wanted().filter(|c| c.sidecar.is_none()).map(|c| c.name.as_str()).collect();
         let waiting: Vec<&str> =
             facts.wanted().filter(|c| !has_halted(c, &rollout)).map(|c| c.name.as_str()).collect();
         let refused = facts.wanted().filter(|c| !has_halted(c, &rollout)).find_map(|c| {
             let message = &c.sidecar.as_ref()?.message;
             let refusal = || (!message.is_empty()).then(|| format!("{}: {message}", c.name));
-            entrants::mute(c).or_else(refusal)
+            entrants::unreachable(c).or_else(refusal)
         });
         let refused = refused.map(|why| format!("; {why}")).unwrap_or_default();
         let (at, task) = (rollout.halt_height, &cx.record.id);
         if waiting.is_empty() && facts.replicas > 0 {
             return Ok(Outcome::Done);
         }
-        Ok(Outcome::waiting(if mute.is_empty() {
+        Ok(Outcome::waiting(if unreachable.is_empty() {
             let height = lowest_height(&facts);
             format!(
                 "waiting for {} to halt at height {at}, the lowest is at {height}{refused}",
@@ -53,7 +53,7 @@ impl Task for AwaitNodesAtHeight {
             format!(
                 "waiting for {} to halt at height {at}: no sidecar says when; once it has, annotate \
                  windlass.dev/skip={task}",
-                some_of(&mute)
+                some_of(&unreachable)
             )
         }))
     }

@@ -59,8 +59,8 @@ impl Entrants {
             format!("waiting for {} to be ready", some_of(&unready))
         } else if !unproven.is_empty() {
             format!("waiting for {} to have been ready for minReadySeconds", some_of(&unproven))
-        } else if let Some(mute) = self.view.wanted().find_map(mute) {
-            format!("waiting for {mute}")
+        } else if let Some(node) = self.view.wanted().find_map(unreachable) {
+            format!("waiting for {node}")
         } else {
             format!("waiting for {} to catch up, by what its sidecar says", some_of(&behind))
         })
@@ -94,7 +94,7 @@ impl Entrants {
 }
 
 /// That a node's sidecar cannot be reached, and why, if so.
-pub(super) fn mute(child: &ChildFacts) -> Option<String> {
+pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
     let why = child.unreachable.as_ref()?;
     Some(format!("{}: SidecarUnreachable: {why}", child.name))
 }

@@ -9,12 +9,12 @@ use super::{FleetScope, entrants};
 use crate::api::names::node_name;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
-use crate::planner::fleet::progress::why_mute;
+use crate::planner::fleet::progress::why_without_height;
 
 /// Which old nodes have said no height, since when that is waited for, and why it is not known of the first.
 fn heights(fleet: &FleetScope) -> Option<String> {
     let facts = fleet.facts();
-    let Some(first) = facts.mute().next() else {
+    let Some(first) = facts.without_height().next() else {
         let name = |ordinal| node_name(&fleet.fleet.meta.name, &facts.set, ordinal);
         let absent: Vec<String> = facts.absent().into_iter().map(name).collect();
         let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
@@ -28,13 +28,13 @@ fn heights(fleet: &FleetScope) -> Option<String> {
         since.unwrap_or(fleet.now).min(fleet.now).to_rfc3339_opts(SecondsFormat::Secs, true)
     };
     let named: Vec<String> =
-        facts.mute().map(|node| format!("{} (since {})", node.name, since(&node.name))).collect();
+        facts.without_height().map(|node| format!("{} (since {})", node.name, since(&node.name))).collect();
     let named: Vec<&str> = named.iter().map(String::as_str).collect();
     Some(format!(
         "waiting for {} to say a height, since no old node is asked to halt before each has: {}: {}",
         some_of(&named),
         first.name,
-        why_mute(first)
+        why_without_height(first)
     ))
 }
 

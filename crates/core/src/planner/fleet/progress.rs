@@ -140,15 +140,15 @@ pub fn unconverged(
 
 /// Names the old nodes that have said no height, before any is asked to halt.
 fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
-    for child in facts.mute() {
+    for child in facts.without_height() {
         let reason = if child.unreachable.is_some() { "SidecarUnreachable" } else { "NotReady" };
-        named.add(2, &child.name, reason, &why_mute(child));
+        named.add(2, &child.name, reason, &why_without_height(child));
     }
 }
 
 /// Why no height is known of a node, and what to do.
 #[must_use]
-pub fn why_mute(child: &ChildFacts) -> String {
+pub fn why_without_height(child: &ChildFacts) -> String {
     match (&child.unreachable, &child.sidecar) {
         (Some(why), _) => why.clone(),
         (None, Some(_)) => {

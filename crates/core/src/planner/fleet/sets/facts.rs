@@ -92,7 +92,7 @@ impl FleetFacts {
 
     /// The old nodes of a hard fork that have said no height. One that cannot tell where it is cannot be asked to halt
     /// somewhere: past the point of no return it would be waited for in vain.
-    pub fn mute(&self) -> impl Iterator<Item = &ChildFacts> {
+    pub fn without_height(&self) -> impl Iterator<Item = &ChildFacts> {
         self.children.iter().filter(|child| !child.terminating && !child.has_said_height())
     }
 
@@ -111,7 +111,8 @@ impl FleetFacts {
     /// not there to say one.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
-        let known = || self.halt_height > 0 && self.mute().next().is_none() && self.absent().is_empty();
+        let known =
+            || self.halt_height > 0 && self.without_height().next().is_none() && self.absent().is_empty();
         let height = rollout.strategy != Strategy::HardFork || known();
         let run = || rollout.strategy == Strategy::BlueGreenImmediate || self.entrants_run(rollout);
         self.invalid.is_none() && !self.paused && height && run()
