@@ -83,12 +83,12 @@ pub async fn forget_unmarked(fleet: &FleetScope, facts: &FleetFacts) -> Result<b
         return Ok(false);
     }
     let meta = &fleet.fleet.meta;
-    let mut unmarked = fleet.view.sets.group(&meta.namespace, &meta.name);
-    unmarked.retain(|set| {
+    let mut unlabelled = fleet.view.sets.group(&meta.namespace, &meta.name);
+    unlabelled.retain(|set| {
         set.meta.label(LABEL_MANAGED_BY).is_none() && fleet.view.nodes.get(&set.meta.key()).is_none()
     });
     let mut left = false;
-    for set in unmarked {
+    for set in unlabelled {
         let found = fleet.cluster.get(Kind::StatefulSet, &meta.namespace, &set.meta.name).await;
         if found.map_err(ReconcileError::Children)?.is_some() {
             left = true;

@@ -32,7 +32,7 @@ const ASK_WHY: Duration = Duration::from_secs(15);
 /// Where many nodes are made at once, a StatefulSet is made some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 /// How soon what goes and no watch shows is asked for again.
-const ASK_FOR_UNMARKED: Duration = Duration::from_secs(5);
+const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
 /// How soon a claim that no watch shows is asked for again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How long a node without a pod need not have claims.
@@ -164,19 +164,19 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
 
 /// The StatefulSet and the Service of an earlier node of this name which are known here although no watch shows them: one
 /// whose mark a hand took off was asked for by name, and nothing will tell that it went.
-fn unmarked(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
+fn unlabelled(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
     // Each look asks, and next to none has any.
-    let unmarked = known_children(scope, |meta| meta.label(LABEL_MANAGED_BY).is_none());
+    let unlabelled = known_children(scope, |meta| meta.label(LABEL_MANAGED_BY).is_none());
     let goes = |kind: Kind, meta: &Meta| {
         meta.terminating || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
     };
-    let unmarked = unmarked.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)));
-    unmarked.filter(|(kind, meta)| goes(*kind, meta)).collect()
+    let unlabelled = unlabelled.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)));
+    unlabelled.filter(|(kind, meta)| goes(*kind, meta)).collect()
 }
 
 /// Looks again for these.
 pub async fn forget_unmarked(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
-    for (kind, meta) in unmarked(scope, node) {
+    for (kind, meta) in unlabelled(scope, node) {
         let found = scope.cluster.get(kind, &meta.namespace, &meta.name).await;
         match found.map_err(ReconcileError::Observe)? {
             Some(found) => scope.view.observe(kind, &found),
@@ -189,7 +189,7 @@ pub async fn forget_unmarked(scope: &NodeScope, node: &ObservedNode) -> Result<(
 /// When they are to be looked for again, if there are any.
 #[must_use]
 pub fn await_unmarked(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
-    (!unmarked(scope, node).is_empty()).then_some(ASK_FOR_UNMARKED)
+    (!unlabelled(scope, node).is_empty()).then_some(ASK_FOR_UNLABELLED)
 }
 
 /// Whether a name was nobody's a moment ago. Where somebody has taken it since, creating it says so; a claim that came since
