@@ -302,7 +302,7 @@ pub struct Memory {
     /// By a pod's UID: since when it is there, says that it was made for what is wanted, and is of a revision that is not known.
     pub unknown_revisions: Remembered<str, Instant>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
-    pub held: Remembered<(String, String), (i64, RolloutHash)>,
+    pub spec_hashes: Remembered<(String, String), (i64, RolloutHash)>,
     /// By a node's UID: the resourceVersion, and what its plan said then.
     pub plans: Remembered<str, (String, ReadPlan)>,
     /// By the content of a node's spec and a build ID: its rollout hashes, the newest first.

@@ -19,7 +19,7 @@ impl FleetScope {
     pub(super) fn children_of(&self, set: &str, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
         let build_id = self.build_id_of(set);
         let held = |node: &ObservedNode| {
-            let held = self.held(node, &build_id);
+            let held = self.spec_hash(node, &build_id);
             if set == self.recorded_set() { self.as_completed(node, held) } else { held }
         };
         let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, held(n))).collect();

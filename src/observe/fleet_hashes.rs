@@ -73,11 +73,11 @@ impl FleetScope {
         hashes: impl FnOnce() -> Hashes<RolloutHash>,
     ) -> RolloutHash {
         let key = (uid.to_owned(), build_id.to_owned());
-        if let Some((_, hash)) = self.memory.held.get(&key).filter(|(g, _)| *g == generation) {
+        if let Some((_, hash)) = self.memory.spec_hashes.get(&key).filter(|(g, _)| *g == generation) {
             return hash;
         }
         let hash = hashes().called(|hash| self.is_recorded(hash)).clone();
-        self.memory.held.put(&key, (generation, hash.clone()));
+        self.memory.spec_hashes.put(&key, (generation, hash.clone()));
         hash
     }
 
@@ -142,12 +142,12 @@ impl FleetScope {
 
     pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<RolloutHash> {
         let key = (revision.meta.uid.clone(), build_id.to_owned());
-        if let Some((_, hash)) = self.memory.held.get(&key) {
+        if let Some((_, hash)) = self.memory.spec_hashes.get(&key) {
             return Some(hash);
         }
         let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
         let hash = hashes.called(|hash| self.is_recorded(hash)).clone();
-        self.memory.held.put(&key, (0, hash.clone()));
+        self.memory.spec_hashes.put(&key, (0, hash.clone()));
         Some(hash)
     }
 
@@ -196,7 +196,7 @@ impl FleetScope {
     }
 
     /// The rollout hash of what a node's spec says; none where that cannot be read.
-    pub(super) fn held(&self, node: &ObservedNode, build_id: &str) -> Option<RolloutHash> {
+    pub(super) fn spec_hash(&self, node: &ObservedNode, build_id: &str) -> Option<RolloutHash> {
         let spec = node.spec.as_ref().ok()?;
         let hashes = || {
             let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(build_id).into());
@@ -216,7 +216,7 @@ impl FleetScope {
         let status = &self.fleet.status;
         let Some(completed) = status.last_completed() else { return spec_hash };
         let is_other = spec_hash != completed && spec_hash != self.requested();
-        if is_other && self.held(node, &status.active_build_id) == completed {
+        if is_other && self.spec_hash(node, &status.active_build_id) == completed {
             Some(completed)
         } else {
             spec_hash

@@ -73,7 +73,7 @@ impl FleetScope {
         let mut kept = self.view.revisions.group(&self.fleet.meta.namespace, &self.fleet.meta.uid);
         kept.retain(|revision| revision.meta.is_controlled_by(&self.fleet.meta.uid));
         let is_kept = |id: &str| kept.iter().any(|r| self.rollout_hash_of(r, id) == completed);
-        let is_run = |id: &str| self.children().iter().any(|node| self.held(node, id) == completed);
+        let is_run = |id: &str| self.children().iter().any(|node| self.spec_hash(node, id) == completed);
         ids.into_iter().find(|id| is_kept(id) || is_run(id)).cloned()
     }
 
@@ -147,7 +147,9 @@ impl FleetScope {
         let of_spec = self.spec.unsafe_custom_build_id.as_str();
         let holder = |(set, nodes): (String, Vec<Arc<ObservedNode>>)| {
             let holds = |id: &&str| {
-                nodes.iter().any(|node| self.held(node, id).is_some_and(|held| held == *plan.target_hash))
+                nodes
+                    .iter()
+                    .any(|node| self.spec_hash(node, id).is_some_and(|held| held == *plan.target_hash))
             };
             let id = ["", of_spec, status.build_id.as_str()].into_iter().find(holds)?;
             Some((set, id.to_owned()))
@@ -250,7 +252,7 @@ impl FleetScope {
         let long_enough = nodes.iter().all(|node| self.was_available(node));
         let build_id = self.made_under(status, set, &nodes);
         let mut counts: BTreeMap<RolloutHash, usize> = BTreeMap::new();
-        for held in nodes.iter().filter_map(|node| self.held(node, &build_id)) {
+        for held in nodes.iter().filter_map(|node| self.spec_hash(node, &build_id)) {
             *counts.entry(held).or_default() += 1;
         }
         // A fleet that is being created for the first time has a status that says that it is.
@@ -280,7 +282,7 @@ impl FleetScope {
         };
         let is_it = |id: &String| {
             let named = set.split('-').next() == Some(first_choice(&RolloutHash::lost(), id).as_str());
-            named || nodes.iter().filter_map(|node| self.held(node, id)).any(|held| is_kept(&held))
+            named || nodes.iter().filter_map(|node| self.spec_hash(node, id)).any(|held| is_kept(&held))
         };
         let ids = [&status.active_build_id, &self.spec.unsafe_custom_build_id];
         ids.into_iter().find(|id| !id.is_empty() && is_it(id)).cloned().unwrap_or_default()

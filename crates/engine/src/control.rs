@@ -116,7 +116,7 @@ pub fn held_by(plan: &Plan) -> Option<&TaskRecord> {
 
 /// Has the task that failed run again, in the same plan, as a new attempt. Whether there was one.
 pub fn try_again(plan: &mut Plan) -> bool {
-    let Some(record) = held(plan) else { return false };
+    let Some(record) = held_task(plan) else { return false };
     record.state = TaskState::Pending;
     record.attempt = record.attempt.max(1).saturating_add(1);
     record.attempts = 0;
@@ -129,12 +129,12 @@ pub fn try_again(plan: &mut Plan) -> bool {
 
 /// Goes on without the task that failed; its message stays. Whether there was one.
 pub fn pass_over(plan: &mut Plan) -> bool {
-    let Some(record) = held(plan) else { return false };
+    let Some(record) = held_task(plan) else { return false };
     record.state = TaskState::Skipped;
     true
 }
 
-fn held(plan: &mut Plan) -> Option<&mut TaskRecord> {
+fn held_task(plan: &mut Plan) -> Option<&mut TaskRecord> {
     let current = plan.current().filter(|_| plan.is_active())?;
     plan.tasks.get_mut(current).filter(|task| task.state == TaskState::Failed)
 }

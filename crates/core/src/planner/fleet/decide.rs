@@ -18,7 +18,7 @@ pub fn decide(facts: &FleetFacts, plan: Option<&Plan>, scope: &Scope, stalled: b
         (Some(plan), Some(rollout)) => sets::decide::during(facts, plan, rollout, stalled),
         (Some(plan), None) => during(facts, plan, scope, stalled),
         (None, Some(rollout)) if rollout.stage == Stage::Promoting => {
-            sets::decide::held(facts, plan, rollout)
+            sets::decide::resume(facts, plan, rollout)
         }
         (None, _) if let Some(cause) = facts.under_way => without_plan(facts, scope, cause),
         (None, _) if facts.replicas == 0 => FleetDecision::Keep,

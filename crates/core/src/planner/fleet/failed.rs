@@ -37,7 +37,7 @@ pub fn fail(
 
 /// Why a promotion stands that has no plan any more, and how it goes on, in a sentence.
 #[must_use]
-pub fn held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<String> {
+pub fn why_held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<String> {
     let rollout = SetRollout::of(status).filter(|set| set.stage == Stage::Promoting)?;
     let plan = plan.filter(|plan| !plan.is_active())?;
     Some(format!(

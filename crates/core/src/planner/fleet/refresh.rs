@@ -2,7 +2,7 @@
 
 use super::decision::{Scope, Strategy};
 use super::facts::FleetFacts;
-use super::failed::held;
+use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
 use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, scope_of};
 use super::verdicts::refresh_conditions;
@@ -93,7 +93,7 @@ fn refresh_rollout(
 ) {
     let stopped = is_stopped(status, facts);
     let set = SetRollout::of(status);
-    let held = held(status, input.plan);
+    let held = why_held(status, input.plan);
     let Some(rollout) = status.rollout.as_mut() else { return };
     let score = match &set {
         Some(set) => stage::score(facts, set),

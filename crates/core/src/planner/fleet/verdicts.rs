@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::FleetFacts;
-use super::failed::held;
+use super::failed::why_held;
 use super::status::{RefreshInput, short};
 use super::{filling, hooks, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -22,7 +22,7 @@ pub(super) fn refresh_conditions(
     input: &RefreshInput<'_>,
 ) {
     let now = input.now;
-    let held = held(status, input.plan);
+    let held = why_held(status, input.plan);
     let held = held.as_deref();
     // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
     let unfilled =

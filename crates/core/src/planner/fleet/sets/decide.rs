@@ -25,7 +25,7 @@ pub fn during(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bo
 /// A promotion whose plan has failed holds: it can neither be taken back nor given up. Only a person who names the plan
 /// has another one go on with it, to the same target.
 #[must_use]
-pub fn held(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> FleetDecision {
+pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> FleetDecision {
     if facts.retry.is_empty() || plan.is_none_or(|plan| plan.id != facts.retry) {
         return FleetDecision::Keep;
     }
