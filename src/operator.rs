@@ -26,7 +26,7 @@ use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHoo
 use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::Careful;
-use crate::cluster::watch::Scope;
+use crate::cluster::watch::Namespaces;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
@@ -284,9 +284,9 @@ impl Operator {
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) {
         let scopes = if self.namespaces.is_empty() {
-            vec![Scope::All]
+            vec![Namespaces::All]
         } else {
-            self.namespaces.iter().cloned().map(Scope::Namespace).collect()
+            self.namespaces.iter().cloned().map(Namespaces::Namespace).collect()
         };
         let mut helpers = JoinSet::new();
         let mut tellers = JoinSet::new();
@@ -348,7 +348,7 @@ impl Operator {
 
     fn run_scope(
         &self,
-        scope: &Scope,
+        scope: &Namespaces,
         context: Context,
         (lanes, hook_lanes): (Lanes, HookLanes),
         helpers: &mut JoinSet<()>,

@@ -25,14 +25,14 @@ pub(super) const PAGE: u32 = 100;
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Scope {
+pub enum Namespaces {
     /// All of them.
     All,
     /// One of them.
     Namespace(String),
 }
 
-impl Scope {
+impl Namespaces {
     /// The API of a kind within this scope, for a watch; what is heard through it keeps its cache fresh.
     #[must_use]
     pub fn api(&self, client: &Client, view: &Arc<View>, kind: Kind) -> Api<RawObject> {

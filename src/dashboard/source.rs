@@ -16,7 +16,7 @@ use crate::clock::{SharedClock, monotonic};
 use crate::cluster::Key;
 use crate::cluster::freshness::SILENT;
 use crate::cluster::observed::{Meta, ObservedFleet};
-use crate::cluster::watch::Scope;
+use crate::cluster::watch::Namespaces;
 use crate::foresight::{Change, foresee};
 use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events, sentence};
 use crate::report::chain::{Happened, culprit};
@@ -36,7 +36,7 @@ const EVENTS: usize = 5;
 /// Where the page reads.
 pub struct Source {
     client: Client,
-    scopes: Vec<Scope>,
+    scopes: Vec<Namespaces>,
     clock: SharedClock,
     state: Mutex<State>,
     told: Mutex<HashMap<Key, Asked>>,
@@ -73,7 +73,7 @@ impl Watched {
 
     /// Whether fleets of several namespaces may be seen.
     pub fn has_namespaces(&self) -> bool {
-        self.sights.len() > 1 || self.sights.iter().any(|(wanted, _)| wanted.scope == Scope::All)
+        self.sights.len() > 1 || self.sights.iter().any(|(wanted, _)| wanted.scope == Namespaces::All)
     }
 
     /// Every fleet, with what belongs to it.
@@ -122,7 +122,7 @@ impl Watched {
 impl Source {
     /// Reads fleets of these namespaces by a client.
     #[must_use]
-    pub fn new(client: Client, scopes: Vec<Scope>, clock: SharedClock) -> Self {
+    pub fn new(client: Client, scopes: Vec<Namespaces>, clock: SharedClock) -> Self {
         Self { client, scopes, clock, state: Mutex::default(), told: Mutex::default() }
     }
 

@@ -18,7 +18,7 @@ use super::hands::{Deed, Hands, Refused, Rehearsed};
 use super::http::router;
 use super::page::Page;
 use crate::clock::SystemClock;
-use crate::cluster::watch::Scope;
+use crate::cluster::watch::Namespaces;
 use crate::report::tests::fleet;
 
 /// An API server with one fleet, whose watches bring nothing and end when they were asked to. While it is gone it refuses
@@ -81,7 +81,7 @@ fn at_rest() -> Value {
 
 /// A page that whoever reaches it may read, of this API server.
 fn page(client: Client) -> axum::Router {
-    let source = Source::new(client, vec![Scope::Namespace("prod".into())], Arc::new(SystemClock));
+    let source = Source::new(client, vec![Namespaces::Namespace("prod".into())], Arc::new(SystemClock));
     router(Page::new(Arc::new(source), None, Guard::open(Vec::new())))
 }
 
@@ -121,8 +121,11 @@ struct Acting {
 }
 
 fn acting() -> Acting {
-    let source =
-        Source::new(played(&Arc::default()), vec![Scope::Namespace("prod".into())], Arc::new(SystemClock));
+    let source = Source::new(
+        played(&Arc::default()),
+        vec![Namespaces::Namespace("prod".into())],
+        Arc::new(SystemClock),
+    );
     let secrets = Secrets::draw().unwrap();
     let (cookie, form) = (format!("windlass-7070={}", secrets.token()), secrets.form().to_owned());
     let done = Arc::new(Asking::default());

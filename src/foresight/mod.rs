@@ -22,7 +22,7 @@ pub use told::{Foreseen, Move, MoveWave, Outcome, Takeover};
 use crate::api::RolloutHash;
 use crate::apply::{Admission, fleet_objects};
 use crate::cluster::observed::{Observed, ObservedFleet};
-use crate::cluster::watch::Scope as Where;
+use crate::cluster::watch::Namespaces as Where;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::KINDS_OF_A_SET;
 use crate::engine::Plan;

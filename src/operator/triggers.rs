@@ -11,13 +11,13 @@ use tokio::task::JoinSet;
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
-use crate::cluster::watch::{Scope, watch};
+use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::{Key, Kind, View, refusals};
 
 /// Starts a watch of each kind, and one of the events that say why a StatefulSet has no pod.
 pub fn start(
     client: &Client,
-    scope: &Scope,
+    scope: &Namespaces,
     view: &Arc<View>,
     fleets: UnboundedSender<Key>,
     nodes: UnboundedSender<Key>,

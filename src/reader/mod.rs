@@ -21,7 +21,7 @@ use crate::api::names::LABEL_DEPLOYMENT;
 use crate::clock::monotonic;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::raw::RawObject;
-use crate::cluster::watch::{self, Scope};
+use crate::cluster::watch::{self, Namespaces};
 use crate::cluster::{Key, Kind, View};
 
 pub use events::{Whose, events};
@@ -35,7 +35,7 @@ const PAGE: u32 = 500;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
     /// Where.
-    pub scope: Scope,
+    pub scope: Namespaces,
     /// Those of these names; all, where there are none.
     pub names: Vec<String>,
 }
@@ -147,11 +147,11 @@ impl Sight {
     async fn read_fleets(&self, client: &Client, wanted: &Wanted) -> Result<Vec<String>, String> {
         let kind = Kind::NodeDeployment;
         let of = match &wanted.scope {
-            Scope::All => "fleets".to_owned(),
-            Scope::Namespace(namespace) if wanted.names.is_empty() => {
+            Namespaces::All => "fleets".to_owned(),
+            Namespaces::Namespace(namespace) if wanted.names.is_empty() => {
                 format!("fleets of namespace {namespace}")
             }
-            Scope::Namespace(namespace) => return Ok(self.read_named(client, wanted, namespace).await),
+            Namespaces::Namespace(namespace) => return Ok(self.read_named(client, wanted, namespace).await),
         };
         let listed = list(client, &wanted.scope, kind, ListParams::default(), &self.view).await;
         listed.map_err(|error| format!("{of} cannot be listed: {}", sentence(&error)))?;
@@ -237,7 +237,7 @@ fn is_passing(error: &kube::Error) -> bool {
 /// Reads all objects of a kind into a view, page by page.
 async fn list(
     client: &Client,
-    scope: &Scope,
+    scope: &Namespaces,
     kind: Kind,
     params: ListParams,
     view: &View,
@@ -256,10 +256,10 @@ async fn list(
     }
 }
 
-fn api(client: &Client, scope: &Scope, kind: Kind) -> Api<RawObject> {
+fn api(client: &Client, scope: &Namespaces, kind: Kind) -> Api<RawObject> {
     match scope {
-        Scope::All => Api::all_with(client.clone(), &kind.resource()),
-        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
+        Namespaces::All => Api::all_with(client.clone(), &kind.resource()),
+        Namespaces::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
     }
 }
 

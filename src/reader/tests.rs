@@ -65,7 +65,7 @@ fn server(times: usize, code: u16, message: &'static str) -> (Client, Arc<Atomic
 }
 
 async fn read(client: &Client) -> Sight {
-    let wanted = Wanted { scope: Scope::Namespace("shop".to_owned()), names: vec!["db".to_owned()] };
+    let wanted = Wanted { scope: Namespaces::Namespace("shop".to_owned()), names: vec!["db".to_owned()] };
     Sight::read(client, &wanted, &OF_REPORTS).await.unwrap()
 }
 

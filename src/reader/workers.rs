@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Wanted, not_there, sentence};
 use crate::api::names::{GROUP, VERSION};
 use crate::cluster::Kind;
-use crate::cluster::watch::Scope;
+use crate::cluster::watch::Namespaces;
 
 /// What was read of them, and what could not be.
 pub struct WorkersSight {
@@ -44,8 +44,8 @@ impl WorkersView {
 fn api(client: &Client, wanted: &Wanted) -> Api<DynamicObject> {
     let resource = Kind::WorkerDeployment.resource();
     match &wanted.scope {
-        Scope::All => Api::all_with(client.clone(), &resource),
-        Scope::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        Namespaces::All => Api::all_with(client.clone(), &resource),
+        Namespaces::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
     }
 }
 
@@ -56,8 +56,8 @@ impl WorkersSight {
         if wanted.names.is_empty() {
             let listed = api.list(&ListParams::default()).await;
             let of = match &wanted.scope {
-                Scope::All => String::new(),
-                Scope::Namespace(namespace) => format!(" of namespace {namespace}"),
+                Namespaces::All => String::new(),
+                Namespaces::Namespace(namespace) => format!(" of namespace {namespace}"),
             };
             let listed =
                 listed.map_err(|e| format!("WorkerDeployments{of} cannot be listed: {}", sentence(&e)))?;
@@ -69,7 +69,7 @@ impl WorkersSight {
             match api.get_opt(name).await {
                 Ok(Some(read)) => found.push(read),
                 Ok(None) => {
-                    let Scope::Namespace(namespace) = &wanted.scope else { continue };
+                    let Namespaces::Namespace(namespace) = &wanted.scope else { continue };
                     missing.push(not_there(&object, namespace));
                 }
                 Err(error) => missing.push(format!("{object}: {}", sentence(&error))),

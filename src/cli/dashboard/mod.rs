@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::connection::{Connection, Scope};
 use crate::clock::SystemClock;
 use crate::cluster::client::Careful;
-use crate::cluster::watch::Scope as Where;
+use crate::cluster::watch::Namespaces as Where;
 use crate::dashboard::{Guard, Secrets, Source, serve};
 use hands::Own;
 

@@ -16,7 +16,7 @@ use super::target::{Kind, Meant, Selected, Target};
 use super::text::{Line, Look, Style};
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
-use crate::cluster::watch::Scope;
+use crate::cluster::watch::Namespaces;
 use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events};
 use crate::report::chain::{Chain, Happened, culprit, of_fleet, of_node};
 use crate::report::{FleetReport, Seen, age, clock_time};
@@ -61,7 +61,8 @@ pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
 }
 
 async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Chain, Vec<String>), String> {
-    let wanted = Wanted { scope: Scope::Namespace(namespace.to_owned()), names: vec![target.name.clone()] };
+    let wanted =
+        Wanted { scope: Namespaces::Namespace(namespace.to_owned()), names: vec![target.name.clone()] };
     let sight = Sight::read(client, &wanted, &OF_REPORTS).await?;
     let fleets = sight.fleets(&wanted);
     let fleet = fleets.first().ok_or_else(|| format!("{target} is gone"))?;

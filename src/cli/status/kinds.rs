@@ -13,7 +13,7 @@ use super::super::text::{Line, Look};
 use super::tree::{self, Shown};
 #[cfg(feature = "temporal")]
 use super::workers;
-use crate::cluster::watch::Scope;
+use crate::cluster::watch::Namespaces;
 use crate::reader::{Sight, Wanted};
 #[cfg(feature = "temporal")]
 use crate::reader::{WorkersSight, WorkersView};
@@ -122,15 +122,18 @@ pub struct Asked {
     /// Whether objects were named, or at least a kind.
     #[cfg(feature = "temporal")]
     is_said: bool,
-    scope: Scope,
+    scope: Namespaces,
 }
 
 impl Asked {
     /// All of every kind where nothing is said. An error is wrong usage.
     pub fn of(meant: &Meant, cluster: &Cluster, verb: &str) -> Result<Self, String> {
         meant.require_no_node(verb)?;
-        let scope =
-            if cluster.all_namespaces { Scope::All } else { Scope::Namespace(cluster.namespace.clone()) };
+        let scope = if cluster.all_namespaces {
+            Namespaces::All
+        } else {
+            Namespaces::Namespace(cluster.namespace.clone())
+        };
         let all = || Wanted { scope: scope.clone(), names: Vec::new() };
         let mut asked = Self {
             fleets: None,
@@ -182,8 +185,8 @@ impl Asked {
     pub fn none_found(&self) -> String {
         let what = if self.fleets.is_some() { "fleets" } else { "WorkerDeployments" };
         match &self.scope {
-            Scope::All => format!("No {what} found in any namespace."),
-            Scope::Namespace(namespace) => format!("No {what} found in namespace {namespace}."),
+            Namespaces::All => format!("No {what} found in any namespace."),
+            Namespaces::Namespace(namespace) => format!("No {what} found in namespace {namespace}."),
         }
     }
 }
@@ -347,7 +350,7 @@ mod tests {
             let wanted = asked(line).unwrap().fleets.unwrap();
             assert_eq!(
                 (wanted.names, wanted.scope),
-                (names.iter().map(ToString::to_string).collect(), Scope::Namespace("shop".to_owned())),
+                (names.iter().map(ToString::to_string).collect(), Namespaces::Namespace("shop".to_owned())),
                 "{line}"
             );
         }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::observed::Meta;
 use super::super::port::EventNote;
 use super::super::refusals::{SELECTOR, sweep, watch};
-use super::super::watch::Scope;
+use super::super::watch::Namespaces;
 use super::super::{Key, Kind, View};
 use crate::clock::monotonic;
 
@@ -73,7 +73,7 @@ async fn watched(refuses: &'static str, code: u16) -> (Vec<String>, Arc<View>, V
 async fn heard_in(time: Duration, client: Client, view: &Arc<View>) -> Vec<String> {
     let news = Mutex::new(Vec::new());
     let tell = |meta: Meta| news.lock().unwrap().push(meta.name);
-    let watch = watch(Scope::All.api(&client, view, Kind::Event), view.clone(), tell);
+    let watch = watch(Namespaces::All.api(&client, view, Kind::Event), view.clone(), tell);
     assert!(tokio::time::timeout(time, watch).await.is_err(), "it goes on for ever");
     news.into_inner().unwrap()
 }

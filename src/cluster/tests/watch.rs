@@ -9,7 +9,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use super::super::watch::{Attempts, Scope, watch};
+use super::super::watch::{Attempts, Namespaces, watch};
 use super::super::{Kind, View};
 use crate::clock::monotonic;
 
@@ -61,7 +61,7 @@ impl http_body::Body for Silence {
 /// Watches pods for so long, or until the first change.
 async fn watched(client: &Client, time: Duration) -> Arc<View> {
     let view = View::shared();
-    let api = Scope::All.api(client, &view, Kind::Pod);
+    let api = Namespaces::All.api(client, &view, Kind::Pod);
     let mut changes = watch(api, None, Kind::Pod, view.clone(), |view| &view.pods);
     let _ = tokio::time::timeout(time, changes.next()).await;
     view
@@ -213,7 +213,7 @@ fn only_the_version_moves() -> Client {
 async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt_and_nowhere_else() {
     for in_doubt in [false, true] {
         let view = View::shared();
-        let api = Scope::All.api(&only_the_version_moves(), &view, Kind::StatefulSet);
+        let api = Namespaces::All.api(&only_the_version_moves(), &view, Kind::StatefulSet);
         let mut changes = watch(api, None, Kind::StatefulSet, view.clone(), |view| &view.sets);
         assert_eq!(changes.next().await.unwrap().resource_version, "5", "the list");
         if in_doubt {
