@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{Hook, HookPoint};
+use crate::api::{Hook, HookPoint, TaskType};
 use crate::engine::id::task_id;
 use crate::engine::recipe::MAX_TASKS;
 use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState};
@@ -36,13 +36,14 @@ impl Wanted<'_> {
     #[must_use]
     pub fn among(&self, steps: &[Step]) -> Vec<Step> {
         let mut all: Vec<Step> = self.at(HookPoint::BeforeRollout).filter_map(of_list).collect();
-        let has = |type_: &str| steps.iter().any(|step| step.type_ == type_);
-        let before_promotion = if has("await-promotion") { "await-promotion" } else { "submit-halt" };
+        let awaits = steps.iter().any(|step| TaskType::of(&step.type_) == Some(TaskType::AwaitPromotion));
+        let before_promotion = if awaits { TaskType::AwaitPromotion } else { TaskType::SubmitHalt };
         for step in steps {
-            let before = match step.type_.as_str() {
-                "replace-pod" => Some(HookPoint::BeforeNode),
-                "await-removal" => Some(HookPoint::BeforeRemove),
-                type_ if type_ == before_promotion => Some(HookPoint::BeforePromotion),
+            let type_ = TaskType::of(&step.type_);
+            let before = match type_ {
+                Some(TaskType::ReplacePod) => Some(HookPoint::BeforeNode),
+                Some(TaskType::AwaitRemoval) => Some(HookPoint::BeforeRemove),
+                Some(type_) if type_ == before_promotion => Some(HookPoint::BeforePromotion),
                 _ => None,
             };
             all.extend(before.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
@@ -50,9 +51,9 @@ impl Wanted<'_> {
                 self.stop(step, &mut all);
             }
             all.push(step.clone());
-            let after = match step.type_.as_str() {
-                "mark-ready" => Some(HookPoint::AfterNode),
-                "switch-traffic" => Some(HookPoint::AfterPromotion),
+            let after = match type_ {
+                Some(TaskType::MarkReady) => Some(HookPoint::AfterNode),
+                Some(TaskType::SwitchTraffic) => Some(HookPoint::AfterPromotion),
                 _ => None,
             };
             all.extend(after.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));

@@ -150,7 +150,7 @@ fn refresh_rollout(
                 .join("; ")
         }
         // Nodes that leave may wait at hooks while the rollout itself waits for a person.
-        Some(task) if task.type_ == "await-promotion" && !task.message.is_empty() => {
+        Some(task) if TaskType::AwaitPromotion.is(task) && !task.message.is_empty() => {
             let own = Some(task.message.clone());
             own.into_iter().chain(hooks::waits_for(fleet, input.name)).collect::<Vec<_>>().join("; ")
         }

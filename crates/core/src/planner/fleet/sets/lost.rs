@@ -7,7 +7,8 @@ use crate::api::{RolloutHash, Stage, TaskType};
 use crate::engine::{Plan, PlanState};
 
 /// The tasks that only act once it is recorded that the rollout promotes.
-const PAST_RETURN: [&str; 3] = ["submit-halt", "await-nodes-at-height", "switch-traffic"];
+const PAST_RETURN: [TaskType; 3] =
+    [TaskType::SubmitHalt, TaskType::AwaitNodesAtHeight, TaskType::SwitchTraffic];
 
 /// What is seen of a rollout beside its plan.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +34,7 @@ pub struct Traces {
 pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
     let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
-    let task = plan.current_task().map_or("", |task| task.type_.as_str());
+    let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
     let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
     let is_asked = strategy == Strategy::HardFork && (is_halted || !traces.asked.is_empty());
     let is_moved = traces.switched_to.as_ref() == Some(entrant);
@@ -41,7 +42,7 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     let is_past = strategy == Strategy::BlueGreenImmediate
         || is_asked
         || is_moved
-        || (traces.is_said && PAST_RETURN.contains(&task));
+        || (traces.is_said && is_past_return);
     let goes_on = matches!(plan.state, PlanState::Active | PlanState::Failed);
     if !is_past || !goes_on {
         return None;
@@ -64,10 +65,10 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
 /// begun anew, whichever nodes it had made.
 #[must_use]
 pub fn may_be_past_return(plan: &Plan, traces: &Traces) -> bool {
-    let task = plan.current_task().map_or("", |task| task.type_.as_str());
+    let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
     let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
     let is_moved = traces.switched_to.as_ref().is_some_and(|set| *set != traces.incumbent);
-    let is_said = traces.is_said && PAST_RETURN.contains(&task);
+    let is_said = traces.is_said && is_past_return;
     match Strategy::of_recipe(&plan.recipe) {
         Some(Strategy::InPlace) => false,
         Some(Strategy::BlueGreen) => is_moved || is_said,

@@ -13,14 +13,16 @@ use crate::planner::hooks::{is_left_at, is_of_list};
 #[must_use]
 pub fn stage_of(plan: &Plan, before: Stage, strategy: Strategy) -> Stage {
     // What is past undoing stays so, whatever the next step is called.
-    let next = match plan.current_task().map(|task| task.type_.as_str()) {
-        Some("create-entrants") => Stage::CreatingEntrants,
-        Some("await-nodes-running" | "await-caught-up") => Stage::AwaitingEntrants,
-        Some("await-promotion") => Stage::AwaitingPromotion,
-        Some("submit-halt" | "await-nodes-at-height" | "switch-traffic") => Stage::Promoting,
+    let next = match TaskType::next_of(plan) {
+        Some(TaskType::CreateEntrants) => Stage::CreatingEntrants,
+        Some(TaskType::AwaitNodesRunning | TaskType::AwaitCaughtUp) => Stage::AwaitingEntrants,
+        Some(TaskType::AwaitPromotion) => Stage::AwaitingPromotion,
+        Some(TaskType::SubmitHalt | TaskType::AwaitNodesAtHeight | TaskType::SwitchTraffic) => {
+            Stage::Promoting
+        }
         // Where the old nodes go first there is nothing before that but hooks.
-        Some(_) if plan.current_task().is_some_and(is_of_list) => before,
-        Some(_) if strategy == Strategy::BlueGreenImmediate => Stage::Promoting,
+        _ if plan.current_task().is_none_or(is_of_list) => before,
+        _ if strategy == Strategy::BlueGreenImmediate => Stage::Promoting,
         _ => before,
     };
     match before {
