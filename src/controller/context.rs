@@ -14,6 +14,7 @@ use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
 use crate::metrics::Metrics;
 use crate::observe::node_scope::decided_on;
+use crate::observe::recorder::SidecarRecorder;
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
@@ -69,8 +70,7 @@ impl Context {
             sidecars: self.sidecars.clone(),
             askers: self.askers.clone(),
             now,
-            answer: Arc::new(std::sync::Mutex::new(answer)),
-            said: Arc::new(std::sync::Mutex::new(node.status.sidecar.clone())),
+            answers: SidecarRecorder::new(answer),
         }
     }
 

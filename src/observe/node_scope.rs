@@ -1,13 +1,14 @@
 //! What the tasks of one node are handed: how it is observed, and the port to change it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::recorder::SidecarRecorder;
 use super::restart::effective_restart;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
-use crate::api::{MadeFor, PodTemplateHash, SidecarStatus, StatefulNodeSpec};
+use crate::api::{MadeFor, PodTemplateHash, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
@@ -43,9 +44,7 @@ pub struct NodeScope {
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// What the sidecar answered, as this reconcile knows it.
-    pub answer: Arc<Mutex<SidecarAnswer>>,
-    /// What it said while somebody waits for that.
-    pub said: Arc<Mutex<Option<SidecarStatus>>>,
+    pub answers: SidecarRecorder,
 }
 
 /// A node and what its spec renders to.
@@ -293,7 +292,7 @@ impl NodeScope {
 
     /// Notes what the sidecar answered.
     pub fn answered(&self, answer: SidecarAnswer) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        self.answers.record(answer);
     }
 
     /// Finds out to whom a name belongs that no watch has shown.

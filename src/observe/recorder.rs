@@ -1,6 +1,8 @@
-//! Events that are recorded in the middle of a reconcile, and sent when it ends.
+//! What is recorded in the middle of a reconcile and told when it ends: events, and what a node's sidecar answered.
 
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::planner::node::status::SidecarAnswer;
 
 /// Keeps events until the reconcile ends. Tasks and writes of one reconcile share it.
 #[derive(Clone, Debug, Default)]
@@ -28,5 +30,28 @@ impl Recorder {
     #[must_use]
     pub fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Keeps the last answer of a node's sidecar until the reconcile ends: its status says it.
+#[derive(Clone, Debug)]
+pub struct SidecarRecorder(Arc<Mutex<SidecarAnswer>>);
+
+impl SidecarRecorder {
+    /// One that says this until it is told something else.
+    #[must_use]
+    pub fn new(answer: SidecarAnswer) -> Self {
+        Self(Arc::new(Mutex::new(answer)))
+    }
+
+    /// Takes in an answer.
+    pub fn record(&self, answer: SidecarAnswer) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// The last answer.
+    #[must_use]
+    pub fn last(&self) -> SidecarAnswer {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,7 +1,6 @@
 //! Having a node's sidecar asked again and again while the fleet's rollout waits for what it says: whether the application
 //! has caught up, and whether it has halted. The wish stands in the node's spec, the answer in its status.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
@@ -17,22 +16,29 @@ use super::sidecar_peer::{ask, is_there};
 /// How often, in seconds, a height is written that is all that changed, where the node's own deadline is a long one.
 const HEIGHT_SECONDS: i64 = 30;
 
-/// Has the sidecar asked if there is a wish to, and keeps what it last said. Answers when to look again.
+/// What came of having a node's sidecar asked.
+#[derive(Debug)]
+pub struct Watched {
+    /// What it last said, for the node's status.
+    pub status: Option<SidecarStatus>,
+    /// When to look again.
+    pub again: Option<Duration>,
+}
+
+/// Has the sidecar asked if there is a wish to.
 #[must_use]
-pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
+pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
     let spec = node.spec.as_deref().ok().filter(|s| s.asks_sidecar());
     let facts = scope.facts(node);
     let pod = scope.pod().filter(|_| facts.staying_pod().is_some());
     let (Some(spec), Some(pod)) = (spec, pod.filter(|_| !facts.terminating)) else {
-        keep(scope, None);
         scope.askers.settle(&scope.key, &Wish::Watch { halt: None });
-        return None;
+        return Watched { status: None, again: None };
     };
     let before = node.status.sidecar.clone().filter(|s| s.pod_uid == pod.meta.uid);
     // Before it runs there is nothing to ask; its start is an event.
     let Some(sidecar) = spec.sidecar.as_ref().filter(|sidecar| is_there(sidecar, &pod)) else {
-        keep(scope, before);
-        return Some(ASK_AGAIN);
+        return Watched { status: before, again: Some(ASK_AGAIN) };
     };
     let halt =
         (spec.halt_height > 0).then(|| Halt { task_id: spec.halt_task_id.clone(), height: spec.halt_height });
@@ -40,30 +46,29 @@ pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
         Ok(heard) => heard,
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence));
-            keep(scope, before);
-            return Some(ASK_AGAIN);
+            return Watched { status: before, again: Some(ASK_AGAIN) };
         }
     };
-    match heard.last {
+    let status = match heard.last {
         Some(Ok(said)) => {
             scope.answered(if said.ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
-            let said = told(said, &pod.meta.uid, spec);
-            keep(scope, Some(without_small_steps(scope, node, before.as_ref(), said)));
+            let status = status_of(said, &pod.meta.uid, spec);
+            Some(without_small_steps(scope, node, before.as_ref(), status))
         }
         Some(Err(sentence)) => {
             scope.answered(SidecarAnswer::Unreachable(sentence));
-            keep(scope, before);
+            before
         }
         None => {
             scope.answered(SidecarAnswer::Awaited);
-            keep(scope, before);
+            before
         }
-    }
-    Some(heard.again)
+    };
+    Watched { status, again: Some(heard.again) }
 }
 
 /// What a status says of an answer.
-fn told(said: Said, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
+fn status_of(said: Said, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
     let Said { ready: _, caught_up, height, halted, refusal } = said;
     let halt_task_id = if spec.halt_height > 0 { spec.halt_task_id.clone() } else { String::new() };
     let message = cut(&refusal, MAX_PROBLEM_BYTES);
@@ -94,10 +99,6 @@ fn without_small_steps(
 fn height_interval(deadline_seconds: i64) -> Duration {
     let seconds = (deadline_seconds / 2).min(HEIGHT_SECONDS);
     ASK_AGAIN.max(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-}
-
-fn keep(scope: &NodeScope, said: Option<SidecarStatus>) {
-    *scope.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::node::decide::recipes;
 use crate::planner::node::{NodeDecision, decide};
 use crate::tasks::mark;
-use crate::tasks::watch_sidecar::watch;
+use crate::tasks::watch_sidecar::{Watched, watch};
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -78,7 +78,8 @@ impl Node<'_> {
                 Ok(AppliedAtOnce { refused, ..applied })
             })
         };
-        let asked = watch(&self.scope, &self.stored);
+        let Watched { status, again: asked } = watch(&self.scope, &self.stored);
+        self.report.sidecar = status;
         // What applies at once has nothing to do with the plan, and does not hold it up.
         self.report.not_applied = match &applied {
             Ok(applied) => applied.refused.clone(),

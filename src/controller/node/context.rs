@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::of_fleet::OfFleet;
-use crate::api::{StatefulNodeSpec, StatefulNodeStatus};
+use crate::api::{SidecarStatus, StatefulNodeSpec, StatefulNodeStatus};
 use crate::apply::node_objects;
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
@@ -34,6 +34,8 @@ pub(super) struct Report {
     pub(super) claims_applied: Option<bool>,
     /// The IDs of the stored plan's tasks that were over before.
     pub(super) over_before: Vec<String>,
+    /// What its sidecar last said while somebody waits for that.
+    pub(super) sidecar: Option<SidecarStatus>,
 }
 
 /// A reconcile that failed, and what it had found out by then.
@@ -49,7 +51,8 @@ impl<'a> Node<'a> {
         let now = cx.clock.now();
         let scope = cx.node_scope(key, &stored, now);
         let of_fleet = OfFleet::of(cx.fleet_of(&stored.meta));
-        Self { cx, scope, stored, of_fleet, now, report: Report::default() }
+        let report = Report { sidecar: stored.status.sidecar.clone(), ..Report::default() };
+        Self { cx, scope, stored, of_fleet, now, report }
     }
 
     /// Everything that a decision rests on, as it is known now.

@@ -1,7 +1,5 @@
 //! The last stage: the status is written, events are recorded, and it is said when the node is reconciled again.
 
-use std::sync::PoisonError;
-
 use super::apply::Applied;
 use super::change::StatusChange;
 use super::context::{Failed, Node};
@@ -91,7 +89,7 @@ impl Node<'_> {
         for entry in entries {
             remember(&mut previous.history, entry.clone());
         }
-        let answer = self.scope.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let answer = self.scope.answers.last();
         let input = StatusInput {
             previous: &previous,
             generation: self.stored.meta.generation,
@@ -106,8 +104,7 @@ impl Node<'_> {
             has_claims: self.stored.spec.as_ref().is_ok_and(|spec| !spec.volume_claim_templates.is_empty()),
             now: self.now,
         };
-        let said = self.scope.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        StatefulNodeStatus { sidecar: said, ..status(&facts, &input) }
+        StatefulNodeStatus { sidecar: self.report.sidecar.clone(), ..status(&facts, &input) }
     }
 
     async fn write(

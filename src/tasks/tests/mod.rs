@@ -25,6 +25,7 @@ use crate::cluster::port::MockCluster;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::observe::node_scope::decided_on;
+use crate::observe::recorder::SidecarRecorder;
 use crate::planner::node::status::SidecarAnswer;
 use crate::render::{self, RenderOptions};
 use crate::revision;
@@ -237,8 +238,7 @@ impl Bench {
             options: Arc::new(RenderOptions::default()),
             sidecars,
             now: now(),
-            said: Arc::default(),
-            answer: Arc::new(std::sync::Mutex::new(SidecarAnswer::NotAsked)),
+            answers: SidecarRecorder::new(SidecarAnswer::NotAsked),
         };
         Ready { scope, recipe: self.recipe }
     }
@@ -252,7 +252,7 @@ struct Ready {
 
 impl Ready {
     fn answer(&self) -> SidecarAnswer {
-        self.scope.answer.lock().unwrap().clone()
+        self.scope.answers.last()
     }
 }
 
