@@ -80,10 +80,10 @@ async fn store(
         return Ok(whose.map(|()| name));
     }
     // The same content is another revision under another build ID; who goes back to it has to know which.
-    let is_it = |id: &String| {
+    let gives_the_name = |id: &String| {
         data.rollout_hashes(id).iter().any(|hash| revision_name(&meta.name, &meta.uid, hash) == name)
     };
-    let build_id = fleet.build_ids().into_iter().find(is_it).filter(|id| !id.is_empty());
+    let build_id = fleet.build_ids().into_iter().find(gives_the_name).filter(|id| !id.is_empty());
     let annotations: BTreeMap<&str, String> =
         build_id.map(|id| (ANNOTATION_BUILD_ID, id)).into_iter().collect();
     let manifest = json!({

@@ -215,8 +215,8 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
         let found = scope.cluster.get(Kind::PersistentVolumeClaim, namespace, name).await;
         let found = found.map_err(ReconcileError::Observe)?;
         let Some(claim) = found.map(|claim| Meta::read(&claim)) else { continue };
-        let is_its = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
-        if !is_its && claim.label(LABEL_NODE).is_none() {
+        let is_owned = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
+        if !is_owned && claim.label(LABEL_NODE).is_none() {
             return Ok(Some(format!(
                 "volumeClaimTemplates: PersistentVolumeClaim {name} exists and is not labelled as this node's; Windlass \
                  does not touch it: remove it, or, if the node is to run on it, label it {LABEL_NODE}={}",

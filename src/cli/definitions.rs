@@ -54,13 +54,13 @@ fn lacking(document: &Value) -> Option<String> {
     for crd in crds() {
         let kind = &crd.spec.names.kind;
         let schemas = document["components"]["schemas"].as_object()?;
-        let is_it = |schema: &&Value| {
+        let is_of_kind = |schema: &&Value| {
             let kinds = schema["x-kubernetes-group-version-kind"].as_array();
             kinds.is_some_and(|kinds| {
                 kinds.iter().any(|of| of["kind"] == kind.as_str() && of["group"] == GROUP)
             })
         };
-        let served = schemas.values().find(is_it)?;
+        let served = schemas.values().find(is_of_kind)?;
         let own = crd.spec.versions.first().and_then(|version| version.schema.as_ref());
         let own = serde_json::to_value(own.and_then(|schema| schema.open_api_v3_schema.as_ref())).ok()?;
         let missing = ["spec", "status"]

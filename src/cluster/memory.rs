@@ -143,9 +143,9 @@ impl<V: Clone> ByContent<V> {
         beside: &str,
         find: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
-        let is_it =
+        let is_of_content =
             |entry: &&(Arc<StatefulNodeSpec>, String, V)| entry.1 == beside && is_alike(&entry.0, spec);
-        if let Some((_, _, found)) = self.known().iter().find(is_it) {
+        if let Some((_, _, found)) = self.known().iter().find(is_of_content) {
             return Ok(found.clone());
         }
         let found = find()?;

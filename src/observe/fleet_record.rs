@@ -280,11 +280,11 @@ impl FleetScope {
             let name = revision_name(&meta.name, &meta.uid, hash);
             self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
         };
-        let is_it = |id: &String| {
+        let was_made_under = |id: &String| {
             let named = set.split('-').next() == Some(first_choice(&RolloutHash::lost(), id).as_str());
             named || nodes.iter().filter_map(|node| self.spec_hash(node, id)).any(|held| is_kept(&held))
         };
         let ids = [&status.active_build_id, &self.spec.unsafe_custom_build_id];
-        ids.into_iter().find(|id| !id.is_empty() && is_it(id)).cloned().unwrap_or_default()
+        ids.into_iter().find(|id| !id.is_empty() && was_made_under(id)).cloned().unwrap_or_default()
     }
 }

@@ -15,11 +15,11 @@ use crate::planner::fleet::status::short;
 pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
     let name = &fleet.meta.name;
     let of_fleet = format!("NodeDeployment {name}");
-    let is_its = |event: &Happened| {
+    let is_of_fleet = |event: &Happened| {
         let node = event.about.strip_prefix("StatefulNode ");
         event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
     };
-    let events = told.into_iter().filter(is_its).collect();
+    let events = told.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
     story(&of_fleet, events, history, plan.as_ref(), conditions)
 }

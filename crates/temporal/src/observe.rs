@@ -137,8 +137,9 @@ fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
     // What nobody wrote down is read from what runs.
     let unsaid = || {
         let revision = Children::target_revision(facts);
-        let is_it = *build == facts.target.build && target(facts, &revision).rendered().is_what_runs(live);
-        is_it.then(|| facts.target.template_hash.clone())
+        let runs_target =
+            *build == facts.target.build && target(facts, &revision).rendered().is_what_runs(live);
+        runs_target.then(|| facts.target.template_hash.clone())
     };
     Workers {
         name: live["metadata"]["name"].as_str().unwrap_or_default().to_owned(),

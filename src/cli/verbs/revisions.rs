@@ -46,10 +46,10 @@ pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec
     let found =
         api.list(&params).await.map_err(|e| format!("its revisions cannot be listed: {}", sentence(e)))?;
     let uid = &fleet["metadata"]["uid"];
-    let is_its = |revision: &Value| {
+    let is_owned = |revision: &Value| {
         revision["metadata"]["ownerReferences"].as_array().is_some_and(|o| o.iter().any(|o| o["uid"] == *uid))
     };
-    let objects = found.items.iter().map(|object| json!(object)).filter(is_its);
+    let objects = found.items.iter().map(|object| json!(object)).filter(is_owned);
     let mut kept: Vec<Kept> = objects
         .filter_map(|object| {
             let data = RevisionData::from_value(&object["data"]).ok()?;
@@ -79,12 +79,12 @@ fn build_id_of(fleet: &Value, revision: &Value, data: &RevisionData) -> Option<S
     let retiring = status["retiring"].as_array().map(Vec::as_slice).unwrap_or_default();
     let said = said.into_iter().chain(retiring.iter().map(|set| &set["buildID"])).map(text);
     let (name, uid) = (text(&meta["name"]), text(&meta["uid"]));
-    let is_it = |id: &String| {
+    let gives_the_name = |id: &String| {
         data.rollout_hashes(id)
             .iter()
             .any(|hash| revision_name(&name, &uid, hash) == revision["metadata"]["name"])
     };
-    [String::new()].into_iter().chain(said).find(is_it)
+    [String::new()].into_iter().chain(said).find(gives_the_name)
 }
 
 /// What `windlass history` prints: each revision, newest first, and what differs from the one before it; then the
@@ -349,8 +349,8 @@ fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Opti
     let moved_from =
         status["rollout"]["fromHash"].as_str().filter(|_| status["rollout"]["stage"] == "Retiring");
     [moved_from].into_iter().chain(hashes).flatten().find_map(|hash| {
-        let is_it = |r: &&Kept| hash_of(fleet, r) == hash;
-        kept.iter().rev().filter(|r| r.name != current.name).find(is_it)
+        let has_the_hash = |r: &&Kept| hash_of(fleet, r) == hash;
+        kept.iter().rev().filter(|r| r.name != current.name).find(has_the_hash)
     })
 }
 

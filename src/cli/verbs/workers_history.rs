@@ -23,11 +23,11 @@ fn image(revision: &Value) -> &str {
 /// are one version, which is the latest of them.
 fn state<'a>(object: &'a Value, revision: &Value) -> &'a str {
     let versions = object["status"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_it = |version: &&Value| {
+    let is_of_revision = |version: &&Value| {
         version["buildID"] == revision["data"]["buildID"]
             && version["revision"].as_str().is_none_or(|of| of == name(revision))
     };
-    versions.iter().find(is_it).and_then(|version| version["state"].as_str()).unwrap_or_default()
+    versions.iter().find(is_of_revision).and_then(|version| version["state"].as_str()).unwrap_or_default()
 }
 
 /// The revisions, newest first, with what differs from the one before; then the plans that ended.

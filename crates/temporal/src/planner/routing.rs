@@ -96,8 +96,9 @@ pub fn ramp(
 
 /// Whether so many of the tasks go to this version.
 fn is_ramped(described: &DescribedDeployment, target: &BuildId, percent: Percent) -> bool {
-    let is_it = |ramp: &Ramp| ramp.to == RampTarget::Version(target.clone()) && ramp.percent == percent;
-    described.routing.ramp.as_ref().is_some_and(is_it)
+    let is_this_ramp =
+        |ramp: &Ramp| ramp.to == RampTarget::Version(target.clone()) && ramp.percent == percent;
+    described.routing.ramp.as_ref().is_some_and(is_this_ramp)
 }
 
 /// What puts the ramp back at the step that a plan has reached, while it is at a task between two steps and somebody changed

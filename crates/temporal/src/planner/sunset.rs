@@ -57,12 +57,12 @@ impl Making {
     /// How far a plan has come. `is_carried_out`: whether its tasks run in this look.
     #[must_use]
     pub fn of(facts: &Facts, plan: &Plan, is_carried_out: bool) -> Self {
-        let is_it = |type_: &str| type_ == "create-version";
-        if plan.tasks.iter().any(|task| is_it(&task.type_) && task.state == TaskState::Complete) {
+        let makes_version = |type_: &str| type_ == "create-version";
+        if plan.tasks.iter().any(|task| makes_version(&task.type_) && task.state == TaskState::Complete) {
             return Self::Over;
         }
         let is_held = !is_carried_out || facts.spec.paused || facts.invalid.is_some();
-        let is_next = plan.current_task().is_some_and(|task| is_it(&task.type_));
+        let is_next = plan.current_task().is_some_and(|task| makes_version(&task.type_));
         if is_next && !is_held { Self::Now } else { Self::Ahead }
     }
 }

@@ -147,7 +147,7 @@ impl FleetFacts {
         let lives = |name: &str, facts: &SetFacts| {
             let enters = enters.as_ref().filter(|entrant| entrant.set == name);
             let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
-            let is_it = if self.build_id.is_empty() {
+            let is_wanted = if self.build_id.is_empty() {
                 set.build_id.is_empty() && self.requested == *set.hash
             } else {
                 set.build_id == self.build_id && !facts.claims_differ
@@ -155,7 +155,7 @@ impl FleetFacts {
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
             // What has halted at a height does not take up again.
             let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
-            is_it && whole && !halted && set.has_served() && self.removal_of(set) > now
+            is_wanted && whole && !halted && set.has_served() && self.removal_of(set) > now
         };
         self.sets.iter().find(|(name, facts)| lives(name, facts)).map(|(name, _)| name.as_str())
     }

@@ -62,12 +62,12 @@ fn on_record(told: &Witnesses) -> &String {
     let recorded = &told.recorded;
     let Some(pair) = told.rollout.as_ref().filter(|pair| pair.serves != *recorded) else { return recorded };
     let selected = told.selected.as_ref() == Some(recorded);
-    let is_it = if *recorded == pair.other {
+    let is_believed = if *recorded == pair.other {
         pair.moved && selected
     } else {
         selected || !told.sets.contains_key(&pair.serves)
     };
-    if is_it && told.sets.contains_key(recorded) { recorded } else { &pair.serves }
+    if is_believed && told.sets.contains_key(recorded) { recorded } else { &pair.serves }
 }
 
 /// The set that serves. An error is a sentence: nothing tells which, and a person has to.
