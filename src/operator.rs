@@ -375,23 +375,23 @@ impl Operator {
                 () = shutdown.clone() => return,
             }
             info!(scope, "the caches are filled; reconciling begins");
-            let look = |kind| {
+            let reconcile = |kind| {
                 let reconciler =
                     Arc::new(Reconciler { kind, context: context.clone(), health: health.clone() });
-                move |key| reconciler.clone().look(key)
+                move |key| reconciler.clone().reconcile(key)
             };
             let view = context.view.clone();
             let rest = move |fleet: &Key| {
                 let uid = view.fleets.get(fleet).map(|known| known.meta.uid.clone()).unwrap_or_default();
                 fleet_rest(view.nodes.group_size(&fleet.namespace, &uid))
             };
-            let of_fleets = look(Kind::NodeDeployment);
+            let of_fleets = reconcile(Kind::NodeDeployment);
             let counted = |kind: Kind| Some(Counted { metrics: health.metrics.clone(), kind: kind.name() });
             let (fleets_counted, nodes_counted) =
                 (counted(Kind::NodeDeployment), counted(Kind::StatefulNode));
             let fleets =
                 run_workqueue(fleets, concurrency, of_fleets, rest, fleets_counted, shutdown.clone());
-            let of_nodes = look(Kind::StatefulNode);
+            let of_nodes = reconcile(Kind::StatefulNode);
             let nodes =
                 run_workqueue(nodes, concurrency, of_nodes, |_| Duration::ZERO, nodes_counted, shutdown);
             // What is being asked when the rest has ended nobody waits for.
@@ -429,7 +429,7 @@ struct Reconciler {
 
 impl Reconciler {
     /// Looks at an object, and answers how long after it is to be looked at again; none: it is gone.
-    async fn look(self: Arc<Self>, key: Key) -> Option<Duration> {
+    async fn reconcile(self: Arc<Self>, key: Key) -> Option<Duration> {
         let view = &self.context.view;
         let is_there = match self.kind {
             Kind::NodeDeployment => view.fleets.get(&key).is_some(),

@@ -38,7 +38,7 @@ impl FleetScope {
         Some(Cause::of(&rollout.cause).unwrap_or(Cause::TemplateChanged))
     }
 
-    pub(super) fn look(&self) -> FleetFacts {
+    pub(super) fn observe_facts(&self) -> FleetFacts {
         let (spec, meta, status) = (&self.spec, &self.fleet.meta, &self.fleet.status);
         let requested = self.requested();
         let revisions = self.revisions();

@@ -148,7 +148,7 @@ impl FleetScope {
         {
             return facts.clone();
         }
-        let facts = Arc::new(self.look());
+        let facts = Arc::new(self.observe_facts());
         known.taken += 1;
         known.facts = Some((state, facts.clone()));
         facts

@@ -120,7 +120,7 @@ impl Counting {
 pub async fn run_workqueue<F>(
     mut told: UnboundedReceiver<Key>,
     concurrency: u16,
-    look: impl Fn(Key) -> F,
+    reconcile: impl Fn(Key) -> F,
     rest: impl Fn(&Key) -> Duration,
     counted: Option<Counted>,
     shutdown: impl Future<Output = ()>,
@@ -139,7 +139,7 @@ pub async fn run_workqueue<F>(
         while running.len() < usize::from(concurrency)
             && let Some(key) = counted.take(&queue)
         {
-            let looked = look(key.clone());
+            let looked = reconcile(key.clone());
             running.spawn(async move { (key, looked.await) });
         }
         let is_full = running.len() >= usize::from(concurrency);
@@ -253,7 +253,7 @@ mod tests {
         let (tell, told) = unbounded_channel();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u128>>> = Arc::default();
-        let look = |_| {
+        let reconcile = |_| {
             times.lock().unwrap().push(monotonic().duration_since(began).as_millis());
             async { Some(Duration::from_hours(2)) }
         };
@@ -265,7 +265,7 @@ mod tests {
             }
             sleep(Duration::from_hours(1)).await;
         };
-        run_workqueue(told, 4, look, |_| Duration::from_millis(100), None, telling).await;
+        run_workqueue(told, 4, reconcile, |_| Duration::from_millis(100), None, telling).await;
         assert_eq!(*times.lock().unwrap(), [0, 100, 230, 330]);
     }
 
@@ -276,7 +276,7 @@ mod tests {
             tell.send(key(&index.to_string())).unwrap();
         }
         let log: Arc<Mutex<(i32, i32, i32)>> = Arc::default();
-        let look = |_| {
+        let reconcile = |_| {
             let log = log.clone();
             async move {
                 {
@@ -290,7 +290,7 @@ mod tests {
                 None
             }
         };
-        run_workqueue(told, 2, look, |_| Duration::ZERO, None, sleep(Duration::from_secs(15))).await;
+        run_workqueue(told, 2, reconcile, |_| Duration::ZERO, None, sleep(Duration::from_secs(15))).await;
         assert_eq!(*log.lock().unwrap(), (0, 2, 4));
     }
 
@@ -300,7 +300,7 @@ mod tests {
         tell.send(key("a")).unwrap();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u64>>> = Arc::default();
-        let look = |_| {
+        let reconcile = |_| {
             let times = times.clone();
             async move {
                 let mut times = times.lock().unwrap();
@@ -308,7 +308,7 @@ mod tests {
                 (times.len() < 3).then_some(Duration::from_mins(1))
             }
         };
-        run_workqueue(told, 1, look, |_| Duration::ZERO, None, sleep(Duration::from_hours(1))).await;
+        run_workqueue(told, 1, reconcile, |_| Duration::ZERO, None, sleep(Duration::from_hours(1))).await;
         assert_eq!(*times.lock().unwrap(), [0, 60, 120]);
     }
 }

@@ -29,7 +29,7 @@ pub struct Release {
 
 /// What may be said. `Delete` while what was to be let go of is not: then nobody relies on it. Nothing while what was let
 /// go of is taken again.
-fn said<P: Copy + PartialEq>(
+fn to_say<P: Copy + PartialEq>(
     before: Option<P>,
     wanted: P,
     carried: Carried,
@@ -49,8 +49,8 @@ fn said<P: Copy + PartialEq>(
 pub fn refresh(status: &mut NodeDeploymentStatus, release: &Release) {
     let policies = (DeletionPolicy::Retain, DeletionPolicy::Delete);
     let retentions = (ClaimRetention::Retain, ClaimRetention::Delete);
-    status.deletion_policy = said(status.deletion_policy, release.policy, release.nodes, policies);
-    let retention = said(status.volume_claim_retention, release.retention, release.claims, retentions);
+    status.deletion_policy = to_say(status.deletion_policy, release.policy, release.nodes, policies);
+    let retention = to_say(status.volume_claim_retention, release.retention, release.claims, retentions);
     // One after the other: a status that says neither is one that an earlier version wrote.
     if retention.is_some() || status.deletion_policy.is_some() {
         status.volume_claim_retention = retention;
