@@ -5,8 +5,8 @@ mod change;
 mod cluster;
 mod compute;
 mod differences;
+mod foreseen;
 mod quota;
-mod told;
 mod waits;
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 pub use change::Change;
 pub use differences::{Field, fields};
-pub use told::{Foreseen, Move, MoveWave, Outcome, Takeover};
+pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};
 
 use crate::api::RolloutHash;
 use crate::apply::{Admission, fleet_objects};
@@ -268,7 +268,7 @@ impl Looked<'_> {
                         }
                     }
                 } else {
-                    foreseen.waves = told::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));
+                    foreseen.waves = foreseen::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));
                     gives_up = superseded;
                 }
             }
@@ -280,7 +280,7 @@ impl Looked<'_> {
                 let mut beside = Vec::new();
                 if !facts.active_set_goes() {
                     beside = forecast::in_place(&fleet, facts, goes_on);
-                    foreseen.waves = told::waves(beside.clone());
+                    foreseen.waves = foreseen::waves(beside.clone());
                 }
                 if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
                     foreseen.also_entrants(forecast::entrants(
@@ -299,7 +299,7 @@ impl Looked<'_> {
             | FleetDecision::Withdraw
             | FleetDecision::TakeBack => {
                 foreseen.gives_up(decision, active);
-                foreseen.waves = told::waves(forecast::in_place(&fleet, facts, None));
+                foreseen.waves = foreseen::waves(forecast::in_place(&fleet, facts, None));
                 gives_up = true;
             }
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::compute::{
     Amounts, add, amount, defaulted, is_best_effort, of_claim, of_pod, one, text, unspecified,
 };
-use super::told::MoveWave;
+use super::foreseen::MoveWave;
 use crate::api::names::LABEL_NODE;
 use crate::api::{ClaimRetention, StatefulNodeSpec};
 use crate::reader::sentence;

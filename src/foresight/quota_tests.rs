@@ -1,4 +1,4 @@
-use super::super::told::Move;
+use super::super::foreseen::Move;
 use super::*;
 
 /// `+a` is made, `-a` leaves, `~a` gets another pod; each word runs the one revision.

@@ -1,6 +1,6 @@
 //! What a change would wait for now, in sentences.
 
-use super::told::Foreseen;
+use super::foreseen::Foreseen;
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::{HookAction, HookPoint, Promotion, Stage};
 use crate::cluster::observed::ObservedFleet;

@@ -135,10 +135,10 @@ pub struct Foreseen {
 /// The waves of a rollout in place, with when they go.
 pub(super) fn waves(waves: Vec<forecast::Wave>) -> Vec<MoveWave> {
     let numbered = waves.into_iter().enumerate();
-    numbered.map(|(index, wave)| told(format!("wave {}", index + 1), wave)).collect()
+    numbered.map(|(index, wave)| move_wave(format!("wave {}", index + 1), wave)).collect()
 }
 
-fn told(when: String, wave: forecast::Wave) -> MoveWave {
+fn move_wave(when: String, wave: forecast::Wave) -> MoveWave {
     let action = |action: Action| match action {
         Action::Create => "Create",
         Action::Update => "Update",
@@ -375,7 +375,7 @@ impl Foreseen {
         };
         let beside = beside.into_iter().map(|wave| ("among those that serve".to_owned(), wave));
         let waves = beside.chain(waves).filter(|(_, wave)| !wave.is_empty());
-        self.waves = waves.map(|(when, wave)| told(when, wave)).collect();
+        self.waves = waves.map(|(when, wave)| move_wave(when, wave)).collect();
     }
 
     /// How the set that a rollout makes takes over.
@@ -427,14 +427,15 @@ impl Foreseen {
         let gone = forecast::incumbents(facts, beside);
         // Under this strategy they went first.
         if strategy != Strategy::BlueGreenImmediate && !gone.is_empty() {
-            self.waves.push(told(format!("{}s after traffic has moved", facts.retire_delay_seconds), gone));
+            self.waves
+                .push(move_wave(format!("{}s after traffic has moved", facts.retire_delay_seconds), gone));
         }
     }
 
     /// Nodes of a set that is to take over, and are not as they are to be yet.
     pub(super) fn also_entrants(&mut self, wave: forecast::Wave) {
         if !wave.is_empty() {
-            self.waves.push(told("among those that are to take over".to_owned(), wave));
+            self.waves.push(move_wave("among those that are to take over".to_owned(), wave));
         }
     }
 
@@ -453,12 +454,12 @@ impl Foreseen {
         }
         first.push(("more than are wanted, at once".to_owned(), forecast::surplus(facts, without)));
         let first = first.into_iter().filter(|(_, wave)| !wave.is_empty());
-        let first: Vec<MoveWave> = first.map(|(when, wave)| told(when, wave)).collect();
+        let first: Vec<MoveWave> = first.map(|(when, wave)| move_wave(when, wave)).collect();
         self.waves.splice(0..0, first);
         // A set that takes over again stays.
         let stays = if self.set.is_empty() { without } else { Some(self.set.as_str()) };
         for (at, wave) in forecast::retired(facts, stays) {
-            self.waves.push(told(leaves_at("replaced", at, now), wave));
+            self.waves.push(move_wave(leaves_at("replaced", at, now), wave));
         }
     }
 
