@@ -1,4 +1,4 @@
-//! Whether something that would be made may be.
+//! Whether the API server would admit an object, asked by a dry run.
 
 /// What the API server, or what is known of it already, says of an object that would be made. That it could not be asked is
 /// an error beside this.

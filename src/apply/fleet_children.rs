@@ -1,4 +1,4 @@
-//! A fleet's nodes beside its plan: creating, removing, and what applies to them at once.
+//! Writes to a fleet's nodes that no plan is needed for: create, delete, and fields that apply at once.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
 
 /// Looks for StatefulSets of sets that go which are known here although no watch shows them: one whose mark a hand took
 /// off was asked for by name. Answers whether any outlives its node, and is to be looked for again.
-pub async fn forget_unmarked(fleet: &FleetScope, facts: &FleetFacts) -> Result<bool, ReconcileError> {
+pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result<bool, ReconcileError> {
     if facts.sets.is_empty() && !facts.active_set_goes() {
         return Ok(false);
     }

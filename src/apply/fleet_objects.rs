@@ -348,7 +348,7 @@ pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
     )
 }
 
-/// Whose the object of a name was found to be, not long ago. No watch shows what is not Windlass's.
+/// The sentence that says who owns the object of a name, if that was asked not long ago. Watches show Windlass's own objects only.
 #[must_use]
 pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
     let (asked, sentence) = memory.foreign.get(uid)?;

@@ -1,7 +1,7 @@
-//! Whether what a wave rests on is so. A watch may be silent while a node goes down, and nothing here would say so: before
-//! a write that lets nodes go which serve, the fleet's pods are read from the API server itself. Where they are other than
-//! a decision took them to be, it is not carried out, and the look begins anew: the read has told the cache, and the nodes'
-//! own controller puts their statuses right.
+//! Checks a wave against the API server itself. A cache may lag while a node goes down. So before a write that takes down
+//! nodes that serve, the fleet's pods are read from the API server. If they differ from what the decision assumed, it is not
+//! carried out and the reconcile starts again: the read has updated the cache, and the nodes' own controller corrects their
+//! statuses.
 //!
 //! One read is for a wave, not for each of its grants, which may be a hundred in a second: it stands for as long as it takes
 //! to read as many pods again at a bounded pace ([`LivePods::stands`]), and what was heard of a pod after it counts more.
@@ -17,13 +17,13 @@ use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
-/// How soon it is looked again where the pods are other than they were taken to be. What the read showed is told to the
-/// nodes at once, and their change brings about a look before that, as a rule.
+/// The requeue delay when the pods differ from what was assumed. The nodes hear of the read at once, and their change usually
+/// brings about a reconcile before that.
 pub const LOOK_ANEW: Duration = Duration::from_secs(2);
 
 impl FleetScope {
-    /// Gives these grants; those that rest on other nodes' serving only where the API server says that these serve.
-    /// Answers, in a sentence, what is other than it was taken to be.
+    /// Gives these grants. Those that are safe only while other nodes serve are given only if the API server says that these do.
+    /// Returns a sentence that says what differs from the assumption, if something does.
     pub async fn grant_what_stands(
         &self,
         facts: &FleetFacts,

@@ -1,5 +1,5 @@
-//! How it is made so: the writes to a fleet's and a node's child objects, each guarded, each only where something differs.
-//! What is written was decided by the planner.
+//! The writes to the child objects of fleets and nodes. Each write is guarded, and is made only where something differs. The
+//! planner decided what is written.
 
 mod admission;
 mod error;

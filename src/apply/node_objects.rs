@@ -28,10 +28,10 @@ use crate::render::{self, MetadataChange};
 const NO_POD: Duration = Duration::from_secs(2);
 /// How soon it is asked again.
 const ASK_WHY: Duration = Duration::from_secs(15);
-/// How soon it is asked again whose a name is that was nobody's: a create that is refused is tried several times.
+/// How long a name that was found free counts as free: a create that is refused is tried several times.
 /// Where many nodes are made at once, a StatefulSet is made some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
-/// How soon what goes and no watch shows is asked for again.
+/// How soon an object that is on its way out, and lacks our label, is asked for again.
 const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
 /// How soon a claim that no watch shows is asked for again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
@@ -162,8 +162,8 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     }
 }
 
-/// The StatefulSet and the Service of an earlier node of this name which are known here although no watch shows them: one
-/// whose mark a hand took off was asked for by name, and nothing will tell that it went.
+/// The StatefulSet and the Service of an earlier node of this name that are in the cache without our label. Watches select by
+/// that label, so nothing will say when these are gone. They got into the cache because they were asked for by name.
 fn unlabelled(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
     // Each look asks, and next to none has any.
     let unlabelled = known_children(scope, |meta| meta.label(LABEL_MANAGED_BY).is_none());
@@ -174,8 +174,8 @@ fn unlabelled(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
     unlabelled.filter(|(kind, meta)| goes(*kind, meta)).collect()
 }
 
-/// Looks again for these.
-pub async fn forget_unmarked(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
+/// Asks the API server for each unlabelled object again, and forgets those that are gone.
+pub async fn forget_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
     for (kind, meta) in unlabelled(scope, node) {
         let found = scope.cluster.get(kind, &meta.namespace, &meta.name).await;
         match found.map_err(ReconcileError::Observe)? {
@@ -186,21 +186,21 @@ pub async fn forget_unmarked(scope: &NodeScope, node: &ObservedNode) -> Result<(
     Ok(())
 }
 
-/// When they are to be looked for again, if there are any.
+/// When to ask for unlabelled objects again; `None` if there are none.
 #[must_use]
-pub fn await_unmarked(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
+pub fn await_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     (!unlabelled(scope, node).is_empty()).then_some(ASK_FOR_UNLABELLED)
 }
 
-/// Whether a name was nobody's a moment ago. Where somebody has taken it since, creating it says so; a claim that came since
-/// is taken by the StatefulSet controller, which can happen between any two requests.
+/// True if the name was found free within the last [`ASK_FOR_NAME`]. If something took it since, the create is refused. A claim
+/// that appeared since is adopted by the StatefulSet controller; no check could rule that out.
 fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
     let asked = scope.memory.free.get(&(node.meta.uid.clone(), kind));
     asked.is_some_and(|asked| monotonic().duration_since(asked) < ASK_FOR_NAME)
 }
 
-/// Whether a claim of this node's exists that is nobody's node's, in a sentence. The StatefulSet controller would take it
-/// as it is, with all that is on it.
+/// Returns a sentence if a PVC with this node's name exists and has neither the node's label nor the node as its owner. The
+/// StatefulSet controller would mount it as it is, with whatever data it holds.
 async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
     // One that has run took its claims long ago: without its label a claim is still its own.
     if node.status.first_ready_at.is_some() || is_free(scope, node, Kind::PersistentVolumeClaim) {
@@ -230,7 +230,7 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
     Ok(None)
 }
 
-/// Whether a volume claim of this node's is that of another, in a sentence. A claim's name is made of its template's and
+/// Returns a sentence if a PVC of this node is also another node's. A claim's name is made of its template's and
 /// the node's, so that `a-e` of node `e-0` and `a` of node `e-e-0` meet: two nodes would run on one volume, and it would
 /// go with the first of them.
 fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {

@@ -82,7 +82,7 @@ pub fn set_target(set: &ObservedSet) -> Target {
     Target::of(Kind::StatefulSet, &set.meta)
 }
 
-/// What brings a StatefulSet's revisions, and what becomes of its claims, to what Windlass makes one with.
+/// The patch that sets a StatefulSet's `revisionHistoryLimit` and `persistentVolumeClaimRetentionPolicy` to Windlass's own.
 #[must_use]
 pub fn retention_ops(set: &ObservedSet) -> Vec<PatchOp> {
     let mut ops = Vec::new();

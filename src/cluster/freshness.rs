@@ -1,4 +1,4 @@
-//! How old what is known may be: since when each watched kind has heard nothing of the API server.
+//! How stale the caches may be: for how long the watch of each kind has heard nothing from the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,4 @@
-//! Which objects of a kind belong together, beside their order by name: what is asked for the objects of one fleet must
-//! not go through those of every other.
+//! An index over a cache: the objects of one fleet, or one owner, are found without a walk over all others.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the API server itself said of a fleet's pods, and for how long that stands beside what is heard of them.
+//! A fleet's pods as the API server itself listed them, and for how long that list counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

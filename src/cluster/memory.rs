@@ -319,7 +319,7 @@ pub struct Memory {
     /// By the UID of a node or fleet, for a revision with its name: when the name of its Service, or of the revision,
     /// was found to belong to something else, and to what.
     pub foreign: Remembered<str, (Instant, String)>,
-    /// By a node's UID and a kind: when the names of its objects of that kind were last found to be nobody's.
+    /// By a node's UID and a kind: when the names of its objects of that kind were last found to be free.
     pub free: Remembered<(String, Kind), Instant>,
     /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,

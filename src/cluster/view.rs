@@ -1,4 +1,4 @@
-//! Everything that is known of the cluster, as caches that include our own writes.
+//! The watch caches of all kinds. They include our own writes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

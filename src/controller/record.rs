@@ -1,4 +1,5 @@
-//! What a status that was written says has ended since the one before it, tasks and plans: it is counted, logged and told as spans.
+//! Compares a status that was written with the one before it. Tasks and plans that ended in between are counted, logged and
+//! exported as spans.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What ended, as spans. A rollout is a trace; its fleet's tasks and its nodes' plans are parts of it, and a node's tasks of its
+//! Tasks and plans that ended, as spans. A rollout is a trace; its fleet's tasks and its nodes' plans are parts of it, and a node's tasks of its
 //! plan.
 
 use chrono::{DateTime, Utc};

@@ -1,5 +1,4 @@
-//! What is told of fleets. It is read anew for each scrape from what is known of them, so that the series of one that is
-//! gone are gone as well.
+//! The metrics of fleets. Each scrape computes them from the caches, so that the series of a deleted fleet disappear with it.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;

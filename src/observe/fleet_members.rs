@@ -1,4 +1,4 @@
-//! What is so of single nodes of a fleet: what is waited for on one, what has to stay of it, what is left of it.
+//! Questions about single nodes of a fleet: what a node is waited for, which of its objects must stay, and which are left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,8 +86,8 @@ impl FleetScope {
         goes_first || status.retiring.iter().any(|r| r.set == set && r.keeps_claims())
     }
 
-    /// The pods of nodes of this set that were scaled away and are gone, and that still run or shut down. What somebody has
-    /// cut loose from its node is nobody's.
+    /// The pods that still run or shut down although their nodes, of this set, were scaled away and are gone. A pod whose owner
+    /// reference somebody removed does not count.
     #[must_use]
     pub fn shutting_down(&self, set: &str, replicas: i32) -> Vec<String> {
         let meta = &self.fleet.meta;

@@ -1,5 +1,5 @@
-//! Whether a fleet's nodes, its Service and its claims would go with it, as far as that is known, and as whose they are made
-//! and kept meanwhile.
+//! How far `deletionPolicy` and `volumeClaimRetention` are carried out on a fleet's nodes, Service and claims, and with which
+//! owner references these are kept until then.
 
 use std::sync::Arc;
 

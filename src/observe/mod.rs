@@ -1,5 +1,5 @@
-//! What is so: the scopes that tasks and reconciles are handed, and the facts that a decision rests on, put together from
-//! the caches. Nothing here writes.
+//! Reads the caches: the scopes that tasks and reconciles work with, and the facts that decisions are made from. Nothing here
+//! writes.
 
 mod fleet_children;
 pub mod fleet_facts;

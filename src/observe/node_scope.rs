@@ -95,19 +95,19 @@ impl NodeScope {
         Ok(node)
     }
 
-    /// Its StatefulSet, whosever it is.
+    /// The StatefulSet with its name, which may belong to something else.
     #[must_use]
     pub fn set(&self) -> Option<Arc<ObservedSet>> {
         self.view.sets.get(&self.key)
     }
 
-    /// Its headless Service, whosever it is.
+    /// The Service with its name, which may belong to something else.
     #[must_use]
     pub fn service(&self) -> Option<Arc<ObservedService>> {
         self.view.services.get(&self.key)
     }
 
-    /// Its pod, whosever it is.
+    /// The pod with its name, which may belong to something else.
     #[must_use]
     pub fn pod(&self) -> Option<Arc<ObservedPod>> {
         self.view.pods.get(&Key::new(&self.key.namespace, pod_name(&self.key.name)))

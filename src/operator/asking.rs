@@ -1,5 +1,5 @@
-//! The askers at work: so many sidecars are asked at the same time in each lane, and a node is looked at again when its
-//! sidecar has said something. Whose turn it is comes from the same queue as that of the objects, so that a run can be
+//! Runs the askers: each lane asks a bounded number of sidecars at a time, and a node is reconciled again when its sidecar has
+//! answered. The order comes from the same workqueue as that of the objects, so that a run can be
 //! replayed.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Whose turn it is: which objects are to be looked at, and when. An object is looked at by one at a time, the
-//! earliest due first, and of two that are due at once the one that was listed first. Nothing here is left to
-//! chance (kube-rs' own controller polls in the order of a random hash), so that a run can be replayed.
+//! The workqueue: which objects are to be reconciled, and when. An object is reconciled by one worker at a time. The earliest
+//! due comes first, and of two that are due at once the one that was added first. The order is deterministic (kube-rs' own
+//! controller polls in the order of a random hash), so that a run can be replayed.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

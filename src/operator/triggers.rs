@@ -1,5 +1,5 @@
-//! Which objects a change is about: watches feed the caches, and each change is told to the controllers
-//! of the objects that it concerns.
+//! Maps changes to the objects to reconcile: watches feed the caches, and each change adds the objects that it concerns to the
+//! workqueues.
 
 use std::sync::Arc;
 

@@ -66,8 +66,8 @@ impl Entrants {
         })
     }
 
-    /// Whether they may take over now. What was waited for once may be so no longer: it is looked at again, but for
-    /// what a person said need not be waited for.
+    /// Whether the new nodes may take over now. Conditions that held earlier are checked again, except those that a person
+    /// skipped.
     pub fn may_take_over(&self, fleet: &FleetScope, plan: &Plan) -> Outcome {
         if !fleet.facts().entrants_run(&self.rollout) {
             return match self.running() {
@@ -99,9 +99,9 @@ pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
     Some(format!("{}: SidecarUnreachable: {why}", child.name))
 }
 
-/// Creates what is missing of the new set, and grants the target to what is not at it. They do not serve, so there
-/// is no wave. Answers with what is waited for where the set is not whole, and that all is done where traffic has moved:
-/// they serve then, and nothing that goes before that is left to do, whatever has become of the plan.
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. The nodes do not serve yet, so
+/// no wave limits that. Until the set is complete the outcome says what it waits for. Once traffic has moved the outcome is
+/// done: the nodes serve, and no earlier task has anything left to do.
 pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
         return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));

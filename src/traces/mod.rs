@@ -1,6 +1,6 @@
-//! What took how long, as spans of a trace: a rollout, the plans of its nodes, their tasks. All that a span says was read of a status
-//! that is persisted, and its ID is computed from the plan's: whichever replica tells of it, before a restart or after, the spans
-//! of a rollout are of one trace.
+//! Rollouts as traces: a rollout, the plans of its nodes and their tasks are spans. A span holds only what a persisted status
+//! says, and its ID is computed from the plan's. So the spans of a rollout form one trace, whichever replica exports them,
+//! before a restart or after.
 
 #[cfg(feature = "otlp")]
 mod otlp;

@@ -94,7 +94,7 @@ impl Fleet<'_> {
             }
             Err(error) => self.note(error),
         }
-        match fleet_children::forget_unmarked(&self.scope, &self.scope.facts()).await {
+        match fleet_children::forget_unlabelled(&self.scope, &self.scope.facts()).await {
             Ok(is_left) => self.report.is_unseen |= is_left,
             Err(error) => self.note(error),
         }

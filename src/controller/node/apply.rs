@@ -87,7 +87,7 @@ impl Node<'_> {
         };
         let change = self.execute(plan, skipped).await.map(|change| {
             let next = change.next.within_some(ask_again).within_some(asked);
-            let next = next.within_some(node_objects::await_unmarked(&self.scope, &self.stored));
+            let next = next.within_some(node_objects::await_unlabelled(&self.scope, &self.stored));
             let next = match &applied {
                 Ok(applied) => {
                     let refused = applied.refused.as_ref().map(|_| LOOK_AGAIN);

@@ -133,7 +133,7 @@ impl Node<'_> {
 
     /// Asks for what no watch shows. Answers as well whether a person skipped a task of the plan.
     async fn check(&self, plan: Option<&mut Plan>) -> Result<(bool, Checked), ReconcileError> {
-        node_objects::forget_unmarked(&self.scope, &self.stored).await?;
+        node_objects::forget_unlabelled(&self.scope, &self.stored).await?;
         node_objects::check_template(&self.scope, &self.stored).await?;
         let ask_again = node_objects::why_no_pod(&self.scope, &self.stored).await;
         let facts = self.facts();

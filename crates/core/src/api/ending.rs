@@ -1,4 +1,4 @@
-//! How plans end, and which of these words a status says.
+//! How a plan can end, and the word for it in a status.
 
 use super::history::HistoryEntry;
 

@@ -1,4 +1,4 @@
-//! What becomes of what a fleet or a node leaves behind.
+//! The policies for the objects and volume claims that a deleted fleet or node leaves behind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

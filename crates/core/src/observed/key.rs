@@ -1,4 +1,4 @@
-//! By what an object is known.
+//! The key of an object in a cache: its namespace and name.
 
 /// Namespace and name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -1,4 +1,4 @@
-//! At which revision a missing node is created.
+//! Chooses the revision at which a missing node is created.
 
 use super::child::ChildFacts;
 use super::decision::Scope;

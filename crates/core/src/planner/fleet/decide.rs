@@ -1,4 +1,4 @@
-//! Whether a rollout starts, is superseded, is aborted or taken back.
+//! Decides whether a rollout starts, and whether one under way is superseded, aborted or rolled back.
 
 use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
 use super::facts::FleetFacts;

@@ -1,4 +1,4 @@
-//! What a plan that fails for good leaves: it depends on where its rollout was. Pure.
+//! Puts a plan that failed for good into the status. What follows depends on the stage of its rollout. Pure.
 
 use chrono::{DateTime, Utc};
 

@@ -1,4 +1,4 @@
-//! Whether a rollout starts where none is under way.
+//! Decides whether a rollout starts while none is under way.
 
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};

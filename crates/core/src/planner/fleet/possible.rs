@@ -1,4 +1,4 @@
-//! What of a strategy cannot be carried out, as far as the spec alone tells.
+//! Finds strategies that cannot be carried out, as far as the spec alone shows.
 
 use crate::api::{NodeDeploymentSpec, StrategyType};
 

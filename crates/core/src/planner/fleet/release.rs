@@ -3,14 +3,14 @@
 
 use crate::api::{ClaimRetention, DeletionPolicy, NodeDeploymentStatus};
 
-/// How far what the spec says has been carried out on what exists.
+/// How far a policy of the spec has been carried out on the objects that exist.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Carried {
-    /// On everything.
+    /// On all of them.
     OnAll,
-    /// On everything, as it looks; somebody who acts on it has not yet said that they saw the last change.
+    /// On all of them, but a node has not yet confirmed that it saw the last change.
     NotSeenByAll,
-    /// There is something on which it is not.
+    /// Not on all of them.
     NotOnAll,
 }
 
@@ -27,8 +27,8 @@ pub struct Release {
     pub claims: Carried,
 }
 
-/// What may be said. `Delete` while what was to be let go of is not: then nobody relies on it. Nothing while what was let
-/// go of is taken again.
+/// The value that the status may have. It is `Delete` until every object is released, so that nobody relies on `Retain` too
+/// early. It is empty while released objects are being owned again.
 fn to_say<P: Copy + PartialEq>(
     before: Option<P>,
     wanted: P,

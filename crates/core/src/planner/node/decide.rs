@@ -1,4 +1,4 @@
-//! Whether a node starts, keeps or replaces its plan.
+//! Decides whether a node starts, keeps or supersedes its plan.
 
 use chrono::{DateTime, TimeDelta, Utc};
 

@@ -1,4 +1,4 @@
-//! What becomes of a rollout that makes a set of nodes when something else is wanted. The table is in
+//! Decides what happens to a rollout that makes a set of nodes when the target changes. The table is in
 //! `docs/strategy-blue-green.md`.
 
 use super::super::decision::{Cause, FleetDecision, Scope, Start, Strategy};

@@ -1,4 +1,4 @@
-//! What a set is called. Its name is part of the names of its nodes, and of their claims: a name of which anything
+//! Names new sets of nodes. A set's name is part of the names of its nodes, and of their claims: a name of which anything
 //! still exists would join what was left, so it is not taken again.
 
 use sha2::{Digest, Sha256};

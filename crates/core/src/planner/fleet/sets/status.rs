@@ -1,4 +1,4 @@
-//! What beginning, promoting and giving up a set of nodes makes of a fleet's status.
+//! Puts the begin, the promotion and the end of a rollout that makes a set of nodes into the fleet's status.
 
 use chrono::{DateTime, Utc};
 
