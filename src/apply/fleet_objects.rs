@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::patches::{metadata_change, metadata_ops, service_ops};
 use super::{Admission, ReconcileError};
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
-use crate::api::{PodTemplateHash, RolloutHash, Stage, StatefulNodeSpec, TemplateMeta};
+use crate::api::{PodTemplateHash, RevisionName, RolloutHash, Stage, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
@@ -56,7 +56,7 @@ pub async fn ask(
 
 /// The name of the revision of what is wanted, stored if it is new, or why it cannot be started.
 /// It is stored only after the API server has said that it would take what it renders to.
-pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<String>, ReconcileError> {
+pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
     let name = revision_name(&meta.name, &meta.uid, &requested);
@@ -71,10 +71,10 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<String>, Re
 
 async fn store(
     fleet: &FleetScope,
-    name: String,
+    name: RevisionName,
     number: i64,
     data: &RevisionData,
-) -> Result<Admission<String>, ReconcileError> {
+) -> Result<Admission<RevisionName>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     if let Some(whose) = known_revision(fleet, &name) {
         return Ok(whose.map(|()| name));
@@ -102,7 +102,7 @@ async fn store(
     match fleet.cluster.create(Kind::ControllerRevision, manifest).await {
         Ok(_) => Ok(Admission::Admitted(name)),
         Err(ClusterError::AlreadyExists { .. }) => {
-            let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, &name).await;
+            let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, name.as_str()).await;
             let Some(stored) = stored.map_err(ReconcileError::Revision)? else {
                 return Ok(Admission::Admitted(name));
             };
@@ -110,8 +110,8 @@ async fn store(
                 fleet.view.observe(Kind::ControllerRevision, &stored);
                 return Ok(Admission::Admitted(name));
             }
-            let sentence = foreign_revision(&name);
-            fleet.memory.foreign.put(&in_fleet(&meta.uid, &name), (monotonic(), sentence.clone()));
+            let sentence = foreign_revision(name.as_str());
+            fleet.memory.foreign.put(&in_fleet(&meta.uid, name.as_str()), (monotonic(), sentence.clone()));
             Ok(Admission::Refused(sentence))
         }
         Err(ClusterError::Refused { message, .. }) => {
@@ -123,17 +123,17 @@ async fn store(
 
 /// What is known of a revision of this name, without asking: that it is stored, or, in a sentence, that it is not this
 /// fleet's. Nobody is handed what it says then, so that it is of no use.
-fn known_revision(fleet: &FleetScope, name: &str) -> Option<Admission> {
+fn known_revision(fleet: &FleetScope, name: &RevisionName) -> Option<Admission> {
     let meta = &fleet.fleet.meta;
-    if let Some(known) = fleet.view.revisions.get(&Key::new(&meta.namespace, name)) {
+    if let Some(known) = fleet.view.revisions.get(&Key::new(&meta.namespace, name.as_str())) {
         let is_ours = known.meta.is_controlled_by(&meta.uid);
         return Some(if is_ours {
             Admission::Admitted(())
         } else {
-            Admission::Refused(foreign_revision(name))
+            Admission::Refused(foreign_revision(name.as_str()))
         });
     }
-    known_foreign(&fleet.memory, &in_fleet(&meta.uid, name)).map(Admission::Refused)
+    known_foreign(&fleet.memory, &in_fleet(&meta.uid, name.as_str())).map(Admission::Refused)
 }
 
 fn in_fleet(uid: &str, name: &str) -> String {
@@ -157,10 +157,13 @@ pub async fn restore_revisions(fleet: &FleetScope) -> Result<Option<String>, Rec
     let current = (status.last_completed(), &status.current_revision);
     let mut refused = None;
     for (hash, name) in [current].into_iter().chain(of_rollout) {
-        let Some(hash) = hash.filter(|hash| !name.is_empty() && !known.contains_key(hash)) else { continue };
+        let (Some(hash), Some(name)) = (hash, RevisionName::recorded(name.as_str())) else { continue };
+        if known.contains_key(&hash) {
+            continue;
+        }
         let Some(data) = fleet.held_content(&hash) else { continue };
         let number = number_again(fleet, &hash);
-        if let Admission::Refused(sentence) = store(fleet, name.clone(), number, &data).await? {
+        if let Admission::Refused(sentence) = store(fleet, name, number, &data).await? {
             refused.get_or_insert(sentence);
         }
     }
@@ -221,7 +224,11 @@ fn own_revisions(fleet: &FleetScope) -> Vec<StoredRevision> {
     let meta = &fleet.fleet.meta;
     let kept = fleet.view.revisions.group(&meta.namespace, &meta.uid);
     let kept = kept.iter().filter(|r| r.meta.is_controlled_by(&meta.uid));
-    kept.map(|r| StoredRevision { name: r.meta.name.clone(), revision: r.revision }).collect()
+    kept.filter_map(|r| {
+        let name = RevisionName::recorded(r.meta.name.as_str())?;
+        Some(StoredRevision { name, revision: r.revision })
+    })
+    .collect()
 }
 
 /// Deletes revisions that nothing refers to, beyond the limit.
@@ -233,17 +240,21 @@ pub async fn prune_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
     }
     let status = &fleet.fleet.status;
     let facts = fleet.facts();
-    let mut referenced: BTreeSet<String> =
-        [&status.current_revision, &status.update_revision].into_iter().cloned().collect();
-    if let Some(rollout) = &status.rollout {
-        referenced.insert(rollout.target_revision.clone());
-    }
+    let mut referenced: BTreeSet<RevisionName> = [&status.current_revision, &status.update_revision]
+        .into_iter()
+        .filter_map(|name| RevisionName::recorded(name.as_str()))
+        .collect();
+    referenced.extend(
+        status.rollout.iter().filter_map(|rollout| RevisionName::recorded(rollout.target_revision.as_str())),
+    );
     let others = facts.sets.values().flat_map(|set| &set.children);
     let hashes = facts.children.iter().chain(others).filter_map(|c| c.spec_hash.as_ref());
     let hashes = hashes.chain([&facts.requested]).chain(&facts.last_completed);
     referenced.extend(hashes.map(|hash| revision_name(&meta.name, &meta.uid, hash)));
     for name in revision::to_prune(&stored, &referenced, fleet.spec.revision_history_limit) {
-        let Some(revision) = fleet.view.revisions.get(&Key::new(&meta.namespace, &name)) else { continue };
+        let Some(revision) = fleet.view.revisions.get(&Key::new(&meta.namespace, name.as_str())) else {
+            continue;
+        };
         let target = Target::of(Kind::ControllerRevision, &revision.meta);
         fleet.cluster.delete(target).await.map_err(ReconcileError::Revision)?;
     }

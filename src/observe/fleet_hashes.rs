@@ -61,7 +61,7 @@ impl FleetScope {
         let name = revision_name(&meta.name, &meta.uid, hash);
         let planned = || status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
         said.into_iter().chain(rollout).chain(others).any(|said| *hash == **said)
-            || self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
+            || self.view.revisions.get(&Key::new(&meta.namespace, name.as_str())).is_some()
             || planned().is_some_and(|planned| *hash == *planned)
     }
 
@@ -121,7 +121,7 @@ impl FleetScope {
         for revision in kept {
             for build_id in &build_ids {
                 let Some(hash) = self.rollout_hash_of(&revision, build_id) else { continue };
-                let is_its_own = revision_name(&meta.name, &meta.uid, &hash) == revision.meta.name;
+                let is_its_own = revision_name(&meta.name, &meta.uid, &hash) == *revision.meta.name;
                 if is_its_own || !found.contains_key(&hash) {
                     found.insert(hash, revision.clone());
                 }

@@ -58,7 +58,7 @@ impl FleetScope {
         let rollout = Rollout {
             strategy: strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
-            target_revision: revision_name(&meta.name, &meta.uid, &target),
+            target_revision: revision_name(&meta.name, &meta.uid, &target).into(),
             target_hash: plan.target_hash.clone(),
             cause: cause.unwrap_or(Cause::TemplateChanged).as_str().to_owned(),
             started_at: plan.started_at,
@@ -131,7 +131,7 @@ impl FleetScope {
         let mut filled = Rollout {
             strategy: or(&rollout.strategy, strategy.api_name()),
             recipe: or(&rollout.recipe, &plan.recipe),
-            target_revision: or(&rollout.target_revision, &name),
+            target_revision: or(&rollout.target_revision, name.as_str()),
             cause: or(&rollout.cause, Cause::TemplateChanged.as_str()),
             target_hash: target,
             ..rollout.clone()

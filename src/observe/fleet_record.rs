@@ -95,7 +95,7 @@ impl FleetScope {
         Some(Rollout {
             strategy: promotion.strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
-            target_revision: revision_name(&meta.name, &meta.uid, &promotion.target),
+            target_revision: revision_name(&meta.name, &meta.uid, &promotion.target).into(),
             target_hash: promotion.target.into(),
             cause: cause.as_str().to_owned(),
             stage: promotion.stage,
@@ -214,7 +214,7 @@ impl FleetScope {
             None => self.run_by(status, set, is_other),
         };
         if let Some((hash, build_id)) = completed {
-            status.current_revision = revision_name(&meta.name, &meta.uid, &hash);
+            status.current_revision = revision_name(&meta.name, &meta.uid, &hash).into();
             status.last_completed_rollout_hash = hash.into();
             status.active_build_id = build_id;
         }
@@ -226,7 +226,7 @@ impl FleetScope {
         let revision = self.view.revisions.get(&Key::new(&meta.namespace, &status.current_revision))?;
         let ids = self.build_ids().into_iter().filter(|_| revision.meta.is_controlled_by(&meta.uid));
         let mut hashes = ids.filter_map(|id| Some((self.rollout_hash_of(&revision, &id)?, id)));
-        hashes.find(|(hash, _)| revision_name(&meta.name, &meta.uid, hash) == status.current_revision)
+        hashes.find(|(hash, _)| revision_name(&meta.name, &meta.uid, hash) == *status.current_revision)
     }
 
     /// What a set's nodes run that is not what is wanted, and the build ID under which they were made. `None` where a change
@@ -278,7 +278,7 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let is_kept = |hash: &RolloutHash| {
             let name = revision_name(&meta.name, &meta.uid, hash);
-            self.view.revisions.get(&Key::new(&meta.namespace, &name)).is_some()
+            self.view.revisions.get(&Key::new(&meta.namespace, name.as_str())).is_some()
         };
         let was_made_under = |id: &String| {
             let named = set.split('-').next() == Some(first_choice(&RolloutHash::lost(), id).as_str());

@@ -180,7 +180,7 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
             cause,
             strategy: windlass::planner::fleet::Strategy::InPlace,
         };
-        begin(&mut status, facts, &start, &plan_to(start.target.as_str()), "", now());
+        begin(&mut status, facts, &start, &plan_to(start.target.as_str()), None, now());
     }
     status.rejected = rejected(fleet);
     status
@@ -211,7 +211,7 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
     let input = RefreshInput {
         name: "db",
         generation: 1,
-        update_revision: "",
+        update_revision: None,
         build_id: "",
         plan: None,
         superseded: false,
@@ -303,7 +303,7 @@ fn change_plan(
         }
     };
     match &start {
-        Some(start) => begin(&mut status, facts, start, &plan_to(start.target.as_str()), "", now()),
+        Some(start) => begin(&mut status, facts, start, &plan_to(start.target.as_str()), None, now()),
         None => status.rollout = None,
     }
     // Annotations name a plan; one that took its place is another, with hooks of its own.

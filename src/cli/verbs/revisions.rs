@@ -82,7 +82,7 @@ fn build_id_of(fleet: &Value, revision: &Value, data: &RevisionData) -> Option<S
     let gives_the_name = |id: &String| {
         data.rollout_hashes(id)
             .iter()
-            .any(|hash| revision_name(&name, &uid, hash) == revision["metadata"]["name"])
+            .any(|hash| revision["metadata"]["name"] == *revision_name(&name, &uid, hash).as_str())
     };
     [String::new()].into_iter().chain(said).find(gives_the_name)
 }
@@ -313,7 +313,7 @@ fn hash_of(fleet: &Value, revision: &Kept) -> String {
     let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
     let (name, uid) = (text("name"), text("uid"));
     let hashes = revision.data.rollout_hashes(revision.build_id.as_deref().unwrap_or(build_id));
-    hashes.called(|hash| revision_name(name, uid, hash) == revision.name).to_string()
+    hashes.called(|hash| revision_name(name, uid, hash) == *revision.name).to_string()
 }
 
 fn default_revision<'a>(

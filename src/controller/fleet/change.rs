@@ -2,7 +2,7 @@
 
 use super::apply::StatusChange;
 use super::context::Fleet;
-use crate::api::{Ending, NodeDeploymentStatus, RawPlan, RolloutHash, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, RevisionName, RolloutHash, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, PlanSeed, PlanState};
@@ -95,7 +95,7 @@ impl Fleet<'_> {
                 is_past_return: false,
             };
             let plan = self.plan_for(start, &before, course)?;
-            begin(&mut status, facts, start, &plan, &self.revision_of(&start.target), self.now);
+            begin(&mut status, facts, start, &plan, self.revision_of(&start.target).as_ref(), self.now);
             if let Some(entrant) = entrant.filter(|_| start.strategy.makes_set()) {
                 set_status::begin(&mut status, facts, start.strategy, &entrant);
             }
@@ -180,8 +180,8 @@ impl Fleet<'_> {
         Ok(StatusChange::of_plan(status, Some(plan), vec![event]))
     }
 
-    fn revision_of(&self, hash: &RolloutHash) -> String {
-        self.scope.revisions().remove(hash).map(|r| r.meta.name.clone()).unwrap_or_default()
+    fn revision_of(&self, hash: &RolloutHash) -> Option<RevisionName> {
+        RevisionName::recorded(self.scope.revisions().remove(hash)?.meta.name.as_str())
     }
 
     /// The plan that a rollout is carried out by.
@@ -223,7 +223,7 @@ impl Fleet<'_> {
         let next = self.plan_for(&start, &old.id, course)?;
         let Some(set) = set else {
             let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
-            begin(status, facts, &start, &next, &self.revision_of(&start.target), self.now);
+            begin(status, facts, &start, &next, self.revision_of(&start.target).as_ref(), self.now);
             if let Some(rollout) = status.rollout.as_mut().filter(|_| !cause.is_empty()) {
                 rollout.cause = cause;
             }

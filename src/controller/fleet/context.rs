@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use crate::api::RevisionName;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedFleet;
 use crate::controller::events::Event;
@@ -25,7 +26,7 @@ pub(super) struct Fleet<'a> {
 #[derive(Default)]
 pub(super) struct Report {
     /// The ControllerRevision of what is wanted.
-    pub(super) update_revision: String,
+    pub(super) update_revision: Option<RevisionName>,
     /// What could not be applied although the rest goes on, in a sentence.
     pub(super) not_applied: Option<String>,
     /// What a set that should be gone waits for, in a sentence.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::context::Fleet;
-use crate::api::HookRetry;
+use crate::api::{HookRetry, RevisionName};
 use crate::apply::{Admission, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::record::found;
@@ -54,7 +54,8 @@ impl<'a> Fleet<'a> {
 
     /// Whether what is wanted can be started; if so, its revision is stored.
     async fn check(&mut self) -> Result<(), ReconcileError> {
-        self.report.update_revision.clone_from(&self.scope.fleet.status.update_revision);
+        self.report.update_revision =
+            RevisionName::recorded(self.scope.fleet.status.update_revision.as_str());
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
@@ -75,7 +76,7 @@ impl<'a> Fleet<'a> {
         let of_hooks = self.check_hooks().await;
         match fleet_objects::ensure_revision(&self.scope).await {
             Ok(Admission::Admitted(revision)) => {
-                self.report.update_revision = revision;
+                self.report.update_revision = Some(revision);
                 let of_claims = || self.scope.unchangeable_claims().map(Invalid::lasting);
                 let invalid = of_hooks.or_else(of_claims);
                 self.scope.invalid = self.scope.invalid.take().or(invalid);

@@ -51,7 +51,7 @@ impl Fleet<'_> {
         let input = RefreshInput {
             name: &meta.name,
             generation: meta.generation,
-            update_revision: &self.report.update_revision,
+            update_revision: self.report.update_revision.as_ref(),
             build_id: &build_id,
             plan,
             superseded: facts.requested != self.scope.specified(),

@@ -183,7 +183,8 @@ async fn what_last_completed_is_found_again_by_the_current_revisions_name() {
     let name = revision::revision_name("db", "fleet-uid", &completed);
     let kept: StatefulNodeSpec = serde_json::from_value(spec_json("v1")).unwrap();
     let data = RevisionData::of(&kept).to_value();
-    let revision = json!({"metadata": meta(&name, "v1", 3, Some(FLEET)), "revision": 1, "data": data});
+    let revision =
+        json!({"metadata": meta(name.as_str(), "v1", 3, Some(FLEET)), "revision": 1, "data": data});
     scope.view.observe(Kind::ControllerRevision, &revision);
     for (current, found) in [(name.as_str(), completed.as_str()), ("", ""), ("db-other", "")] {
         let mut fleet = (*scope.fleet).clone();

@@ -98,6 +98,16 @@ ids! {
 
     /// The hash of everything whose change is a new target of a fleet. Its revisions are called by it, and each node holds one.
     RolloutHash;
+
+    /// The name of a fleet's ControllerRevision.
+    RevisionName;
+}
+
+impl RevisionName {
+    /// The one that is made of a fleet's name and a digest of what tells its revision from others.
+    pub(crate) fn of(deployment: &str, digest: &str) -> Self {
+        Self(format!("{deployment}-{digest}").into())
+    }
 }
 
 impl RolloutHash {

@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 use sha2::{Digest, Sha256};
 
 use super::hex::hex;
-use crate::api::RolloutHash;
+use crate::api::{RevisionName, RolloutHash};
 
 /// The name of the ControllerRevision for this rollout hash of this fleet. The fleet's UID keeps it from
 /// meeting one that a deleted fleet of the same name has left.
 #[must_use]
-pub fn revision_name(deployment: &str, uid: &str, rollout_hash: &RolloutHash) -> String {
+pub fn revision_name(deployment: &str, uid: &str, rollout_hash: &RolloutHash) -> RevisionName {
     let digest = hex(&Sha256::digest(format!("{uid}{rollout_hash}")));
-    format!("{deployment}-{}", &digest[..10])
+    RevisionName::of(deployment, &digest[..10])
 }
 
 /// A ControllerRevision that exists, as far as pruning cares.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StoredRevision {
     /// Its name.
-    pub name: String,
+    pub name: RevisionName,
     /// Its `revision`: the higher, the newer.
     pub revision: i64,
 }
@@ -27,7 +27,11 @@ pub struct StoredRevision {
 /// The names of the revisions to delete, oldest first: of those that nothing refers to, all but the newest
 /// `limit`. A negative limit counts as 0.
 #[must_use]
-pub fn to_prune(revisions: &[StoredRevision], referenced: &BTreeSet<String>, limit: i32) -> Vec<String> {
+pub fn to_prune(
+    revisions: &[StoredRevision],
+    referenced: &BTreeSet<RevisionName>,
+    limit: i32,
+) -> Vec<RevisionName> {
     let mut spare: Vec<&StoredRevision> =
         revisions.iter().filter(|r| !referenced.contains(&r.name)).collect();
     spare.sort_by(|a, b| (a.revision, &a.name).cmp(&(b.revision, &b.name)));
@@ -178,14 +182,14 @@ mod tests {
     fn stored(names: &[(&str, i64)]) -> Vec<StoredRevision> {
         names
             .iter()
-            .map(|(name, revision)| StoredRevision { name: (*name).to_owned(), revision: *revision })
+            .map(|(name, revision)| StoredRevision { name: (*name).into(), revision: *revision })
             .collect()
     }
 
     #[test]
     fn the_oldest_revisions_go_that_nothing_refers_to() {
         let all = stored(&[("d", 4), ("z", 1), ("c", 3), ("y", 2), ("b", 5)]);
-        let referenced = BTreeSet::from(["z".to_owned(), "d".to_owned()]);
+        let referenced = BTreeSet::from(["z".into(), "d".into()]);
         assert_eq!(to_prune(&all, &referenced, 1), ["y", "c"]);
         assert_eq!(to_prune(&all, &referenced, 3), [""; 0]);
         assert_eq!(to_prune(&all, &referenced, 0), ["y", "c", "b"]);

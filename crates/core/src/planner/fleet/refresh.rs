@@ -23,7 +23,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     if status.restarted_at.is_empty() {
         status.restarted_at.clone_from(&facts.restarted_at);
     }
-    input.update_revision.clone_into(&mut status.update_revision);
+    status.update_revision = input.update_revision.map(ToString::to_string).unwrap_or_default();
     input.build_id.clone_into(&mut status.build_id);
     status.rejected = status.rejected.take().filter(|r| facts.stays_rejected(r));
     if status.active_set.is_empty() && facts.undecided.is_none() {

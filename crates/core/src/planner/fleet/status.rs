@@ -7,7 +7,9 @@ use super::facts::FleetFacts;
 use super::{filling, hooks, progress};
 use crate::api::Ending;
 use crate::api::status::{MAX_ASKED_BYTES, remember};
-use crate::api::{Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, Rollout, RolloutHash, Stage};
+use crate::api::{
+    Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, RevisionName, Rollout, RolloutHash, Stage,
+};
 use crate::engine::{Plan, sentence::cut};
 
 /// Where the persisted rollout goes.
@@ -47,7 +49,7 @@ pub fn begin(
     facts: &FleetFacts,
     start: &Start,
     plan: &Plan,
-    revision: &str,
+    revision: Option<&RevisionName>,
     now: DateTime<Utc>,
 ) {
     if let Some(restart) = &facts.restart_request {
@@ -73,7 +75,7 @@ pub fn begin(
         strategy: start.strategy.api_name().to_owned(),
         recipe: start.strategy.recipe().to_owned(),
         target_hash: start.target.to_string(),
-        target_revision: revision.to_owned(),
+        target_revision: revision.map(ToString::to_string).unwrap_or_default(),
         cause: start.cause.as_str().to_owned(),
         own_revisions: own,
         started_at,
@@ -203,8 +205,8 @@ pub struct RefreshInput<'a> {
     pub name: &'a str,
     /// The generation of the spec that was read.
     pub generation: i64,
-    /// The ControllerRevision of what is wanted.
-    pub update_revision: &'a str,
+    /// The ControllerRevision of what is wanted, where it is stored.
+    pub update_revision: Option<&'a RevisionName>,
     /// The build ID of what is wanted.
     pub build_id: &'a str,
     /// The plan as it now stands.

@@ -237,17 +237,18 @@ fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
 /// The status of a fleet in the middle of a rollout.
 fn rolling_out(facts: &FleetFacts, start: &Start) -> NodeDeploymentStatus {
     let mut status = at_rest(facts);
-    begin(&mut status, facts, start, &plan_to(start.target.as_str()), "db-revision", now());
+    begin(&mut status, facts, start, &plan_to(start.target.as_str()), Some(&"db-revision".into()), now());
     status
 }
 
 /// What the status becomes when the fleet is looked at after so many seconds.
 fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
     let plan = status.plan.as_ref().map(|raw| raw.parse().unwrap());
+    let wanted = "db-wanted".into();
     let input = RefreshInput {
         name: "db",
         generation: 7,
-        update_revision: "db-wanted",
+        update_revision: Some(&wanted),
         build_id: "v-build",
         plan: plan.as_ref(),
         superseded: false,

@@ -243,13 +243,34 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
 #[test]
 fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_it_has_not() {
     let mut status = look(rolling_out(&five(), &to_v2()), &five(), 0);
-    super::super::status::begin(&mut status, &five(), &to_v2(), &plan_to("v2"), "db-revision", later(100));
+    super::super::status::begin(
+        &mut status,
+        &five(),
+        &to_v2(),
+        &plan_to("v2"),
+        Some(&"db-revision".into()),
+        later(100),
+    );
     assert_eq!((rollout(&status).started_at, rollout(&status).last_progress_at), (now(), now()));
     let other = start(to("v3"), "v3", Cause::Superseded);
-    super::super::status::begin(&mut status, &five().wanting("v3"), &other, &plan_to("v3"), "x", later(200));
+    super::super::status::begin(
+        &mut status,
+        &five().wanting("v3"),
+        &other,
+        &plan_to("v3"),
+        Some(&"x".into()),
+        later(200),
+    );
     assert_eq!((rollout(&status).started_at, rollout(&status).last_progress_at), (later(200), later(200)));
     let own = start(Scope::Own, "v3", Cause::OperatorDrift);
-    super::super::status::begin(&mut status, &five().wanting("v3"), &own, &plan_to("v3"), "x", later(300));
+    super::super::status::begin(
+        &mut status,
+        &five().wanting("v3"),
+        &own,
+        &plan_to("v3"),
+        Some(&"x".into()),
+        later(300),
+    );
     assert_eq!(rollout(&status).started_at, later(300));
     assert_eq!(scope_of(&status), Scope::Own);
 }
@@ -298,7 +319,7 @@ fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is
     assert!(look(status.clone(), &five().rejecting("Aborted"), 0).rejected.is_some());
     assert!(look(status.clone(), &five().wanting("v3"), 0).rejected.is_none());
     let mut again = status.clone();
-    super::super::status::begin(&mut again, &five(), &to_v2(), &plan_to("v2"), "x", now());
+    super::super::status::begin(&mut again, &five(), &to_v2(), &plan_to("v2"), Some(&"x".into()), now());
     assert!(again.rejected.is_none());
     let mut repair = status;
     super::super::status::begin(
@@ -306,7 +327,7 @@ fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is
         &five(),
         &start(Scope::Own, "v1", Cause::OperatorDrift),
         &plan_to("v1"),
-        "x",
+        Some(&"x".into()),
         now(),
     );
     assert!(repair.rejected.is_some(), "a repair of drift is no new try");
@@ -380,7 +401,7 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
     let mut status = NodeDeploymentStatus::default();
     note_asked(&mut status, &facts(asked("pause", "alice")));
     let plan = plan_to("v2");
-    begin(&mut status, &facts(asked("pause", "alice")), &to_v2(), &plan, "r", now());
+    begin(&mut status, &facts(asked("pause", "alice")), &to_v2(), &plan, Some(&"r".into()), now());
     assert!(rollout(&status).asked.is_empty(), "it was asked before the rollout began");
     for (index, by) in ["bob", "bob", "carol", "dave", "erin", "frank", "grace"].into_iter().enumerate() {
         note_asked(&mut status, &facts(asked("abort", by)));
