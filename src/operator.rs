@@ -378,7 +378,7 @@ impl Operator {
             let reconcile = |kind| {
                 let reconciler =
                     Arc::new(Reconciler { kind, context: context.clone(), health: health.clone() });
-                move |key| reconciler.clone().reconcile(key)
+                move |key| reconciler.clone().reconcile_traced(key)
             };
             let view = context.view.clone();
             let rest = move |fleet: &Key| {
@@ -429,7 +429,7 @@ struct Reconciler {
 
 impl Reconciler {
     /// Looks at an object, and answers how long after it is to be looked at again; none: it is gone.
-    async fn reconcile(self: Arc<Self>, key: Key) -> Option<Duration> {
+    async fn reconcile_traced(self: Arc<Self>, key: Key) -> Option<Duration> {
         let view = &self.context.view;
         let is_there = match self.kind {
             Kind::NodeDeployment => view.fleets.get(&key).is_some(),
