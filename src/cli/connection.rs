@@ -8,6 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::cluster::client::connect;
+use crate::report::{Typed, quoted};
 
 /// Where help lists these flags. Each names it itself: a heading for all that follow would also take in the flags of the command.
 pub const HEADING: &str = "Cluster";
@@ -34,12 +35,12 @@ pub struct Connection {
 pub struct Scope {
     /// The namespace [default: the context's]
     #[arg(long, short = 'n', value_name = "NS", conflicts_with = "all_namespaces")]
-    namespace: Option<String>,
+    pub namespace: Option<String>,
     /// All namespaces
     #[arg(long, short = 'A')]
     pub all_namespaces: bool,
     #[command(flatten)]
-    connection: Connection,
+    pub connection: Connection,
 }
 
 /// A cluster that was reached, by what a person said of it.
@@ -85,6 +86,19 @@ impl Scope {
 }
 
 impl Connection {
+    /// How commands have to be typed by whoever typed this: what it says has to be said again.
+    pub fn typed(&self) -> Typed {
+        Typed::of(super::called().starts_with("kubectl-"), self.flags())
+    }
+
+    fn flags(&self) -> String {
+        let file = self.kubeconfig.as_ref().map(|file| file.display().to_string());
+        let one = [("--context", &self.context), ("--kubeconfig", &file), ("--as", &self.as_user)];
+        let one = one.into_iter().filter_map(|(flag, value)| Some((flag, value.as_deref()?)));
+        let all = one.chain(self.as_groups.iter().map(|group| ("--as-group", group.as_str())));
+        all.map(|(flag, value)| format!(" {flag} {}", quoted(value))).collect()
+    }
+
     /// A client that says who it is, and the namespace of the context or the account.
     pub async fn client(&self, agent: &'static str) -> Result<(Client, String), String> {
         let mut config = self.config().await?;

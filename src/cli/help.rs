@@ -22,8 +22,8 @@ Exit codes:
 pub const OF_PLAN: &str = "\
 Exit codes:
   0  nothing would change
-  1  the change would be refused, or nobody can tell
-  2  something would change; or wrong usage, which is said on standard error";
+  1  the change would be refused, nobody can tell, or wrong usage
+  2  something would change";
 
 pub const OF_STATUS: &str = "\
 Exit codes with --exit-status, of several fleets the worst:

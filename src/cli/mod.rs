@@ -231,7 +231,7 @@ impl Failure {
             Self::Failed(sentence) => failed(&sentence),
             Self::Usage(sentence) => {
                 eprintln!("windlass: {sentence}");
-                ExitCode::from(2)
+                ExitCode::from(usage::code())
             }
         }
     }

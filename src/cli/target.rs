@@ -224,16 +224,23 @@ impl Named {
 
     /// The objects, with their namespaces. Nothing is asked of the API server but where all of a type are meant.
     pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
-        match &self.meant {
-            Meant::Nothing => Ok(Vec::new()),
-            Meant::These(targets) => {
+        self.meant.located(cluster).await
+    }
+}
+
+impl Meant {
+    /// The objects, with their namespaces. Nothing is asked of the API server but where all of a type are meant.
+    pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
+        match self {
+            Self::Nothing => Ok(Vec::new()),
+            Self::These(targets) => {
                 let namespace = &cluster.namespace;
                 Ok(targets
                     .iter()
                     .map(|t| Located { target: t.clone(), namespace: namespace.clone() })
                     .collect())
             }
-            Meant::All(kind) => {
+            Self::All(kind) => {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let located = |object: Value| Located {
                     target: Target { kind: *kind, name: text(&object["metadata"]["name"]) },

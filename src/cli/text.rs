@@ -113,6 +113,11 @@ impl Line {
         self.0.push((style, text));
     }
 
+    /// The same with other words.
+    pub fn put(&self, other: impl Fn(&str) -> String) -> Self {
+        Self(self.0.iter().map(|(style, text)| (*style, other(text))).collect())
+    }
+
     /// Its pieces.
     pub fn pieces(&self) -> &[(Style, String)] {
         &self.0

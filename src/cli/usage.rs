@@ -4,8 +4,14 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
 
+/// What wrong usage ends with: 2, but of `plan`, whose 2 says that something would change. A script that mistypes it must not read
+/// that; it is 1 there, as a refusal is, and as `terraform plan -detailed-exitcode` has it.
+pub fn code() -> u8 {
+    if std::env::args_os().nth(1).is_some_and(|command| command == "plan") { 1 } else { 2 }
+}
+
 /// Prints help and versions that were asked for, and else says in a sentence what is wrong with the words. Returns the exit code:
-/// 0, or 2 of wrong usage.
+/// 0, or that of wrong usage.
 pub fn told(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // What cannot be printed has nobody to read it.
@@ -13,7 +19,7 @@ pub fn told(error: &clap::Error) -> ExitCode {
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     eprintln!("windlass: {}", sentence(error));
-    ExitCode::from(2)
+    ExitCode::from(code())
 }
 
 /// What clap says in paragraphs: the first of them, its tips, and which page says more.
@@ -123,7 +129,6 @@ mod tests {
         use crate::cli::{Command, Failure, explain, plan, status, verbs};
         for line in [
             "windlass explain",
-            "windlass explain nd",
             "windlass logs",
             "windlass logs sn/db-0",
             "windlass diff sn/db-0",

@@ -61,7 +61,7 @@ pub(super) fn fleet_view(state: &Page, watched: &Arc<Watched>, key: &Key) -> Opt
     let (seen, now) = (watched.one(key)?, state.source.now());
     let report = FleetReport::of(&seen, now);
     let told = state.source.told(watched, key, &report);
-    let view = FleetView::of(&seen, report, told.as_ref(), now);
+    let view = FleetView::of(&seen, report, told.as_ref(), now).typed(state.source.typed());
     Some(Looked {
         is_asking: told.is_none(),
         view: FleetView { silent_since: watched.silent_since(now), ..view },

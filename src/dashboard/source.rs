@@ -20,7 +20,7 @@ use crate::cluster::watch::Namespaces;
 use crate::foresight::{Change, foresee};
 use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events, sentence};
 use crate::report::chain::{Happened, culprit};
-use crate::report::{FleetReport, Seen, Verdict};
+use crate::report::{FleetReport, Seen, Typed, Verdict};
 
 /// For how long nobody has to have looked before nothing is watched any more.
 const UNSEEN: Duration = Duration::from_mins(5);
@@ -38,6 +38,7 @@ pub struct Source {
     client: Client,
     scopes: Vec<Namespaces>,
     clock: SharedClock,
+    typed: Typed,
     state: Mutex<State>,
     told: Mutex<HashMap<Key, Asked>>,
 }
@@ -80,7 +81,7 @@ impl Watched {
     pub fn all(&self) -> Vec<Seen> {
         let seen = |(wanted, sight): &(Wanted, Sight)| {
             let fleets = sight.fleets(wanted);
-            fleets.iter().map(|fleet| Seen::of(&sight.view, fleet, &sight.unread)).collect::<Vec<_>>()
+            fleets.iter().map(|fleet| sight.seen(fleet)).collect::<Vec<_>>()
         };
         self.sights.iter().flat_map(seen).collect()
     }
@@ -89,7 +90,7 @@ impl Watched {
     pub fn one(&self, key: &Key) -> Option<Seen> {
         self.sights.iter().find_map(|(_, sight)| {
             let fleet = sight.view.fleets.get(key)?;
-            Some(Seen::of(&sight.view, &fleet, &sight.unread))
+            Some(sight.seen(&fleet))
         })
     }
 
@@ -123,7 +124,19 @@ impl Source {
     /// Reads fleets of these namespaces by a client.
     #[must_use]
     pub fn new(client: Client, scopes: Vec<Namespaces>, clock: SharedClock) -> Self {
-        Self { client, scopes, clock, state: Mutex::default(), told: Mutex::default() }
+        let typed = Typed::PLAIN;
+        Self { client, scopes, clock, typed, state: Mutex::default(), told: Mutex::default() }
+    }
+
+    /// The same for who reaches the cluster by what they typed: commands that the page speaks of say it again.
+    #[must_use]
+    pub fn typed_as(self, typed: Typed) -> Self {
+        Self { typed, ..self }
+    }
+
+    /// How commands are typed by who reads the page.
+    pub fn typed(&self) -> &Typed {
+        &self.typed
     }
 
     /// The clock of what is read.
@@ -244,10 +257,13 @@ impl Source {
     async fn ask(&self, watched: &Watched, key: &Key, report: &FleetReport) -> Told {
         let mut told = Told::default();
         let namespace = key.namespace.as_str();
-        let of = |name: String, uid: String| async move {
-            events(&self.client, namespace, Some(Whose { name: &name, uid: &uid })).await
-        };
-        match of(key.name.clone(), String::new()).await {
+        match events(
+            &self.client,
+            namespace,
+            Some(Whose { kind: "NodeDeployment", name: &key.name, uid: "" }),
+        )
+        .await
+        {
             Ok(all) => told.of_fleet = all,
             Err(sentence) => told.unread.push(sentence),
         }
@@ -255,7 +271,7 @@ impl Source {
             let name = format!("{node}-0");
             let of_pod = Key::new(namespace, &name);
             let pod = watched.sights.iter().find_map(|(_, sight)| sight.view.pods.get(&of_pod));
-            match of(name, pod.map(|pod| pod.meta.uid.clone()).unwrap_or_default()).await {
+            match events(&self.client, namespace, Some(Whose::of_pod(node, &name, pod.as_deref()))).await {
                 Ok(all) => told.of_pod = last(all),
                 Err(sentence) => told.unread.push(sentence),
             }

@@ -9,7 +9,7 @@ use crate::cluster::observed::ObservedFleet;
 use crate::foresight::Foreseen;
 use crate::report::chain::{self, Chain, Happened};
 use crate::report::chart::{self, Chart};
-use crate::report::{FleetReport, Seen, Verdict, story, worst_first};
+use crate::report::{FleetReport, Seen, Typed, Verdict, story, worst_first};
 
 /// The most nodes that are named at once.
 const NODES: usize = 40;
@@ -90,6 +90,8 @@ pub struct FleetView {
     pub story: Vec<Happened>,
     /// What could not be read.
     pub unread: Vec<String>,
+    /// What says it in a terminal.
+    pub plan_command: String,
     /// The buttons, and whether each does something now.
     pub buttons: Vec<(Button, bool)>,
     /// Since when nothing is heard of the API server, where that is too long.
@@ -117,9 +119,27 @@ impl FleetView {
             unread,
             buttons: buttons(&seen.fleet),
             silent_since: None,
+            plan_command: format!("windlass plan nd/{} -n {}", report.name, report.namespace),
             report,
             rows: NODES,
         }
+    }
+
+    /// The same, with its commands as they are typed by who reads it.
+    #[must_use]
+    pub fn typed(mut self, typed: &Typed) -> Self {
+        for link in &mut self.chain.links {
+            link.says = typed.text(&link.says);
+        }
+        for remedy in &mut self.chain.remedies {
+            remedy.command = typed.text(&remedy.command);
+        }
+        if let Next::Foreseen(foreseen) = &mut self.next {
+            foreseen.waits = foreseen.waits.iter().map(|wait| typed.text(wait)).collect();
+        }
+        self.report.waiting_for = typed.text(&self.report.waiting_for);
+        self.plan_command = typed.text(&self.plan_command);
+        self
     }
 
     /// Its name, after its namespace.

@@ -9,6 +9,7 @@ use crate::planner::fleet::hooks;
 use crate::planner::fleet::sets::how_to_promote;
 use crate::planner::fleet::status::short;
 use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
+use crate::report::in_namespace;
 
 impl Foreseen {
     /// What would be waited for now.
@@ -16,7 +17,10 @@ impl Foreseen {
         let status = &fleet.status;
         let mut waits = Vec::new();
         if facts.paused {
-            waits.push("spec.paused is true: nothing of a rollout begins before windlass resume".to_owned());
+            waits.push(format!(
+                "spec.paused is true: nothing of a rollout begins before windlass resume {}",
+                self.target()
+            ));
         }
         let promoting = status.rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting);
         if let Some(rollout) = promoting.filter(|_| *decision == FleetDecision::Keep) {
@@ -77,7 +81,7 @@ impl Foreseen {
         } else if *decision == FleetDecision::Keep {
             waits.extend(hooks_now(fleet));
         }
-        self.waits = waits;
+        self.waits = waits.iter().map(|wait| in_namespace(wait, &self.namespace)).collect();
     }
 
     /// The fleet, as a command names it.

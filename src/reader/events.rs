@@ -5,6 +5,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::cluster::Kind;
+use crate::cluster::observed::ObservedPod;
 use crate::cluster::port::EventNote;
 use crate::report::chain::Happened;
 
@@ -14,16 +15,28 @@ const PAGE: u32 = 500;
 /// Whose events are asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Whose<'a> {
+    /// The object's kind.
+    pub kind: &'a str,
     /// The object's name.
     pub name: &'a str,
     /// Its UID: what another of its name left behind is not its own. Where it is empty all of its name are meant.
     pub uid: &'a str,
 }
 
-impl Whose<'_> {
+impl<'a> Whose<'a> {
+    /// Those that tell of a node's pod, whose name this is: its own, or, where there is none, those of the StatefulSet that is to
+    /// make it.
+    #[must_use]
+    pub fn of_pod(node: &'a str, name: &'a str, pod: Option<&'a ObservedPod>) -> Self {
+        match pod {
+            Some(pod) => Self { kind: "Pod", name, uid: &pod.meta.uid },
+            None => Self { kind: "StatefulSet", name: node, uid: "" },
+        }
+    }
+
     fn has(&self, event: &Value) -> bool {
         let uid = event["regarding"]["uid"].as_str().unwrap_or_default();
-        self.uid.is_empty() || uid.is_empty() || uid == self.uid
+        event["regarding"]["kind"] == self.kind && (self.uid.is_empty() || uid.is_empty() || uid == self.uid)
     }
 }
 
@@ -74,11 +87,13 @@ mod tests {
     #[test]
     fn what_another_of_its_name_left_behind_is_not_its_own() {
         let event = |uid: &str| json!({"regarding": {"kind": "Pod", "name": "db-0-0", "uid": uid}});
-        let whose = |uid| Whose { name: "db-0-0", uid };
+        let whose = |uid| Whose { kind: "Pod", name: "db-0-0", uid };
         for (uid, of, expected) in
             [("new", "new", true), ("old", "new", false), ("old", "", true), ("", "new", true)]
         {
             assert_eq!(whose(of).has(&event(uid)), expected, "{uid} of {of}");
         }
+        let of_set = Whose::of_pod("db-0-0", "db-0-0-0", None);
+        assert!(!of_set.has(&event("new")), "a pod's is not its StatefulSet's, whatever they are called");
     }
 }

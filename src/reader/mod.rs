@@ -23,6 +23,7 @@ use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::raw::RawObject;
 use crate::cluster::watch::{self, Namespaces};
 use crate::cluster::{Key, Kind, View};
+use crate::report::Seen;
 
 pub use events::{Whose, events};
 #[cfg(feature = "temporal")]
@@ -177,6 +178,12 @@ impl Sight {
     #[must_use]
     pub fn fleets(&self, wanted: &Wanted) -> Vec<Arc<ObservedFleet>> {
         self.view.fleets.list_all(|fleet| wanted.is_wanted(&fleet.meta.key()))
+    }
+
+    /// A fleet with what belongs to it.
+    #[must_use]
+    pub fn seen(&self, fleet: &Arc<ObservedFleet>) -> Seen {
+        Seen::of(&self.view, fleet, &self.unread, self.has_read(Kind::Pod))
     }
 
     /// Watches from here on what was read. Yields what changed, after the view has taken it in; never ends.

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use super::*;
-use crate::report::Seen;
 
 const REFUSALS: [(u16, &str); 6] = [
     (404, "404 page not found"),
@@ -71,7 +70,7 @@ async fn read(client: &Client) -> Sight {
 
 fn names(sight: &Sight) -> Vec<String> {
     let fleets = sight.view.fleets.list_all(|_| true);
-    let seen = Seen::of(&sight.view, &fleets[0], &sight.unread);
+    let seen = sight.seen(&fleets[0]);
     seen.nodes.iter().map(|node| node.meta.name.clone()).collect()
 }
 

@@ -7,7 +7,7 @@ mod workers;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::{FleetReport, Health, Seen, Verdict};
+use super::{FleetReport, Health, Seen, SeenPod, Verdict, in_namespace};
 use crate::api::{Condition, Stage, TaskType};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
@@ -27,6 +27,18 @@ pub struct Link {
     /// Since when, or when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+    /// How many bytes of what it says `since` is about, where that is not all: a condition's message is renewed while the condition
+    /// stays as it is.
+    #[serde(skip)]
+    pub dated: Option<usize>,
+}
+
+impl Link {
+    /// What it says, before and after the place where since when is told.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &str) {
+        self.says.split_at_checked(self.dated.unwrap_or(self.says.len())).unwrap_or((&self.says, ""))
+    }
 }
 
 /// Something that a person can do.
@@ -68,7 +80,29 @@ impl Chain {
         says: impl Into<String>,
         since: Option<DateTime<Utc>>,
     ) {
-        self.links.push(Link { depth, of: of.into(), says: says.into(), since });
+        self.links.push(Link { depth, of: of.into(), says: says.into(), since, dated: None });
+    }
+
+    fn add_condition(&mut self, of: String, condition: &Condition) {
+        let Condition { type_, status, reason, message, last_transition_time, .. } = condition;
+        let status = format!("{type_}={status} {reason}");
+        let dated = Some(status.len());
+        let says = status + &after(message);
+        self.links.push(Link { depth: 0, of, says, since: Some(*last_transition_time), dated });
+    }
+
+    /// The same, with the namespace in the commands that it speaks of.
+    fn in_namespace(mut self, namespace: &str) -> Self {
+        for link in &mut self.links {
+            link.says = in_namespace(&link.says, namespace);
+        }
+        self
+    }
+
+    fn add_events(&mut self, depth: usize, events: &[Happened]) {
+        for event in events {
+            self.add(depth, format!("event {}", event.reason), event.note.clone(), Some(event.at));
+        }
     }
 
     fn offer(&mut self, to: &str, command: String) {
@@ -86,7 +120,7 @@ pub fn culprit(report: &FleetReport) -> Option<&str> {
     worst.map(|node| node.name.as_str())
 }
 
-/// Explains a fleet. `events`: those about the pod of its [`culprit`].
+/// Explains a fleet. `events`: those about the pod of its [`culprit`], or, where it has none, about the StatefulSet that is to make it.
 #[must_use]
 pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain {
     let mut chain = Chain::default();
@@ -95,14 +129,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
     let status = &seen.fleet.status;
     let said: Vec<&Condition> = telling(&status.conditions);
     for condition in &said {
-        let says = format!(
-            "{}={} {}{}",
-            condition.type_,
-            condition.status,
-            condition.reason,
-            after(&condition.message)
-        );
-        chain.add(0, format!("NodeDeployment {name}"), says, Some(condition.last_transition_time));
+        chain.add_condition(format!("NodeDeployment {name}"), condition);
     }
     if said.is_empty() {
         let says =
@@ -148,7 +175,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
     {
         let health =
             report.nodes.iter().find(|n| n.name == node.meta.name).map_or(Health::Down, |n| n.health);
-        chain_of_node(&mut chain, 3, node, seen.pod(&node.meta.name).map(AsRef::as_ref), events);
+        chain_of_node(&mut chain, 3, node, seen.looked_for(&node.meta.name), events);
         if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
             chain.offer("see what another image would do", format!("windlass plan {target} --image IMAGE"));
         }
@@ -185,22 +212,22 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
         }
     }
-    chain
+    chain.in_namespace(namespace)
 }
 
-/// Explains a node. `events`: those about its pod.
+/// Explains a node. `events`: those about its pod, or, where it has none, about its StatefulSet.
 #[must_use]
-pub fn of_node(node: &ObservedNode, pod: Option<&ObservedPod>, events: &[Happened]) -> Chain {
+pub fn of_node(node: &ObservedNode, pod: SeenPod<'_>, events: &[Happened]) -> Chain {
     let mut chain = Chain::default();
     chain_of_node(&mut chain, 0, node, pod, events);
-    chain
+    chain.in_namespace(&node.meta.namespace)
 }
 
 fn chain_of_node(
     chain: &mut Chain,
     depth: usize,
     node: &ObservedNode,
-    pod: Option<&ObservedPod>,
+    pod: SeenPod<'_>,
     events: &[Happened],
 ) {
     let (name, namespace) = (&node.meta.name, &node.meta.namespace);
@@ -221,19 +248,32 @@ fn chain_of_node(
             task.started_at,
         );
         // Of a pod that is not Ready it would change nothing.
-        if task.type_ == TaskType::MarkReady.as_str() && pod.is_some_and(ObservedPod::is_ready) {
+        if task.type_ == TaskType::MarkReady.as_str() && matches!(pod, SeenPod::Is(pod) if pod.is_ready()) {
             chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }
-    let Some(pod) = pod else {
-        chain.add(depth + 2, format!("pod {name}-0"), "it does not exist", None);
-        chain.offer("see why it is not made", format!("kubectl describe statefulset/{name} -n {namespace}"));
-        return;
+    let pod = match pod {
+        SeenPod::Is(pod) => pod,
+        // What it does is said with what could not be read.
+        SeenPod::Unread => return,
+        SeenPod::IsNot => {
+            chain.add(depth + 2, format!("pod {name}-0"), "it does not exist", None);
+            chain.add_events(depth + 3, events);
+            let command = format!("kubectl describe statefulset/{name} -n {namespace}");
+            chain.offer("see why it is not made", command);
+            return;
+        }
     };
     let (words, since) = pod_words(pod);
     chain.add(depth + 2, format!("pod {}", pod.meta.name), words, since);
-    for event in events {
-        chain.add(depth + 3, format!("event {}", event.reason), event.note.clone(), Some(event.at));
+    let changed = changed_by_another(pod);
+    if let Some(sentence) = &changed {
+        chain.add(depth + 3, format!("pod {}", pod.meta.name), sentence, None);
+    }
+    chain.add_events(depth + 3, events);
+    if changed.is_some() && !pod.is_ready() {
+        let command = format!("kubectl delete pod {} -n {namespace}", pod.meta.name);
+        chain.offer("have it made anew from its template", command);
     }
     let waiting =
         pod.containers.iter().find(|c| c.waiting.as_ref().is_some_and(|(r, _)| r == "CrashLoopBackOff"));
@@ -249,6 +289,17 @@ fn chain_of_node(
             format!("kubectl describe pod {} -n {namespace}", pod.meta.name),
         );
     }
+}
+
+/// What of a pod is another than its template says, if its main image is. Windlass compares neither: what admission writes into pods is
+/// its own affair, and what a hand wrote there nobody undoes.
+fn changed_by_another(pod: &ObservedPod) -> Option<String> {
+    let made = pod.made_for().filter(|made| !made.image.is_empty())?;
+    let (container, runs) = pod.images.iter().find(|(name, _)| *name == made.main_container)?;
+    (*runs != made.image).then(|| {
+        let asked = &made.image;
+        format!("its container {container} has image {runs}, and its template says {asked}: a hand or a webhook changed it")
+    })
 }
 
 /// What a pod says of itself: why a container waits, why it is not scheduled, or whether it is Ready.
@@ -289,122 +340,4 @@ fn after(message: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::tests::{fleet, nodes, seen};
-    use super::*;
-    use crate::cluster::observed::Observed;
-
-    #[test]
-    fn a_chain_leads_from_the_condition_to_the_kubelets_words_and_ends_in_commands() {
-        let (mut fleet, nodes) = (fleet(), nodes());
-        fleet["status"]["plan"]["tasks"][1]["message"] = json!("waiting for db-2 to run the target");
-        fleet["status"]["currentRevision"] = json!("db-1");
-        let mut seen = seen(&fleet, &nodes);
-        let pod = json!({"metadata": {"name": "db-2-0", "namespace": "prod"}, "status": {"phase": "Pending",
-            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T04:12:09Z"}],
-            "containerStatuses": [{"name": "db", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}]}});
-        seen.pods.insert("db-2-0".into(), std::sync::Arc::new(Observed::read(&pod)));
-        let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
-        assert_eq!(culprit(&report), Some("db-2"));
-        let event = Happened {
-            about: "Pod db-2-0".into(),
-            reason: "Failed".into(),
-            note: "Failed to pull image".into(),
-            at: "2026-01-01T04:12:10Z".parse().unwrap(),
-        };
-        let chain = of_fleet(&seen, &report, &[event]);
-        let of: Vec<(usize, &str, &str)> =
-            chain.links.iter().map(|link| (link.depth, link.of.as_str(), link.says.as_str())).collect();
-        assert_eq!(
-            of,
-            [
-                (0, "NodeDeployment db", "Ready=False NodesFailed"),
-                (0, "NodeDeployment db", "UpToDate=Unknown Applying"),
-                (1, "plan 495ff12537", "InPlace is Active"),
-                (2, "task await-spec-update", "waiting for db-2 to run the target"),
-                (3, "StatefulNode db-2", "Failed: ImagePullBackOff: Back-off pulling image \"db:1.2\""),
-                (5, "pod db-2-0", "container db: ImagePullBackOff: Back-off"),
-                (6, "event Failed", "Failed to pull image"),
-            ]
-        );
-        let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
-        assert_eq!(
-            commands,
-            [
-                "kubectl describe pod db-2-0 -n prod",
-                "windlass plan nd/db -n prod --image IMAGE",
-                "windlass rollback nd/db -n prod",
-                "windlass abort nd/db -n prod",
-                "windlass pause nd/db -n prod",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_hook_that_failed_on_a_node_is_a_link_and_ends_in_what_can_be_done() {
-        let mut fleet = fleet();
-        fleet["status"]["hooks"] = json!([{"hook": "drain", "node": "db-1", "taskID": "0123456789-1", "state": "Failed", "message": "no"}]);
-        let seen = seen(&fleet, &[]);
-        let chain = of_fleet(&seen, &FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap()), &[]);
-        assert!(
-            chain.links.iter().any(|link| link.of == "hook drain of db-1" && link.says == "no"),
-            "{chain:#?}"
-        );
-        let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
-        assert!(
-            commands.starts_with(&[
-                "windlass retry nd/db -n prod",
-                "windlass skip nd/db -n prod --task 0123456789-1"
-            ]),
-            "{commands:?}"
-        );
-        assert!(commands.contains(&"windlass abort nd/db -n prod"), "{commands:?}");
-    }
-
-    #[test]
-    fn where_there_is_no_way_back_none_is_offered() {
-        for stage in ["Promoting", "Retiring"] {
-            let mut fleet = fleet();
-            fleet["status"]["rollout"]["stage"] = json!(stage);
-            let seen = seen(&fleet, &[]);
-            let chain =
-                of_fleet(&seen, &FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap()), &[]);
-            let goes_back =
-                |remedy: &Remedy| remedy.command.contains("abort") || remedy.command.contains("rollback");
-            assert!(!chain.remedies.iter().any(goes_back), "{stage}: {:?}", chain.remedies);
-        }
-    }
-
-    #[test]
-    fn what_waits_for_a_person_says_how_to_go_on() {
-        let first = |status: serde_json::Value, paused: bool| {
-            let mut fleet = fleet();
-            json_patch::merge(&mut fleet, &json!({"spec": {"paused": paused}, "status": status}));
-            let seen = seen(&fleet, &[]);
-            let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
-            of_fleet(&seen, &report, &[]).remedies.first().map(|remedy| remedy.command.clone())
-        };
-        let condition = |type_: &str, status: &str, reason: &str| json!([{"type": type_, "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T04:00:00Z"}]);
-        let quiet = json!({"unconverged": []});
-        let said = |conditions| first(json!({"rollout": quiet, "conditions": conditions}), false);
-        assert_eq!(
-            said(condition("UpToDate", "Unknown", "ReadyToPromote")).as_deref(),
-            Some("windlass promote nd/db -n prod")
-        );
-        assert_eq!(
-            said(condition("UpToDate", "False", "Aborted")).as_deref(),
-            Some("windlass retry nd/db -n prod")
-        );
-        assert_eq!(
-            said(condition("UpToDate", "False", "InvalidSpec")).as_deref(),
-            Some("kubectl edit nd/db -n prod")
-        );
-        assert_eq!(
-            first(json!({"rollout": quiet, "conditions": []}), true).as_deref(),
-            Some("windlass resume nd/db -n prod")
-        );
-        assert_eq!(first(json!({"rollout": null, "conditions": []}), false), None, "nothing has to be done");
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::images;
 use super::node::{self, Goal};
-use super::{Health, NodeReport, Seen, age, node_seconds, tag};
+use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds, tag};
 use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
 use crate::api::names::ANNOTATION_ASKED;
 use crate::api::{Asked, HookStatus, NodeDeploymentSpec, Rollout, Stage};
@@ -182,6 +182,15 @@ impl PlanReport {
             failure: plan.failure,
         })
     }
+
+    /// The same, with the namespace in the commands that it speaks of.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        for task in &mut self.tasks {
+            task.message = in_namespace(&task.message, namespace);
+        }
+        self
+    }
 }
 
 /// A fleet, as it is shown.
@@ -246,10 +255,13 @@ impl FleetReport {
             .map(|said| NodeReport::named(&meta.name, said))
             .collect();
         nodes.extend(others);
-        let plan = status.plan.as_ref().and_then(PlanReport::of);
+        let plan =
+            status.plan.as_ref().and_then(PlanReport::of).map(|plan| plan.in_namespace(&meta.namespace));
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
         let rollout = status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, now));
         let (waiting_for, waiting_since) = waiting_for(seen);
+        let here = |sentence: &str| in_namespace(sentence, &meta.namespace);
+        let hook = |hook: &HookStatus| HookStatus { message: here(&hook.message), ..hook.clone() };
         let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
         Self {
             namespace: meta.namespace.clone(),
@@ -258,7 +270,7 @@ impl FleetReport {
             phase: status.phase.clone(),
             verdict: Verdict::of(seen),
             summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
-            waiting_for,
+            waiting_for: here(&waiting_for),
             waiting_since,
             paused_by: paused_by(seen).unwrap_or_default(),
             replicas: spec.map_or(0, |spec| spec.replicas),
@@ -266,7 +278,7 @@ impl FleetReport {
             active_set: status.active_set.clone(),
             rollout,
             plan,
-            hooks: status.hooks.clone(),
+            hooks: status.hooks.iter().map(hook).collect(),
             nodes,
             unread: seen.unread.clone(),
         }

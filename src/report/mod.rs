@@ -5,6 +5,7 @@
 
 pub mod chain;
 pub mod chart;
+mod commands;
 mod estimate;
 mod fleet;
 mod glyphs;
@@ -15,16 +16,19 @@ pub mod story;
 #[cfg(test)]
 pub mod tests;
 mod tree;
+mod typed;
 mod words;
 #[cfg(feature = "temporal")]
 mod workers;
 
+pub use commands::in_namespace;
 pub use estimate::{about, node_seconds};
 pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, worst_first};
 pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
-pub use seen::Seen;
+pub use seen::{Seen, SeenPod};
 pub use tree::{Tree, group_words};
+pub use typed::{Typed, quoted};
 pub use words::{age, clock_time, tag};
 #[cfg(feature = "temporal")]
 pub use workers::{Ramp, WorkersReport};

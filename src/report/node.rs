@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use super::{Seen, age, tag};
+use super::{Seen, age, in_namespace, tag};
 use crate::api::TaskType;
 use crate::api::conditions::{self, READY};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
@@ -187,7 +187,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         image: status.current_image.clone(),
         target_image: spec.and_then(revision::main_image).unwrap_or_default().to_owned(),
         reason: problem.map(|problem| problem.reason.clone()).unwrap_or_default(),
-        message,
+        message: in_namespace(&message, &meta.namespace),
         since: problem.map(|problem| problem.since),
         task: task.map(|task| task.type_.clone()).unwrap_or_default(),
     }

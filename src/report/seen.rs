@@ -16,14 +16,27 @@ pub struct Seen {
     pub nodes: Vec<Arc<ObservedNode>>,
     /// Their pods, by name.
     pub pods: BTreeMap<String, Arc<ObservedPod>>,
+    /// Whether a pod that is not among them does not exist; else nobody looked.
+    pub has_pods: bool,
     /// What could not be read, each in a sentence.
     pub unread: Vec<String>,
 }
 
+/// A node's pod, as far as it was looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum SeenPod<'a> {
+    /// It is there.
+    Is(&'a ObservedPod),
+    /// There is none.
+    IsNot,
+    /// It could not be read.
+    Unread,
+}
+
 impl Seen {
-    /// A fleet as it is in a view. `unread` says what is not in the view, although it may exist.
+    /// A fleet as it is in a view. `unread` says what is not in the view, although it may exist; `has_pods` whether pods are.
     #[must_use]
-    pub fn of(view: &View, fleet: &Arc<ObservedFleet>, unread: &[String]) -> Self {
+    pub fn of(view: &View, fleet: &Arc<ObservedFleet>, unread: &[String], has_pods: bool) -> Self {
         let meta = &fleet.meta;
         let mut nodes = view.nodes.group(&meta.namespace, &meta.uid);
         nodes.sort_by_cached_key(|node| {
@@ -34,6 +47,7 @@ impl Seen {
             fleet: fleet.clone(),
             nodes,
             pods: pods.into_iter().map(|pod| (pod.meta.name.clone(), pod)).collect(),
+            has_pods,
             unread: unread.to_vec(),
         }
     }
@@ -42,5 +56,15 @@ impl Seen {
     #[must_use]
     pub fn pod(&self, node: &str) -> Option<&Arc<ObservedPod>> {
         self.pods.get(&format!("{node}-0"))
+    }
+
+    /// The same, and where there is none whether that is known.
+    #[must_use]
+    pub fn looked_for(&self, node: &str) -> SeenPod<'_> {
+        match self.pod(node) {
+            Some(pod) => SeenPod::Is(pod),
+            None if self.has_pods => SeenPod::IsNot,
+            None => SeenPod::Unread,
+        }
     }
 }

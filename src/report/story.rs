@@ -4,6 +4,7 @@
 use chrono::{DateTime, Utc};
 
 use super::chain::Happened;
+use super::in_namespace;
 use crate::api::names::place_of;
 use crate::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
 use crate::cluster::observed::ObservedFleet;
@@ -21,7 +22,7 @@ pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
     };
     let events = told.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
-    story(&of_fleet, events, history, plan.as_ref(), conditions)
+    in_place(story(&of_fleet, events, history, plan.as_ref(), conditions), &fleet.meta.namespace)
 }
 
 /// All that is known to have happened to a `WorkerDeployment`, as the API server has it, oldest first. Of the events those
@@ -33,7 +34,16 @@ pub fn of_workers(object: &serde_json::Value, told: Vec<Happened>) -> Vec<Happen
     let events = told.into_iter().filter(|event| event.about == of).collect();
     let status: windlass_temporal::api::WorkerDeploymentStatus =
         serde_json::from_value(object["status"].clone()).unwrap_or_default();
-    story(&of, events, &status.history, status.plan.as_ref(), &status.conditions)
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    in_place(story(&of, events, &status.history, status.plan.as_ref(), &status.conditions), namespace)
+}
+
+/// The same, with the namespace in the commands that it speaks of.
+fn in_place(mut story: Vec<Happened>, namespace: &str) -> Vec<Happened> {
+    for happened in &mut story {
+        happened.note = in_namespace(&happened.note, namespace);
+    }
+    story
 }
 
 /// What events and a status tell.
@@ -68,7 +78,13 @@ fn story(
     }
     for condition in conditions {
         let says = format!("{}={} {}", condition.type_, condition.status, condition.reason);
-        add("Condition", says + &after(&condition.message), Some(condition.last_transition_time));
+        // A message is renewed while the condition stays as it is.
+        let message = if condition.message.is_empty() {
+            String::new()
+        } else {
+            format!("; by now: {}", condition.message)
+        };
+        add("Condition", says + &message, Some(condition.last_transition_time));
     }
     // Sorted stably: what is of one moment stays in the order of the lists.
     story.sort_by_key(|happened| happened.at);

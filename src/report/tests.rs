@@ -89,6 +89,7 @@ pub fn nodes() -> Vec<Value> {
 /// What is seen of them.
 pub fn seen(fleet: &Value, nodes: &[Value]) -> Seen {
     Seen {
+        has_pods: true,
         fleet: Arc::new(Observed::read(fleet)),
         nodes: nodes.iter().map(|node| Arc::new(Observed::read(node))).collect(),
         pods: BTreeMap::new(),

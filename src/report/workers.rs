@@ -7,7 +7,7 @@ use windlass_temporal::api::{
     RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
 };
 
-use super::{PlanReport, Verdict};
+use super::{PlanReport, Verdict, in_namespace};
 use crate::api::HookStatus;
 use crate::api::conditions::{self, Condition, READY, RECONCILING, STALLED, UP_TO_DATE};
 use crate::engine::{PlanState, TaskState};
@@ -172,10 +172,12 @@ impl WorkersReport {
         let read = Read::of(object);
         let verdict = read.verdict();
         let plan = read.status.plan.as_ref().and_then(PlanReport::of);
+        let plan = plan.map(|plan| plan.in_namespace(&read.namespace));
         let active = plan.as_ref().filter(|plan| plan.state == PlanState::Active);
         let ramp = active.and_then(ramp);
         let elapsed_seconds = active.map(|plan| (now - plan.started_at).num_seconds().max(0));
         let (summary, waiting_for) = (read.summary(verdict), read.waiting_for(verdict));
+        let waiting_for = in_namespace(&waiting_for, &read.namespace);
         let Read { namespace, name, spec, status, .. } = read;
         let text = |build: Option<windlass_temporal::port::BuildId>| {
             build.map(|build| build.to_string()).unwrap_or_default()

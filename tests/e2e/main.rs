@@ -20,6 +20,7 @@ mod eyes;
 mod eyes_codes;
 mod eyes_printed;
 mod eyes_quota;
+mod eyes_rights;
 mod eyes_silent;
 mod flags;
 mod force;

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use super::connection::{Connection, Scope};
+use super::output::Output;
 use crate::clock::SystemClock;
 use crate::cluster::client::Careful;
 use crate::cluster::watch::Namespaces as Where;
@@ -26,6 +27,9 @@ pub struct DashboardArgs {
     /// The port to serve on, of this machine alone [default: a free one]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
+    /// Print the address for a program: url; name: the address alone
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
 }
 
 /// Serves the page until Ctrl-C.
@@ -38,14 +42,19 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     let stopped = super::stopped()?;
     // No click waits for ever for an API server that does not answer.
     let client = Careful::new(&cluster.client).client();
-    let source = Arc::new(Source::new(client.clone(), vec![scope], Arc::new(SystemClock)));
+    let source = Source::new(client.clone(), vec![scope], Arc::new(SystemClock));
+    let source = Arc::new(source.typed_as(arguments.scope.connection.typed()));
     // What cannot be read is said here, and not on a page that nobody may open.
     let watched = source.look().await?;
     let serving = local.serve(tokio_listener(listener)?, client, source);
-    super::print(&format!(
-        "Open this in a browser; whoever has the address acts with your rights:\n\n    {url}\n\nIt is served to this machine only, \
-         until Ctrl-C.\n"
-    ))?;
+    super::print(&match arguments.output {
+        None => format!(
+            "Open this in a browser; whoever has the address acts with your rights:\n\n    {url}\n\nIt is served to this machine \
+             only, until Ctrl-C.\n"
+        ),
+        Some(Output::Name) => format!("{url}\n"),
+        Some(format) => format.document(&serde_json::json!({"url": url}))?,
+    })?;
     if watched.all().is_empty() {
         let place = if cluster.all_namespaces {
             "any namespace".to_owned()

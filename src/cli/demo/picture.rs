@@ -18,6 +18,7 @@ use super::screen::Screen;
 use super::seen::{Seen, Sort};
 use crate::api::names::{GROUP, VERSION};
 use crate::clock::{SharedClock, monotonic};
+use crate::report::Typed;
 
 /// Changes that come together are drawn together.
 const TOGETHER: Duration = Duration::from_millis(150);
@@ -109,7 +110,7 @@ fn draw(seen: &Seen, screen: &mut Screen, clock: &SharedClock, began: Instant) {
     if screen.is_live() {
         // Some lines are the fleet's own.
         let rows = screen.rows().saturating_sub(OF_FLEET);
-        let shown = tree::Shown { all: true, rows, namespaces: false };
+        let shown = tree::Shown { all: true, rows, namespaces: false, typed: &Typed::PLAIN };
         screen.draw(&tree::tree(&report, now, screen.look(), shown));
     } else {
         let seconds = monotonic().duration_since(began).as_secs_f64();

@@ -111,6 +111,7 @@ impl Seen {
             fleet: Arc::new(Observed::read(&self.fleet)),
             nodes: self.nodes.values().map(|node| Arc::new(Observed::read(node))).collect(),
             pods: pods.collect(),
+            has_pods: true,
             unread: Vec::new(),
         };
         Some(FleetReport::of(&seen, now))

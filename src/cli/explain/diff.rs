@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::output::Output;
-use super::super::target::{Kind, Meant, Selected};
+use super::super::target::{Kind, Located, Meant, Selected};
 use super::super::text::{Line, Look, Style};
 use super::super::verbs::revisions::{Kept, kept};
 use crate::api::StatefulNodeSpec;
@@ -48,23 +48,24 @@ struct Compared {
 
 /// Prints what differs.
 pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
-    let Meant::These(targets) = &arguments.selected.meant else {
+    if arguments.selected.meant == Meant::Nothing {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
-    };
+    }
     arguments.selected.meant.require_no_node("diff").map_err(Failure::Usage)?;
     let cluster = arguments.selected.scope.cluster().await?;
-    for target in targets {
-        let object = target.get(&cluster.client, &cluster.namespace).await?;
+    let located = arguments.selected.meant.located(&cluster).await?;
+    let several = located.len() > 1;
+    for Located { target, namespace } in located {
+        let object = target.get(&cluster.client, &namespace).await?;
         let compared = match target.kind {
             #[cfg(feature = "temporal")]
             Kind::Workers => {
                 let kept =
-                    super::super::verbs::workers::kept(&cluster.client, &cluster.namespace, &target.name)
-                        .await?;
+                    super::super::verbs::workers::kept(&cluster.client, &namespace, &target.name).await?;
                 of_workers(&object, &kept, &arguments.revision)?
             }
             Kind::Fleet | Kind::Node => {
-                let kept = kept(&cluster.client, &cluster.namespace, &object).await?;
+                let kept = kept(&cluster.client, &namespace, &object).await?;
                 of_fleet(&object, &kept, &arguments.revision)?
             }
         };
@@ -74,6 +75,7 @@ pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
                 let Compared { from, to, fields } = compared;
                 format.document(&json!({"from": from, "to": to, "fields": fields}))?
             }
+            None if several => format!("{target}\n{}", drawn(&compared, Look::of_stdout())),
             None => drawn(&compared, Look::of_stdout()),
         };
         super::super::print(&text)?;

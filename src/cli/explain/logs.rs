@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::Failure;
 use super::super::output::Output;
-use super::super::target::{Kind, Meant, Selected};
+use super::super::target::{Kind, Located, Meant, Selected};
 use super::super::text::{Line, Look, Style};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::reader::events;
@@ -25,14 +25,14 @@ pub struct LogsArgs {
 
 /// Prints a fleet's story.
 pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
-    let Meant::These(targets) = &arguments.selected.meant else {
+    if arguments.selected.meant == Meant::Nothing {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
-    };
+    }
     arguments.selected.meant.require_no_node("logs").map_err(Failure::Usage)?;
     let cluster = arguments.selected.scope.cluster().await?;
-    for target in targets {
-        let object = target.get(&cluster.client, &cluster.namespace).await?;
-        let (told, unread) = match events(&cluster.client, &cluster.namespace, None).await {
+    for Located { target, namespace } in arguments.selected.meant.located(&cluster).await? {
+        let object = target.get(&cluster.client, &namespace).await?;
+        let (told, unread) = match events(&cluster.client, &namespace, None).await {
             Ok(told) => (told, None),
             Err(sentence) => (Vec::new(), Some(sentence)),
         };

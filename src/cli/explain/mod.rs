@@ -12,21 +12,21 @@ use serde_json::json;
 
 use super::Failure;
 use super::output::Output;
-use super::target::{Kind, Meant, Selected, Target};
+use super::target::{Kind, Located, Meant, Selected, Target};
 use super::text::{Line, Look, Style};
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
 use crate::cluster::watch::Namespaces;
 use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events};
 use crate::report::chain::{Chain, Happened, culprit, of_fleet, of_node};
-use crate::report::{FleetReport, Seen, age, clock_time};
+use crate::report::{FleetReport, SeenPod, age, clock_time};
 
 /// What `windlass explain` is told.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     #[command(flatten)]
     selected: Selected,
-    /// Print it for a program: links (depth, of, says, since) and remedies (to, command)
+    /// Print it for a program: links (depth, of, says, since), remedies (to, command), and unread, what could not be read
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -36,20 +36,31 @@ const EVENTS: usize = 5;
 
 /// Explains each object that is named.
 pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
-    let Meant::These(targets) = &arguments.selected.meant else {
+    if arguments.selected.meant == Meant::Nothing {
         return Err(Failure::Usage("say what to explain: nd/NAME or sn/NAME".to_owned()));
-    };
+    }
     let cluster = arguments.selected.scope.cluster().await?;
-    for (index, target) in targets.iter().enumerate() {
-        let (chain, unread) = match target.kind {
-            Kind::Fleet => fleet(&cluster.client, &cluster.namespace, target).await?,
-            Kind::Node => node(&cluster.client, &cluster.namespace, target).await?,
+    let typed = arguments.selected.scope.connection.typed();
+    let located = arguments.selected.meant.located(&cluster).await?;
+    for (index, Located { target, namespace }) in located.iter().enumerate() {
+        let (mut chain, unread) = match target.kind {
+            Kind::Fleet => fleet(&cluster.client, namespace, target).await?,
+            Kind::Node => node(&cluster.client, namespace, target).await?,
             #[cfg(feature = "temporal")]
-            Kind::Workers => workers::explain(&cluster.client, &cluster.namespace, target).await?,
+            Kind::Workers => workers::explain(&cluster.client, namespace, target).await?,
         };
+        for remedy in &mut chain.remedies {
+            remedy.command = typed.text(&remedy.command);
+        }
+        for link in &mut chain.links {
+            link.says = typed.text(&link.says);
+        }
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),
-            Some(format) => format.document(&json!(chain))?,
+            Some(format) => {
+                let Chain { links, remedies } = &chain;
+                format.document(&json!({"links": links, "remedies": remedies, "unread": unread}))?
+            }
             None => {
                 let separator = if index == 0 { "" } else { "\n" };
                 format!("{separator}{}", drawn(&chain, &unread, super::now(), Look::of_stdout()))
@@ -66,14 +77,14 @@ async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Cha
     let sight = Sight::read(client, &wanted, &OF_REPORTS).await?;
     let fleets = sight.fleets(&wanted);
     let fleet = fleets.first().ok_or_else(|| format!("{target} is gone"))?;
-    let seen = Seen::of(&sight.view, fleet, &sight.unread);
+    let seen = sight.seen(fleet);
     let report = FleetReport::of(&seen, super::now());
     let mut unread = sight.unread.clone();
     let told = match culprit(&report) {
         Some(node) => {
-            let (name, pod) = (format!("{node}-0"), seen.pod(node));
-            let uid = pod.map_or("", |pod| pod.meta.uid.as_str());
-            last_of(client, namespace, Whose { name: &name, uid }, &mut unread).await
+            let name = format!("{node}-0");
+            let whose = Whose::of_pod(node, &name, seen.pod(node).map(AsRef::as_ref));
+            last_of(client, namespace, whose, &mut unread).await
         }
         None => Vec::new(),
     };
@@ -86,6 +97,7 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     let pods: kube::Api<kube::api::DynamicObject> =
         kube::Api::namespaced_with(client.clone(), namespace, &crate::cluster::Kind::Pod.resource());
     let mut unread = Vec::new();
+    let mut is_read = true;
     let pod = match pods.get_opt(&name).await {
         Ok(pod) => pod.map(|pod| ObservedPod::read(&json!(pod))),
         Err(error) => {
@@ -93,12 +105,18 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
                 "left out, because pod {name} cannot be read: {}",
                 crate::reader::sentence(&error)
             ));
+            is_read = false;
             None
         }
     };
-    let uid = pod.as_ref().map_or("", |pod| pod.meta.uid.as_str());
-    let told = last_of(client, namespace, Whose { name: &name, uid }, &mut unread).await;
-    let mut chain = of_node(&node, pod.as_ref(), &told);
+    let whose = Whose::of_pod(&target.name, &name, pod.as_ref());
+    let told = last_of(client, namespace, whose, &mut unread).await;
+    let seen = match &pod {
+        Some(pod) => SeenPod::Is(pod),
+        None if is_read => SeenPod::IsNot,
+        None => SeenPod::Unread,
+    };
+    let mut chain = of_node(&node, seen, &told);
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
         let remedy = crate::report::chain::Remedy {
             to: "see its fleet".to_owned(),
@@ -132,10 +150,12 @@ fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, look: Look) -> St
         let arrow = if link.depth == 0 { "" } else { "└─ " };
         let mut line = Line::of(Style::Dim, format!("{indent}{arrow}"));
         line.add(Style::Bold, &link.of);
-        line.add(Style::Plain, format!("  {}", link.says));
+        let (says, more) = link.parts();
+        line.add(Style::Plain, format!("  {says}"));
         if let Some(since) = link.since {
             line.add(Style::Dim, format!("  ({}, {} ago)", clock_time(since, now), age(now - since)));
         }
+        line.add(Style::Plain, more);
         lines.extend(line.folded(look, indent.len() + 3));
     }
     lines.extend(unread.iter().map(|sentence| Line::of(Style::Dim, sentence)));
@@ -166,10 +186,14 @@ mod tests {
             of: of.into(),
             says: says.into(),
             since: since.map(|since| since.parse().unwrap()),
+            dated: None,
         };
+        let mut condition =
+            link(0, "NodeDeployment db", "Stalled=True NoProgress: db-2 waits", Some("2026-01-01T04:15:01Z"));
+        condition.dated = Some("Stalled=True NoProgress".len());
         let chain = Chain {
             links: vec![
-                link(0, "NodeDeployment db", "UpToDate=Unknown Applying", None),
+                condition,
                 link(1, "plan 495ff12537", "InPlace is Active", Some("2026-01-01T04:11:01Z")),
                 link(2, "pod db-2-0", "container db: ImagePullBackOff: Back-off pulling image", None),
             ],
@@ -182,7 +206,8 @@ mod tests {
         assert_eq!(
             drawn(&chain, &["left out".into()], "2026-01-01T04:15:11Z".parse().unwrap(), look),
             "\
-NodeDeployment db  UpToDate=Unknown Applying
+NodeDeployment db  Stalled=True NoProgress  (04:15:01, 10s
+   ago): db-2 waits
   └─ plan 495ff12537  InPlace is Active  (04:11:01, 4m10s
      ago)
     └─ pod db-2-0  container db: ImagePullBackOff: Back-off

@@ -31,9 +31,13 @@ pub async fn explain(
             Err(sentence) => unread.push(format!("left out, because its pods cannot be listed: {sentence}")),
         }
         if let Some(pod) = &worst {
-            told =
-                last_of(client, namespace, Whose { name: &pod.meta.name, uid: &pod.meta.uid }, &mut unread)
-                    .await;
+            told = last_of(
+                client,
+                namespace,
+                Whose { kind: "Pod", name: &pod.meta.name, uid: &pod.meta.uid },
+                &mut unread,
+            )
+            .await;
         }
     }
     Ok((of_workers(&object, &report, worst.as_ref(), &told), unread))

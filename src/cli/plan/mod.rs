@@ -8,9 +8,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Failure;
+use super::connection::Cluster;
 use super::output::Output;
-use super::target::{Kind, Meant, Selected};
+use super::target::{Kind, Located, Meant, Selected};
 use super::text::{Line, Look, Style};
+use crate::api::names::GROUP;
 use crate::foresight::{Change, Foreseen, Outcome, foresee};
 use crate::report::about;
 
@@ -19,14 +21,14 @@ use crate::report::about;
 pub struct PlanArgs {
     #[command(flatten)]
     selected: Selected,
-    /// A manifest, or a folder of them, as `kubectl apply -f` takes it; - reads standard input
+    /// A manifest, or a folder of them, as `kubectl apply -f` takes it; - reads standard input; repeatable
     #[arg(long = "filename", short = 'f', value_name = "FILE")]
-    file: Option<PathBuf>,
+    files: Vec<PathBuf>,
     /// Another image of the main container
-    #[arg(long, value_name = "IMAGE", conflicts_with = "file")]
+    #[arg(long, value_name = "IMAGE", conflicts_with = "files")]
     image: Option<String>,
     /// Another number of nodes
-    #[arg(long, value_name = "N", conflicts_with = "file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", conflicts_with = "files", allow_negative_numbers = true)]
     replicas: Option<i32>,
     /// Print it for a program (docs/terminal.md has the fields)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
@@ -35,8 +37,28 @@ pub struct PlanArgs {
 
 /// Says what it would do. Ends with 0 where nothing would change, 2 where something would, 1 where it would be refused.
 pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
-    let wishes = wishes(&arguments)?;
-    let cluster = arguments.selected.scope.cluster().await?;
+    let written = written(&arguments)?;
+    let scope = &arguments.selected.scope;
+    let cluster = scope.cluster().await?;
+    let wishes = match written {
+        Some(written) => {
+            let is_elsewhere = |wish: &&Wish| wish.namespace.is_some() && wish.namespace != scope.namespace;
+            if let (Some(asked), Some(wish)) = (&scope.namespace, written.wishes.iter().find(is_elsewhere)) {
+                let own = wish.namespace.as_deref().unwrap_or_default();
+                return Err(format!(
+                    "NodeDeployment {} is in namespace {own} by its manifest, and not in {asked}: say -n {own}, or leave it out",
+                    wish.name
+                )
+                .into());
+            }
+            if !written.others.is_empty() {
+                eprintln!("windlass: left out, as plan is of NodeDeployments: {}", written.others.join(", "));
+            }
+            written.wishes
+        }
+        None => thought(&arguments, &cluster).await?,
+    };
+    let typed = arguments.selected.scope.connection.typed();
     let mut codes = Vec::new();
     for (index, Wish { namespace, name, change }) in wishes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
@@ -48,7 +70,8 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             None => {
                 let look = Look::of_stdout();
                 let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
-                for line in lines(&foreseen).iter().flat_map(|line| line.folded(look, FOLD)) {
+                let lines = lines(&foreseen).into_iter().map(|line| line.put(|text| typed.text(text)));
+                for line in lines.flat_map(|line| line.folded(look, FOLD)) {
                     text.push_str(&line.painted(look));
                     text.push('\n');
                 }
@@ -74,51 +97,86 @@ struct Wish {
     change: Change,
 }
 
-/// Which fleets are meant, and what is to become of each.
-fn wishes(arguments: &PlanArgs) -> Result<Vec<Wish>, Failure> {
-    let Some(file) = &arguments.file else {
-        let mut patch = json!({});
-        if let Some(image) = &arguments.image {
-            patch["spec"]["template"]["spec"]["image"] = json!(image);
-        }
-        if let Some(replicas) = arguments.replicas {
-            patch["spec"]["replicas"] = json!(replicas);
-        }
-        let Meant::These(targets) = &arguments.selected.meant else {
-            return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
-        };
-        arguments.selected.meant.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
-        let wish = |target: &super::target::Target| Wish {
-            namespace: None,
-            name: target.name.clone(),
-            change: Change::Merge(patch.clone()),
-        };
-        return Ok(targets.iter().map(wish).collect());
+/// What files say.
+struct Written {
+    wishes: Vec<Wish>,
+    /// What else they would apply: `ConfigMap db`.
+    others: Vec<String>,
+}
+
+/// Which fleets are meant where they are not in a file, and what is to become of each.
+async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, Failure> {
+    let mut patch = json!({});
+    if let Some(image) = &arguments.image {
+        patch["spec"]["template"]["spec"]["image"] = json!(image);
+    }
+    if let Some(replicas) = arguments.replicas {
+        patch["spec"]["replicas"] = json!(replicas);
+    }
+    let wish = |Located { target, namespace }| Wish {
+        namespace: Some(namespace),
+        name: target.name,
+        change: Change::Merge(patch.clone()),
     };
-    if arguments.selected.meant != Meant::Nothing {
+    Ok(arguments.selected.meant.located(cluster).await?.into_iter().map(wish).collect())
+}
+
+/// What the files say that were named; none where none were. What makes no sense is told before any cluster is looked for.
+fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
+    let meant = &arguments.selected.meant;
+    if arguments.files.is_empty() {
+        if *meant == Meant::Nothing {
+            return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
+        }
+        meant.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
+        return Ok(None);
+    }
+    if *meant != Meant::Nothing {
         return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
     }
-    let named = file.display();
-    let mut documents = Vec::new();
-    for (named, text) in texts(file).map_err(|error| format!("{named} cannot be read: {error}"))? {
-        let read = serde_saphyr::from_multiple::<Value>(&text);
-        documents.extend(read.map_err(|error| format!("{named} is no YAML: {error}"))?);
+    let mut found = Written { wishes: Vec::new(), others: Vec::new() };
+    for file in &arguments.files {
+        let named = file.display();
+        for (named, text) in texts(file).map_err(|error| format!("{named} cannot be read: {error}"))? {
+            let read = serde_saphyr::from_multiple::<Value>(&text);
+            for document in read.map_err(|error| format!("{named} is no YAML: {error}"))? {
+                found.take(document).map_err(|error| format!("{named}: {error}"))?;
+            }
+        }
     }
-    let items = documents.into_iter().flat_map(|document| match document["items"].as_array() {
-        Some(items) => items.clone(),
-        None => vec![document],
-    });
-    let fleets: Vec<Value> = items.filter(|object| object["kind"] == Kind::Fleet.name()).collect();
-    if fleets.is_empty() {
-        return Err(format!("{named} has no NodeDeployment").into());
+    if found.wishes.is_empty() {
+        let files: Vec<String> = arguments.files.iter().map(|file| file.display().to_string()).collect();
+        let others = if found.others.is_empty() {
+            String::new()
+        } else {
+            format!(", but {}", found.others.join(", "))
+        };
+        return Err(format!("{} has no NodeDeployment{others}", files.join(", ")).into());
     }
-    let wish = |fleet: Value| {
-        let name = fleet["metadata"]["name"].as_str().filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| format!("{named}: a NodeDeployment has no name"))?.to_owned();
-        let namespace = fleet["metadata"]["namespace"].as_str().map(str::to_owned);
-        Ok(Wish { namespace, name, change: Change::Apply(fleet) })
-    };
-    fleets.into_iter().map(wish).collect()
+    Ok(Some(found))
+}
+
+impl Written {
+    /// Takes in a document, or each item of a list.
+    fn take(&mut self, document: Value) -> Result<(), String> {
+        if let Some(items) = document["items"].as_array() {
+            return items.iter().try_for_each(|item| self.take(item.clone()));
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
+        let group = text(&document["apiVersion"]);
+        let is_fleet = kind == Kind::Fleet.name() && group.starts_with(GROUP);
+        if is_fleet && name.is_empty() {
+            return Err("a NodeDeployment has no name".to_owned());
+        }
+        if is_fleet {
+            let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
+            self.wishes.push(Wish { namespace, name, change: Change::Apply(document) });
+        } else if !document.is_null() {
+            self.others.push(format!("{kind} {name}").trim().to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// What a file says, or standard input, or each manifest of a folder, as `kubectl apply -f` takes them.
@@ -225,6 +283,27 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_documents_fleets_are_taken_from_lists_too_and_others_are_named() {
+        let fleet = |name: &str| json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": name}});
+        let node = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "metadata": {"name": "own"}});
+        let other =
+            json!({"apiVersion": "apps.example/v1", "kind": "NodeDeployment", "metadata": {"name": "other"}});
+        let mut elsewhere = fleet("there");
+        elsewhere["metadata"]["namespace"] = json!("prod");
+        let mut found = Written { wishes: Vec::new(), others: Vec::new() };
+        let list = json!({"kind": "List", "items": [fleet("b"), node, elsewhere]});
+        for document in [fleet("a"), list, other, Value::Null] {
+            found.take(document).unwrap();
+        }
+        let wishes: Vec<_> = found.wishes.iter().map(|w| (w.name.as_str(), w.namespace.as_deref())).collect();
+        assert_eq!(wishes, [("a", None), ("b", None), ("there", Some("prod"))]);
+        assert_eq!(found.others, ["StatefulNode own", "NodeDeployment other"]);
+        assert!(
+            found.take(json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment"})).is_err()
+        );
+    }
 
     #[test]
     fn a_folder_is_each_manifest_in_it_and_no_other_file() {

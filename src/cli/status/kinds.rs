@@ -19,7 +19,7 @@ use crate::reader::{Sight, Wanted};
 use crate::reader::{WorkersSight, WorkersView};
 #[cfg(feature = "temporal")]
 use crate::report::WorkersReport;
-use crate::report::{FleetReport, Seen, Verdict, worst_first};
+use crate::report::{FleetReport, Verdict, worst_first};
 
 /// What is shown of one object.
 pub enum Report {
@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// All of it, in lines.
-    pub fn tree(&self, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
+    pub fn tree(&self, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
         match self {
             Self::Fleet(report) => tree::tree(report, now, look, shown),
             #[cfg(feature = "temporal")]
@@ -299,7 +299,7 @@ impl Sights {
         let now = super::super::now();
         let mut reports: Vec<Report> = Vec::new();
         if let Some((sight, wanted)) = &self.fleets {
-            let seen = |fleet| FleetReport::of(&Seen::of(&sight.view, fleet, &sight.unread), now);
+            let seen = |fleet| FleetReport::of(&sight.seen(fleet), now);
             let mut fleets: Vec<FleetReport> = sight.fleets(wanted).iter().map(seen).collect();
             worst_first(&mut fleets);
             reports.extend(fleets.into_iter().map(|report| Report::Fleet(Box::new(report))));

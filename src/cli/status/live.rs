@@ -54,6 +54,7 @@ fn is_over(reports: &[Report], arguments: &StatusArgs) -> bool {
 
 async fn in_lines(client: &Client, sights: &mut Sights, arguments: &StatusArgs) -> Result<ExitCode, String> {
     let look = Look { width: usize::MAX, ..Look::of_stdout() };
+    let typed = arguments.selected.scope.connection.typed();
     for sentence in sights.unread() {
         eprintln!("windlass: {sentence}");
     }
@@ -79,7 +80,7 @@ async fn in_lines(client: &Client, sights: &mut Sights, arguments: &StatusArgs) 
             for (style, text) in report.line().pieces() {
                 line.add(*style, text.clone());
             }
-            let text = line.painted(look);
+            let text = line.put(|text| typed.text(text)).painted(look);
             let target = (report.target().to_string(), name);
             if before.get(&target) != Some(&text) {
                 super::super::print(&format!("{at}  {text}\n"))?;

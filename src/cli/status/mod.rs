@@ -118,7 +118,8 @@ fn terminal_rows() -> Option<usize> {
 /// The lines of what is shown: trees of those that are named, or have something to tell; of the others a line each.
 fn lines(reports: &[Report], arguments: &StatusArgs, look: Look, rows: usize) -> Vec<Line> {
     let namespaces = arguments.selected.scope.all_namespaces;
-    let shown = tree::Shown { all: arguments.all, rows, namespaces };
+    let typed = arguments.selected.scope.connection.typed();
+    let shown = tree::Shown { all: arguments.all, rows, namespaces, typed: &typed };
     let now = super::now();
     let in_full = |report: &&Report| {
         matches!(arguments.selected.meant, Meant::These(_))

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::api::HookStatus;
 use crate::cli::text::{Line, Look, Style};
 use crate::engine::TaskState;
+use crate::report::Typed;
 use crate::report::{
     FleetReport, Health, NodeReport, PlanReport, RolloutReport, Verdict, about, clock_time, task_glyph,
 };
@@ -18,13 +19,15 @@ pub const LEGEND: [&str; 2] = [
 
 /// How much of the nodes is drawn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Shown {
+pub struct Shown<'a> {
     /// Whether nodes that are well are named, too.
     pub all: bool,
     /// How many lines there are for nodes.
     pub rows: usize,
     /// Whether the namespace is written before the name.
     pub namespaces: bool,
+    /// How commands are typed.
+    pub typed: &'a Typed,
 }
 
 /// How far the lines under a fleet's name are indented.
@@ -33,10 +36,10 @@ const INDENT: usize = 5;
 const BAR: [usize; 2] = [20, 10];
 
 /// The lines of a fleet's tree.
-pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
+pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
     let mut lines = vec![head(report, look, shown.namespaces)];
     let mut under = |line: Option<Line>| {
-        lines.extend(line.iter().flat_map(|line| indented(line, look)));
+        lines.extend(line.iter().flat_map(|line| indented(&line.put(|text| shown.typed.text(text)), look)));
     };
     under(plan(report));
     under(
@@ -44,7 +47,7 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) 
             .then(|| Line::of(Style::Yellow, format!("paused by {}", report.paused_by))),
     );
     under((!report.waiting_for.is_empty()).then(|| waiting_line(report.verdict, report.waiting(now))));
-    let target = format!("nd/{}", report.name);
+    let target = format!("nd/{} -n {}", report.name, report.namespace);
     for hook in &report.hooks {
         under(Some(hook_line(&target, hook)));
     }
@@ -232,7 +235,7 @@ enum Branch<'a> {
     Said(Line),
 }
 
-fn branches(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
+fn branches(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
     let tree = report.tree(shown.all, shown.rows);
     let mut branches: Vec<Branch<'_>> = tree.named.into_iter().map(Branch::Node).collect();
     if tree.hidden > 0 {

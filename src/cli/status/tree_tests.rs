@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use super::tree::{Shown, healthy, line, tree};
 use crate::cli::text::Look;
 use crate::report::FleetReport;
+use crate::report::Typed;
 use crate::report::tests::{fleet, nodes, seen};
 
 const NOW: &str = "2026-01-01T04:15:11Z";
-const SHOWN: Shown = Shown { all: false, rows: 20, namespaces: false };
+const SHOWN: Shown<'_> = Shown { all: false, rows: 20, namespaces: false, typed: &Typed::PLAIN };
 
 fn report(fleet: &Value, nodes: &[Value]) -> FleetReport {
     FleetReport::of(&seen(fleet, nodes), NOW.parse().unwrap())
@@ -18,7 +19,7 @@ fn look(width: usize) -> Look {
     Look { width, colours: false, unicode: true }
 }
 
-fn drawn(report: &FleetReport, look: Look, shown: Shown) -> String {
+fn drawn(report: &FleetReport, look: Look, shown: Shown<'_>) -> String {
     let lines = tree(report, NOW.parse().unwrap(), look, shown);
     lines.iter().map(|line| line.painted(look) + "\n").collect()
 }
@@ -100,7 +101,7 @@ fn every_node_is_named_where_all_are_asked_for() {
 
 #[test]
 fn a_screen_without_room_shows_the_ill() {
-    let shown = Shown { all: true, rows: 3, namespaces: false };
+    let shown = Shown { all: true, rows: 3, ..SHOWN };
     let drawn = drawn(&report(&fleet(), &nodes()), look(110), shown);
     let lines: Vec<&str> = drawn.lines().skip(3).collect();
     assert_eq!(lines.len(), 3);
@@ -191,7 +192,7 @@ fn hooks_that_somebody_has_to_look_at_are_named_with_what_to_write() {
         told,
         [
             "hook smoke of db-2 failed (task 4c42db06ec-2): no success within 6 s",
-            "hook ask waits for a person: windlass approve nd/db --task 495ff12537-1",
+            "hook ask waits for a person: windlass approve nd/db -n prod --task 495ff12537-1",
         ]
     );
 }

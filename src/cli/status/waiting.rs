@@ -7,6 +7,7 @@ use clap::Args;
 use futures::StreamExt;
 
 use super::super::Failure;
+use super::super::output::Output;
 use super::super::target::{Meant, Selected};
 use super::super::text::Look;
 use super::kinds::{Asked, Report, Sights};
@@ -20,6 +21,9 @@ pub struct WaitArgs {
     /// For how long at most: 30s, 5m, 1h30m; 0 only looks
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     timeout: Duration,
+    /// Print, once it is over, what `windlass status` prints for a program
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
 }
 
 /// Reads a time as kubectl writes it: `90`, `30s`, `5m`, `1h30m`.
@@ -68,19 +72,23 @@ pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
             return Err(format!("{} that was waited for was deleted", asked.one()).into());
         }
         if seen.first().is_some_and(|worst| worst.verdict() != Verdict::Progressing) {
-            return Ok(ended(&seen, false)?);
+            return Ok(ended(&seen, false, &arguments)?);
         }
         tokio::select! {
             _ = changes.next() => {}
-            () = &mut over => return Ok(ended(&sights.reports(), true)?),
+            () = &mut over => return Ok(ended(&sights.reports(), true, &arguments)?),
         }
     }
 }
 
 /// Says how it ended, in a line each, and with which code.
-fn ended(reports: &[Report], over: bool) -> Result<ExitCode, String> {
+fn ended(reports: &[Report], over: bool, arguments: &WaitArgs) -> Result<ExitCode, String> {
     let look = Look::of_stdout();
-    for report in reports {
+    let typed = arguments.selected.scope.connection.typed();
+    if let Some(format) = arguments.output {
+        super::super::print(&super::data(reports, format, &arguments.selected.meant)?)?;
+    }
+    for report in reports.iter().filter(|_| arguments.output.is_none()) {
         let why = match (report.verdict(), report.waiting_for().is_empty()) {
             (Verdict::UpToDate, _) => "is up to date".to_owned(),
             (Verdict::Refused, _) => format!("is refused: {}", report.waiting_for()),
@@ -88,7 +96,7 @@ fn ended(reports: &[Report], over: bool) -> Result<ExitCode, String> {
             (Verdict::Progressing, true) => format!("is on its way: {}", report.summary()),
             (Verdict::Progressing, false) => format!("is on its way: {}", report.waiting_for()),
         };
-        let text = format!("{} {why}", report.target());
+        let text = typed.text(&format!("{} {why}", report.target()));
         let line = super::super::text::Line::of(super::super::text::Style::Plain, text);
         super::super::print(&(line.painted(Look { width: usize::MAX, ..look }) + "\n"))?;
     }

@@ -13,7 +13,7 @@ pub fn name(report: &WorkersReport, namespaces: bool) -> String {
 }
 
 /// The lines of a `WorkerDeployment`'s tree.
-pub fn tree(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
+pub fn tree(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
     let mut lines = vec![head(report, look, shown.namespaces)];
     let mut under = Vec::new();
     if let Some(plan) = report.plan.as_ref().filter(|_| report.elapsed_seconds.is_some()) {
@@ -24,10 +24,10 @@ pub fn tree(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown
     if !report.waiting_for.is_empty() {
         under.push(tree::waiting_line(report.verdict, &report.waiting_for));
     }
-    let target = format!("wwd/{}", report.name);
+    let target = format!("wwd/{} -n {}", report.name, report.namespace);
     under.extend(report.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
     for line in under {
-        lines.extend(tree::indented(&line, look));
+        lines.extend(tree::indented(&line.put(|text| shown.typed.text(text)), look));
     }
     lines.extend(branches(report, now, look, shown));
     lines
@@ -87,7 +87,7 @@ fn glyph(report: &WorkersReport, version: &VersionRecord) -> (&'static str, Styl
     }
 }
 
-fn branches(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown) -> Vec<Line> {
+fn branches(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
     let rows = if shown.all { usize::MAX } else { shown.rows.max(1) };
     let hidden = report.versions.len().saturating_sub(rows);
     let named = &report.versions[..report.versions.len() - hidden];
@@ -131,6 +131,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::report::Typed;
 
     fn report(change: &Value) -> WorkersReport {
         let condition = |type_: &str, status: &str, reason: &str, message: &str| {
@@ -164,7 +165,7 @@ mod tests {
 
     fn drawn(report: &WorkersReport, rows: usize) -> String {
         let look = Look { width: 100, colours: false, unicode: true };
-        let shown = Shown { all: false, rows, namespaces: false };
+        let shown = Shown { all: false, rows, namespaces: false, typed: &Typed::PLAIN };
         let lines = tree(report, "2026-01-01T04:04:10Z".parse().unwrap(), look, shown);
         lines.iter().map(|line| line.painted(look) + "\n").collect()
     }
@@ -204,7 +205,9 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
         let hooks = json!([{"hook": "release", "taskID": "0123456789-3", "state": "AwaitingApproval", "message": ""}]);
         let text = drawn(&report(&json!({"status": {"hooks": hooks}})), 20);
         assert!(
-            text.contains("hook release waits for a person: windlass approve wwd/orders --task 0123456789-3"),
+            text.contains(
+                "hook release waits for a person: windlass approve wwd/orders -n shop --task 0123456789-3"
+            ),
             "{text}"
         );
     }

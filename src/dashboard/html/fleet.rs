@@ -175,12 +175,13 @@ fn why(view: &FleetView) -> Markup {
         ol.chain {
             @for link in &view.chain.links {
                 li class={ "depth-" (link.depth.min(6)) } {
-                    strong { (link.of) } " " (link.says)
+                    strong { (link.of) } " " (link.parts().0)
                     @if let Some(since) = link.since {
                         " " time.dim datetime=(since.to_rfc3339()) {
                             (clock_time(since, view.now)) ", " (age(view.now - since)) " ago"
                         }
                     }
+                    (link.parts().1)
                 }
             }
         }
@@ -196,8 +197,7 @@ fn why(view: &FleetView) -> Markup {
 }
 
 fn next(view: &FleetView) -> Markup {
-    let report = &view.report;
-    let command = html! { code tabindex="0" { "windlass plan nd/" (report.name) " -n " (report.namespace) } };
+    let command = html! { code tabindex="0" { (view.plan_command) } };
     match &view.next {
         Next::Nothing => html! { p { "Nothing: all that is wanted is so." } },
         Next::Asked => html! { p.dim { "It is being worked out." } },

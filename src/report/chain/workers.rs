@@ -39,9 +39,7 @@ pub fn of_workers(
     let said = telling(&status.conditions);
     let of = format!("WorkerDeployment {}", report.name);
     for condition in &said {
-        let Condition { type_, status, reason, message, .. } = condition;
-        let says = format!("{type_}={status} {reason}{}", after(message));
-        chain.add(0, &of, says, Some(condition.last_transition_time));
+        chain.add_condition(of.clone(), condition);
     }
     if said.is_empty() {
         chain.add(0, &of, &report.summary, None);
@@ -54,7 +52,7 @@ pub fn of_workers(
     if object["spec"]["paused"] == true {
         chain.offer("go on", format!("windlass resume {target}"));
     }
-    chain
+    chain.in_namespace(&report.namespace)
 }
 
 fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
@@ -94,9 +92,7 @@ fn workers(chain: &mut Chain, report: &WorkersReport, pod: Option<&ObservedPod>,
     let name = &pod.meta.name;
     let (words, since) = pod_words(pod);
     chain.add(4, format!("pod {name}"), words, since);
-    for event in events {
-        chain.add(5, format!("event {}", event.reason), event.note.clone(), Some(event.at));
-    }
+    chain.add_events(5, events);
     if let Some(container) = pod.containers.iter().find(|container| !container.init && container.restarts > 0)
     {
         let command = format!("kubectl logs {name} -n {namespace} -c {} --previous", container.name);
