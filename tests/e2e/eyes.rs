@@ -1,9 +1,10 @@
 //! What a person is shown by the command line, on the real control plane.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::kit::{World, condition, fleet};
@@ -23,6 +24,18 @@ pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ra
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
     let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+/// The same with something on standard input.
+async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", world.cp.kubeconfig());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).await.unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
 }
@@ -171,6 +184,24 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     world.until_applied().await;
     world.until_quiet().await;
     let mark = world.cp.audit_mark().await;
+
+    // A list in standard input, beside what plan is not of; and a manifest of another namespace than was said.
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        manifest, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}}]});
+    let read = piped(&world, &["plan", "-f", "-"], &list.to_string()).await;
+    assert_eq!(read.code, 0, "{}{}", read.out, read.err);
+    assert!(read.out.contains("nothing changes"), "{}", read.out);
+    assert_eq!(read.err, "windlass: left out, as plan is of NodeDeployments: ConfigMap cm\n");
+    let mut elsewhere = manifest.clone();
+    elsewhere["metadata"]["namespace"] = json!("elsewhere");
+    let read = piped(&world, &["plan", "-f", "-"], &elsewhere.to_string()).await;
+    assert_eq!((read.code, read.out.as_str()), (1, ""), "{}", read.err);
+    assert!(read.err.contains("is in namespace elsewhere by its manifest"), "{}", read.err);
+    // Every fleet at once.
+    let all = windlass(&world, &["plan", "nd", "--image", "db:1"]).await;
+    assert!(all.code == 0 && all.out.contains("db   nothing changes"), "{}{}", all.out, all.err);
+    let why = windlass(&world, &["explain", "nd"]).await;
+    assert!(why.code == 0 && why.out.contains("NodeDeployment db"), "{}{}", why.out, why.err);
 
     let same = windlass(&world, &["plan", "-f", path]).await;
     assert_eq!(same.code, 0, "{}{}", same.out, same.err);

@@ -59,6 +59,20 @@ async fn wrong_usage_is_told_with_its_code_where_no_cluster_is_known() {
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{words:?}: {}", ran.err);
         assert!(ran.err.contains("kubeconfig"), "{words:?}: {}", ran.err);
     }
+    for (text, said) in [
+        ("a: [", "is no YAML: line 1"),
+        ("kind: ConfigMap\nmetadata: {name: cm}", "has no NodeDeployment, but ConfigMap cm"),
+        ("words", "has no NodeDeployment, but a document without a kind"),
+        ("", "has no NodeDeployment"),
+        ("apiVersion: windlass.dev/v1alpha1\nkind: NodeDeployment", "a NodeDeployment has no name"),
+    ] {
+        let file = std::env::temp_dir().join(format!("windlass-codes-{}.yaml", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let ran = without_a_cluster(&["plan", "-f", file.to_str().unwrap()]).await;
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{text:?}: {}", ran.err);
+        assert!(ran.err.contains(said) && ran.err.lines().count() == 1, "{text:?}: {}", ran.err);
+    }
     let ran = without_a_cluster(&["plan", "-f", "/nonexistent/db.yaml"]).await;
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("/nonexistent/db.yaml cannot be read"), "{}", ran.err);

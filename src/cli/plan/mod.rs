@@ -136,16 +136,16 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
     }
     let mut found = Written { wishes: Vec::new(), others: Vec::new() };
     for file in &arguments.files {
-        let named = file.display();
-        for (named, text) in texts(file).map_err(|error| format!("{named} cannot be read: {error}"))? {
+        let read = texts(file).map_err(|error| format!("{} cannot be read: {error}", called(file)))?;
+        for (named, text) in read {
             let read = serde_saphyr::from_multiple::<Value>(&text);
-            for document in read.map_err(|error| format!("{named} is no YAML: {error}"))? {
+            for document in read.map_err(|error| format!("{named} is no YAML: {}", first_line(&error)))? {
                 found.take(document).map_err(|error| format!("{named}: {error}"))?;
             }
         }
     }
     if found.wishes.is_empty() {
-        let files: Vec<String> = arguments.files.iter().map(|file| file.display().to_string()).collect();
+        let files: Vec<String> = arguments.files.iter().map(|file| called(file)).collect();
         let others = if found.others.is_empty() {
             String::new()
         } else {
@@ -173,19 +173,32 @@ impl Written {
             let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
             self.wishes.push(Wish { namespace, name, change: Change::Apply(document) });
         } else if !document.is_null() {
-            self.others.push(format!("{kind} {name}").trim().to_owned());
+            let kind = if kind.is_empty() { "a document without a kind" } else { &kind };
+            self.others.push(format!("{kind} {name}").trim_end().to_owned());
         }
         Ok(())
     }
 }
 
+/// What a file is called where something is said of it.
+fn called(file: &Path) -> String {
+    if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+/// What is said first: the reader of YAML draws the place below it.
+fn first_line(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
 /// What a file says, or standard input, or each manifest of a folder, as `kubectl apply -f` takes them.
 fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
-    let read = |file: &Path| Ok((file.display().to_string(), std::fs::read_to_string(file)?));
+    let read = |file: &Path| Ok((called(file), std::fs::read_to_string(file)?));
     if file.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text)?;
-        return Ok(vec![("-".to_owned(), text)]);
+        return Ok(vec![(called(file), text)]);
     }
     if !file.is_dir() {
         return Ok(vec![read(file)?]);

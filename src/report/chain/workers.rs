@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_temporal::api::{VersionRecord, VersionState, WorkerDeploymentStatus};
 
-use super::{Chain, Happened, after, pod_words, telling};
+use super::{Chain, Happened, pod_words, telling};
 use crate::api::{Condition, TaskType};
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{PlanState, TaskState};
