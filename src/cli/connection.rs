@@ -96,7 +96,7 @@ impl Connection {
         let one = [("--context", &self.context), ("--kubeconfig", &file), ("--as", &self.as_user)];
         let one = one.into_iter().filter_map(|(flag, value)| Some((flag, value.as_deref()?)));
         let all = one.chain(self.as_groups.iter().map(|group| ("--as-group", group.as_str())));
-        all.map(|(flag, value)| format!(" {flag} {}", quoted(value))).collect()
+        all.fold(String::new(), |flags, (flag, value)| flags + " " + flag + " " + &quoted(value))
     }
 
     /// A client that says who it is, and the namespace of the context or the account.
