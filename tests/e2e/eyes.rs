@@ -164,6 +164,27 @@ fn order(planned: &Value) -> Vec<String> {
     nodes.map(|node| node["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// A settled fleet of this manifest, in more forms than a file of its own.
+async fn what_plan_reads(world: &World, manifest: &Value) {
+    // A list in standard input, beside what plan is not of; and a manifest of another namespace than was said.
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        manifest, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}}]});
+    let read = piped(world, &["plan", "-f", "-"], &list.to_string()).await;
+    assert_eq!(read.code, 0, "{}{}", read.out, read.err);
+    assert!(read.out.contains("nothing changes"), "{}", read.out);
+    assert_eq!(read.err, "windlass: left out, as plan is of NodeDeployments: ConfigMap cm\n");
+    let mut elsewhere = manifest.clone();
+    elsewhere["metadata"]["namespace"] = json!("elsewhere");
+    let read = piped(world, &["plan", "-f", "-"], &elsewhere.to_string()).await;
+    assert_eq!((read.code, read.out.as_str()), (1, ""), "{}", read.err);
+    assert!(read.err.contains("is in namespace elsewhere by its manifest"), "{}", read.err);
+    // Every fleet at once.
+    let all = windlass(world, &["plan", "nd", "--image", "db:1"]).await;
+    assert!(all.code == 0 && all.out.contains("db   nothing changes"), "{}{}", all.out, all.err);
+    let why = windlass(world, &["explain", "nd"]).await;
+    assert!(why.code == 0 && why.out.contains("NodeDeployment db"), "{}{}", why.out, why.err);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_says_what_then_happens_and_writes_nothing() {
     let world = World::new("plan").await;
@@ -185,24 +206,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     world.until_quiet().await;
     let mark = world.cp.audit_mark().await;
 
-    // A list in standard input, beside what plan is not of; and a manifest of another namespace than was said.
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
-        manifest, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}}]});
-    let read = piped(&world, &["plan", "-f", "-"], &list.to_string()).await;
-    assert_eq!(read.code, 0, "{}{}", read.out, read.err);
-    assert!(read.out.contains("nothing changes"), "{}", read.out);
-    assert_eq!(read.err, "windlass: left out, as plan is of NodeDeployments: ConfigMap cm\n");
-    let mut elsewhere = manifest.clone();
-    elsewhere["metadata"]["namespace"] = json!("elsewhere");
-    let read = piped(&world, &["plan", "-f", "-"], &elsewhere.to_string()).await;
-    assert_eq!((read.code, read.out.as_str()), (1, ""), "{}", read.err);
-    assert!(read.err.contains("is in namespace elsewhere by its manifest"), "{}", read.err);
-    // Every fleet at once.
-    let all = windlass(&world, &["plan", "nd", "--image", "db:1"]).await;
-    assert!(all.code == 0 && all.out.contains("db   nothing changes"), "{}{}", all.out, all.err);
-    let why = windlass(&world, &["explain", "nd"]).await;
-    assert!(why.code == 0 && why.out.contains("NodeDeployment db"), "{}{}", why.out, why.err);
-
+    what_plan_reads(&world, &manifest).await;
     let same = windlass(&world, &["plan", "-f", path]).await;
     assert_eq!(same.code, 0, "{}{}", same.out, same.err);
     assert!(same.out.contains("nothing changes"), "{}", same.out);
