@@ -89,9 +89,19 @@ impl Secrets for KubeSecrets {
 pub struct DeleteArgs {
     #[command(flatten)]
     named: Named,
-    /// Wait for no workflow: the workers of all versions go at once, and workflows that are pinned to them get no further
+    /// Wait for no workflow: the workers of all versions go at once, and workflows that are pinned to them get no further. Under
+    /// deletionPolicy Retain they stay, and Temporal is not waited for
     #[arg(long)]
     now: bool,
+}
+
+/// What goes with an object, in words.
+fn what_goes(is_retained: bool, now: bool) -> &'static str {
+    match (is_retained, now) {
+        (true, _) => "its deletionPolicy is Retain, so that routing and workers stay as they are",
+        (false, true) => "its workers go now",
+        (false, false) => "its versions go when no workflow runs on them",
+    }
 }
 
 /// Deletes `WorkerDeployments`.
@@ -108,13 +118,24 @@ pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
                 PatchParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PatchParams::default() };
             api.patch(&target.name, &params, &Patch::Merge(patch)).await.map_err(sentence)?;
         }
-        api.delete(&target.name, &DeleteParams::default()).await.map_err(sentence)?;
-        let how = if arguments.now {
-            "its workers go now"
-        } else {
-            "its versions go when no workflow runs on them"
-        };
-        super::print(&format!("{target} is deleted: {how}\n"))?;
+        // What is not gone at once is answered as it is left.
+        let left = api.delete(&target.name, &DeleteParams::default()).await.map_err(sentence)?.left();
+        let spec = left.as_ref().map(|object| &object.data["spec"]);
+        let is_retained = spec.is_some_and(|spec| spec["deletionPolicy"] == "Retain");
+        super::print(&format!("{target} is deleted: {}\n", what_goes(is_retained, arguments.now)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::what_goes;
+
+    #[test]
+    fn nothing_is_said_to_go_that_is_retained() {
+        for now in [true, false] {
+            assert!(what_goes(true, now).contains("stay as they are"));
+            assert!(what_goes(false, now).ends_with(if now { "go now" } else { "runs on them" }));
+        }
+    }
 }

@@ -18,6 +18,10 @@ use crate::port::{BuildId, Connections, Pace};
 
 /// A version's record is not asked to be deleted oftener: Temporal looks at its drainage each time.
 const BETWEEN_DELETES: Duration = Duration::from_secs(10);
+/// After so many tries in vain it is somebody else who polls as that version, and not Temporal's memory of our own workers.
+const QUICK_DELETES: u32 = 60;
+/// Then it is asked for so often.
+const BETWEEN_LATE_DELETES: Duration = Duration::from_mins(5);
 /// The pollers of what is at rest are not asked for oftener.
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
 /// What runs on a version that drains is not counted oftener, where it is counted for people only.
@@ -46,6 +50,7 @@ pub struct Context {
     /// The name of this replica, for events.
     pub instance: String,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
+    deletes: Mutex<HashMap<(String, BuildId), u32>>,
     told: Mutex<HashSet<(String, &'static str, String)>>,
     looks: std::sync::atomic::AtomicU64,
 }
@@ -79,6 +84,7 @@ impl Context {
             hooks: None,
             instance: instance.to_owned(),
             due: Mutex::default(),
+            deletes: Mutex::default(),
             told: Mutex::default(),
             looks: std::sync::atomic::AtomicU64::new(0),
         }
@@ -93,7 +99,28 @@ impl Context {
 
     /// Whether a record may be asked to be deleted; then not again for a while.
     pub(crate) fn may_delete(&self, uid: &str, build: &BuildId) -> bool {
-        self.is_due(("delete", uid.to_owned(), build.clone()), BETWEEN_DELETES)
+        let mut deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
+        if deletes.len() > MOST {
+            deletes.clear();
+        }
+        let tries = deletes.entry((uid.to_owned(), build.clone())).or_default();
+        let between = if *tries < QUICK_DELETES { BETWEEN_DELETES } else { BETWEEN_LATE_DELETES };
+        let may = self.is_due(("delete", uid.to_owned(), build.clone()), between);
+        *tries = tries.saturating_add(u32::from(may));
+        may
+    }
+
+    /// How long it is until a record may be asked to be deleted.
+    pub(crate) fn until_delete(&self, uid: &str, build: &BuildId) -> Duration {
+        let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = due.get(&("delete", uid.to_owned(), build.clone()));
+        at.map_or(Duration::ZERO, |at| at.saturating_duration_since(monotonic()))
+    }
+
+    /// Forgets how often a record was asked to be deleted: it is gone, and another of its name is another.
+    pub(crate) fn is_deleted(&self, uid: &str, build: &BuildId) {
+        let key = (uid.to_owned(), build.clone());
+        self.deletes.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
     /// Whether pollers are asked for; then not again for a while.

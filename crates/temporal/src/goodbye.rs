@@ -5,15 +5,16 @@ use std::time::Duration;
 use serde_json::json;
 use windlass_core::api::conditions::{self, RECONCILING, Truth, UP_TO_DATE};
 
-use crate::api::names::FINALIZER;
+use crate::api::names::{ANNOTATION_DELETE, FINALIZER};
 use crate::api::{DeletionPolicy, Reason};
-use crate::cluster::{ClusterError, Kind};
-use crate::observe;
+use crate::cluster::{Cluster, ClusterError, Kind};
+use crate::context::Context;
+use crate::observe::{self, Read};
 use crate::planner::Temporal;
 use crate::planner::deletion::{Step, step};
 use crate::planner::facts::reason_of;
 use crate::port::{BuildId, TemporalError};
-use crate::reconcile::look::{Look, finalizers, save};
+use crate::reconcile::look::{Look, finalizers, save, unreadable};
 
 /// How soon it is looked at again.
 const SOON: Duration = Duration::from_secs(1);
@@ -65,6 +66,35 @@ pub(crate) async fn go(mut look: Look<'_>) -> Result<Duration, ClusterError> {
             say(&look, Reason::Terminating, refused.as_ref().unwrap_or(&message), soon).await
         }
     }
+}
+
+/// Does what can be done for one whose spec cannot be read: it does not say where its Temporal is, so that its workers stay until
+/// a person says that nothing is to be waited for. Without workers it goes.
+pub(crate) async fn go_unread(
+    cx: &Context,
+    cluster: &Cluster,
+    read: &Read,
+    sentence: &str,
+) -> Result<Duration, ClusterError> {
+    let name = read.meta("name");
+    let workers = cluster.list(Kind::Deployment, name).await?;
+    if workers.is_empty() {
+        for revision in cluster.list(Kind::Revision, name).await? {
+            cluster.delete(Kind::Revision, &revision).await?;
+        }
+        return let_go(cx, cluster, read).await;
+    }
+    if read.annotation(ANNOTATION_DELETE) == Some("now") {
+        for deployment in &workers {
+            cluster.delete(Kind::Deployment, deployment).await?;
+        }
+        return Ok(SOON);
+    }
+    let sentence = format!(
+        "no workers are taken away before it is known what runs on them ({sentence}); put the spec right, or windlass delete --now"
+    );
+    unreadable(cx, cluster, read, &sentence).await?;
+    Ok(LATER)
 }
 
 /// Asks Temporal for what it is to do in this step; of most steps that is nothing.
@@ -141,12 +171,17 @@ async fn done(look: &Look<'_>) -> Result<Duration, ClusterError> {
         look.children.forget_revisions().await?;
         forget_deployment(look).await;
     }
+    let_go(look.cx, &look.cluster, &look.read).await
+}
+
+/// Takes the finalizer away.
+async fn let_go(cx: &Context, cluster: &Cluster, read: &Read) -> Result<Duration, ClusterError> {
     let left: Vec<_> =
-        finalizers(&look.read.object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
+        finalizers(&read.object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
     let op = json!({"op": "add", "path": "/metadata/finalizers", "value": left});
-    match look.cluster.patch(Kind::Workers, &look.read.object, false, vec![op]).await {
+    match cluster.patch(Kind::Workers, &read.object, false, vec![op]).await {
         Ok(_) | Err(ClusterError::Gone(_)) => {
-            look.cx.forget(&look.facts.namespace, &look.facts.name);
+            cx.forget(read.meta("namespace"), read.meta("name"));
             Ok(LATER)
         }
         Err(error) => Err(error),

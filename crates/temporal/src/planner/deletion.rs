@@ -4,8 +4,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{Facts, Temporal, Version};
-use super::routing::lost;
-use super::routing::{Next, owned};
+use super::routing::{Next, lost, owned};
+use super::sunset::IDLE;
 use crate::api::{DeletionPolicy, Reason};
 use crate::port::{BuildId, DescribedDeployment, RampTarget, RoutingWrite};
 
@@ -53,13 +53,7 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     if facts.delete_now {
         return at_once(facts);
     }
-    let Temporal::Known(described) = &facts.temporal else {
-        let Next::Wait { reason, message, .. } = lost(facts) else { return Step::Done };
-        let message = format!(
-            "no workers are taken away before Temporal says what runs on them ({message}); windlass delete --now waits for nothing"
-        );
-        return Step::Wait { reason, message };
-    };
+    let Temporal::Known(described) = &facts.temporal else { return unsaid(facts, since, now) };
     if let Some(write) = to_give_back(facts, described) {
         if facts.other_manager().is_some() {
             let Next::Wait { reason, message, .. } = owned(facts) else { return Step::Done };
@@ -69,6 +63,30 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
         return Step::Write(write);
     }
     take(facts, since, now)
+}
+
+/// Temporal does not say how it stands. Workers that are there stay. Where none are, because Temporal was never found or since
+/// their namespace is going, too, nothing is left that could be lost: what Temporal still knows is given back if it can be within
+/// some minutes.
+fn unsaid(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
+    let Next::Wait { reason, message, .. } = lost(facts) else { return Step::Done };
+    let has_workers = facts.versions.values().any(|version| version.workers.is_some());
+    if has_workers {
+        let message = format!(
+            "no workers are taken away before Temporal says what runs on them ({message}); windlass delete --now waits for nothing"
+        );
+        return Step::Wait { reason, message };
+    }
+    let was_known = facts.versions.values().any(Version::was_listed);
+    if !was_known || now >= since + RECORD_PATIENCE {
+        return Step::Done;
+    }
+    let message = format!(
+        "its workers are gone, and for {} min from its deletion on it is tried to have Temporal forget them ({message}); windlass \
+         delete --now waits for nothing",
+        RECORD_PATIENCE.num_minutes()
+    );
+    Step::Wait { reason, message }
 }
 
 /// All stays as it is, but that somebody else may manage it from now on.
@@ -85,8 +103,7 @@ fn retain(facts: &Facts, waits: bool) -> Step {
 
 /// What of the routing leads to versions of this object.
 fn to_give_back(facts: &Facts, described: &DescribedDeployment) -> Option<RoutingWrite> {
-    let is_ours =
-        |build: &BuildId| facts.versions.get(build).is_some_and(|version| is_of_this_object(facts, version));
+    let is_ours = |build: &BuildId| facts.versions.get(build).is_some_and(|version| facts.is_ours(version));
     let ramp = described.routing.ramp.as_ref();
     let ramps_here = ramp.is_some_and(|ramp| match &ramp.to {
         RampTarget::Version(build) => is_ours(build),
@@ -96,14 +113,6 @@ fn to_give_back(facts: &Facts, described: &DescribedDeployment) -> Option<Routin
         return Some(RoutingWrite::ClearRamp);
     }
     described.routing.current.as_ref().filter(|build| is_ours(build)).map(|_| RoutingWrite::Current(None))
-}
-
-/// Whether a version that Temporal lists belongs to this object: all do of a deployment that it manages. While nobody manages
-/// it, somebody may have workers of their own there, and ours are those that were made from here. Under another's management
-/// only those are whose workers still run.
-fn is_of_this_object(facts: &Facts, version: &Version) -> bool {
-    let is_nobodys = facts.other_manager().is_none();
-    facts.is_manager() || version.workers.is_some() || (is_nobodys && version.has_revision)
 }
 
 fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
@@ -123,6 +132,10 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                 Some(0) if there.is_terminating => {
                     says(format!("Deployment {} is being deleted", there.name));
                 }
+                Some(0) if !is_over(version, now) => says(format!(
+                    "no workflow was found on {build}; its workers go once that has been so for {} s, since what is counted lags",
+                    IDLE.num_seconds()
+                )),
                 Some(0) => {
                     workers.push(build.clone());
                     says(format!("Deployment {} goes", there.name));
@@ -136,7 +149,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         let patience =
             version.record.as_ref().and_then(|r| r.drained_since).unwrap_or(since) + RECORD_PATIENCE;
         let patience = patience.max(since + RECORD_PATIENCE);
-        if version.listed.is_some() && is_of_this_object(facts, version) && now < patience {
+        if version.listed.is_some() && facts.is_ours(version) && now < patience {
             records.push(build.clone());
             says(format!(
                 "Temporal is asked to forget {build}, which it does some minutes after its last worker has gone"
@@ -156,6 +169,14 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
 fn last_gone(facts: &Facts, since: DateTime<Utc>) -> DateTime<Utc> {
     let drained = facts.versions.values().filter_map(|version| version.record.as_ref()?.drained_since);
     drained.max().map_or(since, |last| last.max(since))
+}
+
+/// Whether it may be relied on that nothing was found to run on a version: Temporal says that it is drained, or it has been so for
+/// a while.
+fn is_over(version: &Version, now: DateTime<Utc>) -> bool {
+    let is_drained = version.was_active() && version.drained().is_some();
+    let since = version.record.as_ref().and_then(|record| record.drained_since);
+    is_drained || since.is_some_and(|since| now >= since + IDLE)
 }
 
 /// How many workflows are pinned to a version; none: that has to be counted. Also of one that Temporal does not know: somebody

@@ -212,6 +212,15 @@ impl Facts {
         self.described().is_some_and(|described| described.manager.as_ref() == Some(&self.identity))
     }
 
+    /// Whether a version belongs to this object: all do of a deployment that it manages. While nobody manages that, somebody may
+    /// have workers of their own there, and ours are those that were made from here. Under another's management only those are
+    /// whose workers still run.
+    #[must_use]
+    pub fn is_ours(&self, version: &Version) -> bool {
+        let is_nobodys = self.other_manager().is_none();
+        self.is_manager() || version.workers.is_some() || (is_nobodys && version.has_revision)
+    }
+
     /// The version that is wanted.
     #[must_use]
     pub fn target_version(&self) -> Option<&Version> {

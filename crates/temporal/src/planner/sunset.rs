@@ -11,8 +11,9 @@ use super::facts::{Facts, Temporal, Version};
 use crate::api::VersionState;
 use crate::port::BuildId;
 
-/// A version that never took tasks is left for so long at least after no workflow was seen on it: what is counted lags.
-const IDLE_SECONDS: i64 = 30;
+/// What is counted lags: where Temporal does not say itself that a version is drained, it is left for so long at least after no
+/// workflow was seen on it.
+pub const IDLE: TimeDelta = TimeDelta::seconds(30);
 
 /// What is to be done about one version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,6 +88,8 @@ pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<
         _ if making == Some(Making::Ahead) => Act::Leave,
         _ if is_wanted && version.workers.is_none() && making.is_none() => Act::Leave,
         _ if is_wanted => Act::Serve,
+        // Somebody's workers of their own: what becomes of their records is not ours to say.
+        _ if version.workers.is_none() && version.listed.is_some() && !facts.is_ours(version) => Act::Leave,
         VersionState::Drained if version.was_active() => retire(facts, version, now),
         // It was listed, and is not: Temporal has to say so of just this version.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
@@ -154,7 +157,7 @@ pub fn due(facts: &Facts, version: &Version) -> Option<Due> {
     if version.was_active() {
         return Some(Due { scale_down: after(down), delete: after(delete.max(down)) });
     }
-    let soon = after(down.min(IDLE_SECONDS));
+    let soon = after(down.min(IDLE.num_seconds()));
     Some(Due { scale_down: soon, delete: soon })
 }
 

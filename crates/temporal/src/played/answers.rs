@@ -147,7 +147,7 @@ impl Temporal for Played {
         of: &DeploymentName,
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError> {
-        self.ask(|state, now| Ok(RunningWorkflows { pinned: state.pinned(of, build, now), auto_upgrade: 0 }))
+        self.ask(|state, now| Ok(RunningWorkflows { pinned: state.counted(of, build, now), auto_upgrade: 0 }))
             .await
     }
 

@@ -19,6 +19,8 @@ pub struct Settings {
     pub pollers: TimeDelta,
     /// For so long a version is listed and no workflow can be pinned to it.
     pub unready: TimeDelta,
+    /// So long after its start a workflow is counted for the first time.
+    pub lag: TimeDelta,
     /// It lists no more versions of a deployment.
     pub versions: usize,
 }
@@ -29,6 +31,7 @@ impl Default for Settings {
             drainage: TimeDelta::seconds(2),
             pollers: TimeDelta::seconds(5),
             unready: TimeDelta::seconds(1),
+            lag: TimeDelta::zero(),
             versions: 100,
         }
     }
@@ -58,7 +61,7 @@ pub(super) struct State {
     pub settings: Settings,
     pub mood: Mood,
     pub deployments: BTreeMap<DeploymentName, Deployment>,
-    pub workflows: BTreeMap<String, (DeploymentName, BuildId)>,
+    pub workflows: BTreeMap<String, Workflow>,
     pub gates: BTreeMap<String, Gate>,
     pub ends: BTreeMap<BuildId, GateEnd>,
     pub writes: Vec<(DateTime<Utc>, Write)>,
@@ -83,6 +86,20 @@ pub(super) struct Illness {
     pub lasts: TimeDelta,
     /// Once it has begun.
     pub until: Option<DateTime<Utc>>,
+}
+
+/// A workflow that runs, pinned to a version.
+#[derive(Clone, Debug)]
+pub(super) struct Workflow {
+    pub deployment: DeploymentName,
+    pub build: BuildId,
+    pub started: DateTime<Utc>,
+}
+
+impl Workflow {
+    fn is_on(&self, deployment: &DeploymentName, build: &BuildId) -> bool {
+        self.deployment == *deployment && self.build == *build
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -226,17 +243,19 @@ impl State {
         };
         let version = deployment.versions.get_mut(&build)?;
         version.wake(&deployment.routing, &build, now);
-        self.workflows.insert(id.to_owned(), (of.clone(), build.clone()));
+        let workflow = Workflow { deployment: of.clone(), build: build.clone(), started: now };
+        self.workflows.insert(id.to_owned(), workflow);
         Some(build)
     }
 
     pub fn end(&mut self, id: &str) -> Option<BuildId> {
-        self.workflows.remove(id).map(|(_, build)| build)
+        self.workflows.remove(id).map(|workflow| workflow.build)
     }
 
     pub fn orphans(&self) -> Vec<String> {
-        let is_orphan = |(of, build): &(DeploymentName, BuildId)| {
-            let version = self.deployments.get(of).and_then(|deployment| deployment.versions.get(build));
+        let is_orphan = |Workflow { deployment, build, .. }: &Workflow| {
+            let version =
+                self.deployments.get(deployment).and_then(|deployment| deployment.versions.get(build));
             version.is_none_or(|version| version.workers == 0)
         };
         self.workflows.iter().filter(|(_, on)| is_orphan(on)).map(|(id, _)| id.clone()).collect()
@@ -244,9 +263,16 @@ impl State {
 
     /// How many workflows are pinned to a version and run, gates among them.
     pub fn pinned(&self, of: &DeploymentName, build: &BuildId, now: DateTime<Utc>) -> u64 {
-        let workflows = self.workflows.values().filter(|(d, b)| d == of && b == build).count();
+        let workflows = self.workflows.values().filter(|workflow| workflow.is_on(of, build)).count();
         let gates = self.gates.values().filter(|gate| gate.deployment == *of && gate.build == *build);
         (workflows + gates.filter(|gate| self.gate_runs(gate, now)).count()) as u64
+    }
+
+    /// The same as far as it is known where workflows are counted, which lags.
+    pub fn counted(&self, of: &DeploymentName, build: &BuildId, now: DateTime<Utc>) -> u64 {
+        let is_new = |workflow: &&Workflow| now - workflow.started < self.settings.lag;
+        let new = self.workflows.values().filter(|workflow| workflow.is_on(of, build)).filter(is_new).count();
+        self.pinned(of, build, now).saturating_sub(new as u64)
     }
 
     pub fn end_of(&self, gate: &Gate) -> GateEnd {

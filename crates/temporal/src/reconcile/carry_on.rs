@@ -18,8 +18,6 @@ use crate::planner::decide::Asked;
 use crate::planner::{Decision, Temporal as Said};
 use crate::port::BuildId;
 
-/// How soon something that moves is looked at again.
-const MOVING: Duration = Duration::from_secs(3);
 /// How soon it is when a version's state changed lately.
 const LIVELY: Duration = Duration::from_secs(5);
 /// For so long that is lately.
@@ -120,7 +118,7 @@ impl Look<'_> {
         &self,
         status: &WorkerDeploymentStatus,
         plan: Option<&Plan>,
-        pending: bool,
+        pending: Option<Duration>,
         next: Option<Duration>,
     ) -> Duration {
         let jitter = Duration::from_millis(self.cx.jitter(&self.facts.uid, 10_000));
@@ -136,8 +134,8 @@ impl Look<'_> {
             });
             return if waits_for_somebody { REST + jitter } else { next.min(REST + jitter) };
         }
-        if pending {
-            return MOVING;
+        if let Some(pending) = pending {
+            return pending.min(REST + jitter);
         }
         let changed =
             |since: Option<DateTime<Utc>>| since.is_some_and(|at| at <= self.now && self.now - at < LATELY);

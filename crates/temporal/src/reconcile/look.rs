@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use windlass_core::api::conditions::{self, UP_TO_DATE};
+use windlass_core::api::conditions::{self, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY};
 use windlass_engine::Plan;
 
-use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
@@ -35,6 +35,25 @@ pub(crate) async fn save(
     }
     let op = json!({"op": "add", "path": "/status", "value": status});
     cluster.patch(Kind::Workers, &read.object, true, vec![op]).await.map(drop)
+}
+
+/// Says of an object why its spec cannot be read.
+pub(crate) async fn unreadable(
+    cx: &Context,
+    cluster: &Cluster,
+    read: &Read,
+    sentence: &str,
+) -> Result<(), ClusterError> {
+    let (now, generation) =
+        (cx.clock.now(), read.object["metadata"]["generation"].as_i64().unwrap_or_default());
+    let mut status = read.status.clone();
+    status.observed_generation = generation;
+    for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
+        let word = Reason::InvalidSpec.as_str();
+        conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
+    }
+    cx.metrics.says(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
+    save(cluster, read, &status).await
 }
 
 /// One look.

@@ -11,16 +11,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::api::RawPlan;
-use windlass_core::api::conditions::{self, STALLED, Truth, UP_TO_DATE};
 
-use crate::api::Reason;
 use crate::api::names::FINALIZER;
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
 use crate::goodbye;
 use crate::observe::{self, Read};
 use crate::planner::{Decision, decide};
-use look::{Look, finalizers, save};
+use look::{Look, finalizers, unreadable};
 
 /// How soon what is at rest is looked at again; jitter is added.
 const REST: Duration = Duration::from_secs(30);
@@ -42,7 +40,13 @@ pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Du
     }
     let spec = match &read.spec {
         Ok(spec) => spec.clone(),
-        Err(sentence) => return unreadable(cx, &cluster, &read, sentence).await.map(Some),
+        Err(sentence) if read.deleted_at().is_some() => {
+            return goodbye::go_unread(cx, &cluster, &read, sentence).await.map(Some);
+        }
+        Err(sentence) => {
+            unreadable(cx, &cluster, &read, sentence).await?;
+            return Ok(Some(REST));
+        }
     };
     if !has_finalizer {
         let mut all = finalizers(&read.object);
@@ -75,23 +79,4 @@ async fn run(mut look: Look<'_>) -> Result<Duration, ClusterError> {
         Decision::Keep | Decision::Refuse { .. } => look.carry_on(plan, decision, &asked).await,
         decision => look.change(plan, decision, &asked).await,
     }
-}
-
-async fn unreadable(
-    cx: &Context,
-    cluster: &Cluster,
-    read: &Read,
-    sentence: &str,
-) -> Result<Duration, ClusterError> {
-    let (now, generation) =
-        (cx.clock.now(), read.object["metadata"]["generation"].as_i64().unwrap_or_default());
-    let mut status = read.status.clone();
-    status.observed_generation = generation;
-    for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
-        let word = Reason::InvalidSpec.as_str();
-        conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
-    }
-    cx.metrics.says(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
-    save(cluster, read, &status).await?;
-    Ok(REST)
 }

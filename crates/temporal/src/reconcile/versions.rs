@@ -1,5 +1,7 @@
 //! What versions need beside a plan: workers, or to go.
 
+use std::time::Duration;
+
 use windlass_engine::Plan;
 
 use super::look::Look;
@@ -11,12 +13,15 @@ use crate::planner::routing;
 use crate::planner::sunset::{Act, Making, Wanted, act};
 use crate::port::BuildId;
 
+/// How soon it is looked again at what is about to go.
+const MOVING: Duration = Duration::from_secs(3);
+
 /// What came of looking after a version.
 enum Tended {
     /// Nothing more is to be done now.
     Rests,
-    /// Some of it is to go soon.
-    Moves,
+    /// Some of it is to go within this time.
+    Moves(Duration),
     /// Nothing is left of it.
     Gone,
 }
@@ -33,9 +38,13 @@ impl Look<'_> {
         }
     }
 
-    /// Does what versions need, each for itself. Answers with those of which nothing is left, and whether some is to go
-    /// soon.
-    pub(super) async fn tend(&mut self, active: bool, plan: Option<&Plan>) -> (Vec<BuildId>, bool) {
+    /// Does what versions need, each for itself. Answers with those of which nothing is left, and how soon the next of the
+    /// others is to go, if one is.
+    pub(super) async fn tend(
+        &mut self,
+        active: bool,
+        plan: Option<&Plan>,
+    ) -> (Vec<BuildId>, Option<Duration>) {
         let target = self.facts.target.build.clone();
         let planned = plan.filter(|plan| active && plan.target_hash == self.facts.target.hash);
         let is_rejected = self.facts.status.rejected.is_some();
@@ -45,15 +54,19 @@ impl Look<'_> {
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let mut forgotten = Vec::new();
-        let mut pending = false;
+        let mut pending: Option<Duration> = None;
+        let soonest = |pending: Option<Duration>, next| Some(pending.map_or(next, |other| other.min(next)));
         for build in builds {
             match self.tend_to(&build, &wanted).await {
                 Ok(Tended::Rests) => {}
-                Ok(Tended::Moves) => pending = true,
-                Ok(Tended::Gone) => forgotten.push(build),
+                Ok(Tended::Moves(next)) => pending = soonest(pending, next),
+                Ok(Tended::Gone) => {
+                    self.cx.is_deleted(&self.facts.uid, &build);
+                    forgotten.push(build);
+                }
                 // What is wrong with one version keeps no other waiting, nor the plan.
                 Err(error) => {
-                    pending = true;
+                    pending = soonest(pending, MOVING);
                     self.tell_of_trouble(&build, &error);
                 }
             }
@@ -63,6 +76,11 @@ impl Look<'_> {
 
     async fn tend_to(&mut self, build: &BuildId, wanted: &Wanted<'_>) -> Result<Tended, ClusterError> {
         let mut next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
+        let left = self.cx.until_delete(&self.facts.uid, build);
+        if next == Act::Count && self.is_only_a_record(build) && !left.is_zero() {
+            // It would be counted only for what Temporal may not be asked yet.
+            return Ok(Tended::Moves(left));
+        }
         // Only where that matters is it counted what runs, and then decided by what was found.
         if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
             observe::count(&mut self.facts, build, &*temporal).await;
@@ -83,23 +101,31 @@ impl Look<'_> {
                 self.children.scale_down(build).await?;
                 let note = format!("no workflow runs on {build}: it has no more pods");
                 self.tell(Event::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
-                return Ok(Tended::Moves);
+                return Ok(Tended::Moves(MOVING));
             }
             Act::DeleteWorkers => {
                 self.children.delete(build).await?;
                 let note = format!("no workflow runs on {build}: its Deployment is deleted");
                 self.tell(Event::normal("VersionDeleted", format!("{build}/{}", self.now), note));
-                return Ok(Tended::Moves);
+                return Ok(Tended::Moves(MOVING));
             }
             Act::DeleteRecord => {
                 self.delete_record(build, false).await;
-                return Ok(Tended::Moves);
+                return Ok(Tended::Moves(self.cx.until_delete(&self.facts.uid, build).max(MOVING)));
             }
             Act::Forget => return Ok(Tended::Gone),
-            Act::Count => return Ok(Tended::Moves),
+            Act::Count => return Ok(Tended::Moves(MOVING)),
             Act::Leave => {}
         }
         Ok(Tended::Rests)
+    }
+
+    /// Whether nothing is left of a version but what Temporal knows of it, and nobody has pinned a workflow to it since: that
+    /// would have it drain.
+    fn is_only_a_record(&self, build: &BuildId) -> bool {
+        let version = &self.facts.versions[build];
+        let drains = self.facts.state(version) == VersionState::Draining;
+        version.workers.is_none() && version.listed.is_some() && !drains
     }
 
     /// Of a version that drains a person wants to know how much there is left to do.

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use chrono::TimeDelta;
+use kube::api::DeleteParams;
 use serde_json::json;
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
-use windlass_temporal::played::{Mood, Played, Write};
+use windlass_temporal::played::{Mood, Played, Settings, Write};
 use windlass_temporal::port::{BuildId, RoutingWrite};
 
 use crate::stage::{Stage, deployment, spec};
@@ -237,4 +239,69 @@ async fn one_that_another_manages_and_that_serves_nothing_there_goes_at_once() {
     s.delete().await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
     assert_eq!(s.temporal.writes().len(), before, "{:?}", s.temporal.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_never_found_its_temporal_goes_at_once() {
+    for mood in [Mood::Down, Mood::Secretless, Mood::Refusing] {
+        let s = Stage::new();
+        s.temporal.is(mood.clone());
+        s.create(spec("v1")).await;
+        s.until("it is said", |s| s.status()["temporalLostAt"].is_string()).await;
+        s.delete().await;
+        s.seconds(10).await;
+        assert!(s.object().is_none(), "{mood:?}: {:#}", s.status());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_workers_and_secrets_went_with_their_namespace_is_not_waited_for_for_ever() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.temporal.is(Mood::Secretless);
+    s.delete().await;
+    s.seconds(1200).await;
+    assert!(s.object().is_some(), "workers are there");
+    s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
+    s.until("it is gone", |s| s.object().is_none()).await;
+
+    // Where they go first it is tried for some minutes.
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.temporal.is(Mood::Secretless);
+    s.delete().await;
+    s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
+    s.seconds(300).await;
+    assert!(s.message("Reconciling").contains("its workers are gone"), "{}", s.message("Reconciling"));
+    s.temporal.is(Mood::Well);
+    s.until("it is gone", |s| s.object().is_none()).await;
+    let back = Write::Routing(RoutingWrite::Current(None));
+    assert!(s.temporal.writes().contains(&back), "{:?}", s.temporal.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_that_began_right_before_the_deletion_keeps_its_workers_although_counts_lag() {
+    let s = Stage::with(Settings { lag: TimeDelta::seconds(20), ..Settings::default() });
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.temporal.start(&deployment(), "late", None, 99.0);
+    s.delete().await;
+    s.seconds(120).await;
+    assert!(s.deployment_of(&v1).is_some());
+    s.temporal.end("late");
+    s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
+    s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_spec_cannot_be_read_any_more_goes_without_workers_or_when_that_is_said() {
+    let (s, _) = Stage::running(spec("v1")).await;
+    // The API server takes it, and no Deployment could have it.
+    s.patch(json!({"spec": {"maxSurge": 3_000_000_000_u64}})).await;
+    s.until("it is said", |s| s.says("Stalled") == "True/InvalidSpec").await;
+    s.delete().await;
+    s.seconds(120).await;
+    assert!(s.object().is_some() && !s.deployments().is_empty());
+    assert!(s.message("Stalled").contains("windlass delete --now"), "{}", s.message("Stalled"));
+    s.annotate("windlass.dev/delete", "now").await;
+    s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
 }

@@ -59,6 +59,11 @@ async fn workers_that_ask_nobody_and_workers_that_do_not_run_are_waited_for_and_
     }
 }
 
+/// So many steps of a ramp.
+fn steps(count: u8) -> Value {
+    (1..=count).map(|percent| json!({"percent": percent})).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn bad_input_is_refused_with_a_sentence() {
     let s = Stage::new();
@@ -67,6 +72,16 @@ async fn bad_input_is_refused_with_a_sentence() {
         ("/rollout/steps", json!([{"percent": 5}, {"percent": 5}]), "have to ascend"),
         ("/rollout/steps", json!([{"percent": 100}]), "percent"),
         ("/rollout/steps", json!([{"percent": 0}]), "percent"),
+        ("/rollout/steps", json!([{"percent": 5, "pauseSeconds": -1}]), "pauseSeconds"),
+        ("/rollout/steps", steps(21), "must have at most 20 items"),
+        ("/rollout/strategy", json!("Slowly"), "strategy"),
+        ("/rollout/onFailure", json!("Ignore"), "onFailure"),
+        ("/rollout/gate", json!({"timeoutSeconds": 5}), "workflowType"),
+        ("/rollout/gate", json!({"workflowType": "Check", "timeoutSeconds": 0}), "timeoutSeconds"),
+        ("/sunset", json!({"scaleDownDelaySeconds": -1}), "scaleDownDelaySeconds"),
+        ("/maxVersions", json!(0), "maxVersions"),
+        ("/deletionPolicy", json!("Orphan"), "deletionPolicy"),
+        ("/connection/address", json!(""), "address"),
         ("/rollout/steps", json!([{"percent": 5, "gate": true}]), "there is no spec.rollout.gate"),
         ("/rollout", json!({"strategy": "Progressive"}), "needs spec.rollout.steps"),
         ("/unsafeCustomBuildID", json!("-x"), "at most 63"),
@@ -87,7 +102,9 @@ async fn bad_input_is_refused_with_a_sentence() {
     let mut both = spec("v1");
     (both["maxSurge"], both["maxUnavailable"]) = (json!(0), json!("0%"));
     assert!(s.try_create(both).await.unwrap_err().to_string().contains("both 0"));
-    s.create(spec("v1")).await;
+    let mut most = spec("v1");
+    most["rollout"]["steps"] = steps(20);
+    s.create(most).await;
     let renamed = s.try_patch(json!({"spec": {"deploymentName": "other"}})).await.unwrap_err().to_string();
     assert!(renamed.contains("does not change"), "{renamed}");
     let moved =

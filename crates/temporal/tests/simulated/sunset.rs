@@ -1,6 +1,7 @@
 //! Versions that nobody wants any more, and that come back.
 
 use windlass_temporal::played::Write;
+use windlass_temporal::port::RoutingWrite;
 
 use crate::stage::{Stage, deployment, spec};
 
@@ -96,4 +97,61 @@ async fn of_a_version_that_drains_it_is_said_how_many_workflows_run() {
         s.deployment_of(&v1).is_none() && s.record(&v1)["pollers"].is_null()
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_somebody_elses_workers_are_left_to_them_while_nobody_manages_the_deployment() {
+    let s = Stage::new();
+    // Theirs have ended for the night, and one of them was never promoted.
+    let theirs = ["drained", "never"].map(windlass_temporal::port::BuildId::new);
+    for build in &theirs {
+        s.temporal.poll(&deployment(), build, &["orders"], 1);
+    }
+    for build in [Some(theirs[0].clone()), None] {
+        s.temporal.by_hand(&deployment(), &RoutingWrite::Current(build)).unwrap();
+    }
+    for build in &theirs {
+        s.temporal.poll(&deployment(), build, &["orders"], 0);
+    }
+    let mut manual = spec("v1");
+    manual["rollout"] = serde_json::json!({"strategy": "Manual"});
+    s.create(manual).await;
+    s.until("it waits for a promotion", |s| s.says("UpToDate") == "Unknown/ReadyToPromote").await;
+    s.seconds(600).await;
+    assert_eq!(s.temporal.writes(), [], "nothing of it is ours");
+    // Once it is managed from here, they are records of which nothing is left.
+    s.patch(serde_json::json!({"spec": {"forcePromote": s.status()["requestedRolloutHash"]}})).await;
+    s.until("they are forgotten", |s| theirs.iter().all(|build| s.record(build).is_null())).await;
+    s.until_current(&s.target().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_temporal_keeps_because_of_somebody_elses_pollers_costs_little() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.set_image("v2").await;
+    s.until_current(&s.target().await).await;
+    s.until("its workers are gone", |s| s.deployment_of(&v1).is_none()).await;
+    s.temporal.poll(&deployment(), &v1, &["orders"], 1);
+    s.seconds(1200).await;
+    let (calls, describes) = (s.temporal.calls(), s.temporal.describes());
+    s.seconds(600).await;
+    let (calls, describes) = (s.temporal.calls() - calls, s.temporal.describes() - describes);
+    assert!(describes <= 21 && calls <= describes + 20, "{describes} descriptions, {calls} calls in 10 min");
+    // It is as well once they are gone.
+    s.temporal.poll(&deployment(), &v1, &[], 0);
+    s.until("it is forgotten", |s| s.record(&v1).is_null()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_not_asked_for_again_and_again_while_another_manages_the_deployment() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.set_image("v2").await;
+    s.until_current(&s.target().await).await;
+    s.until("its workers are gone", |s| s.deployment_of(&v1).is_none()).await;
+    s.temporal.manage(&deployment(), Some("another operator"));
+    s.seconds(200).await;
+    let (asked, calls) = (s.temporal.asked_to_delete(&v1).len(), s.temporal.calls());
+    s.seconds(600).await;
+    assert_eq!(s.temporal.asked_to_delete(&v1).len(), asked);
+    assert!(s.temporal.calls() - calls <= 45, "{} calls in 10 min", s.temporal.calls() - calls);
 }
