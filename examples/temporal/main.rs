@@ -24,6 +24,8 @@ mod frontend;
 mod person;
 #[path = "../../tests/temporal/programs.rs"]
 mod programs;
+#[path = "../../tests/temporal/running.rs"]
+mod running;
 
 use std::{process::ExitCode, time::Duration};
 

@@ -30,6 +30,7 @@ async fn replicas_that_are_not_said_are_never_written_but_for_a_version_that_is_
 
     farm.set_image("2").await?;
     let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
     let mut all = farm.deployments().await?;
     all.retain(|(other, _)| *other != name);
     assert_eq!(
@@ -44,5 +45,6 @@ async fn replicas_that_are_not_said_are_never_written_but_for_a_version_that_is_
     // One that is over was scaled to none, and one that serves is an autoscaler's to scale to none.
     farm.patch(json!({"metadata": {"labels": {"seen": "yes"}}})).await?;
     assert_eq!(farm.until_current().await?, v2);
+    farm.end_all().await?;
     Ok(())
 }

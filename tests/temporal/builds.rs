@@ -64,6 +64,8 @@ async fn under_one_id_workers_are_updated_where_they_are_and_another_id_is_anoth
     let generated = farm.until_current().await?;
     assert!(generated.starts_with("2-"), "{generated}");
     assert_eq!(farm.deployments().await?.len(), 3);
+    farm.begin_on(&generated).await?;
     assert_eq!((farm.end("on-blue").await?, farm.end("on-green").await?), ("blue".into(), "green".into()));
+    farm.end_all().await?;
     Ok(())
 }

@@ -61,7 +61,8 @@ async fn one_that_is_retained_leaves_routing_and_workers_and_the_next_takes_them
     let v1 = farm.until_current().await?;
     farm.begin("on-v1").await?;
     let before = farm.deployments().await?;
-    farm.delete().await?;
+    let said = farm.windlass(&["delete", "wwd/orders"]).await?;
+    assert!(said.contains("routing and workers stay as they are"), "{said}");
     farm.until_gone().await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(farm.deployments().await?, before);
@@ -85,6 +86,7 @@ async fn one_that_is_deleted_now_waits_neither_for_workflows_nor_for_somebody_el
     let stranger = Worker::start(farm.server, &farm.deployment(), &v1, &[("TASK_QUEUES", &queues)]).await?;
     farm.delete().await?;
     farm.until("it waits", |seen| message(seen, "Reconciling").contains("windlass delete --now")).await?;
+    farm.give_up("on-v1");
     let said = farm.windlass(&["delete", "wwd/orders", "--now"]).await?;
     assert!(said.contains("its workers go now"), "{said}");
     farm.until_gone().await?;

@@ -14,6 +14,7 @@ use crate::{
     frontend::Server,
     person::Person,
     programs,
+    running::Running,
 };
 
 pub const KIND: (&str, &str) = ("windlass.dev/v1alpha1", "WorkerDeployment");
@@ -38,6 +39,8 @@ pub struct Typed {
 
 /// One `WorkerDeployment` and all that it needs.
 pub struct Farm<'a> {
+    // First, since it is dropped first: with the namespace workers go.
+    running: Running,
     pub place: Place<'a>,
     pub server: &'a Server,
     pub person: Person,
@@ -68,7 +71,9 @@ impl<'a> Farm<'a> {
         }
         let kubeconfig = cluster.cp.service_account_kubeconfig(&place.ns, "windlass").await?;
         let person = Person::at(&server.address());
-        let mut farm = Self { place, server, person, operator: None, kubeconfig, binary: binary.into() };
+        let running = Running::watching(place.api("apps/v1", "Deployment"));
+        let mut farm =
+            Self { running, place, server, person, operator: None, kubeconfig, binary: binary.into() };
         farm.start_operator()?;
         Ok(farm)
     }
@@ -250,6 +255,7 @@ impl<'a> Farm<'a> {
         let until = monotonic() + PATIENCE;
         loop {
             if let Some(build) = self.person.build_of(&workflow).await? {
+                self.running.begun(id, &build);
                 return Ok(build);
             }
             if monotonic() > until {
@@ -259,10 +265,32 @@ impl<'a> Farm<'a> {
         }
     }
 
-    /// Lets it go, and answers with the build that it ended on.
+    /// The same, as the first one on a version that takes tasks: that is the build.
+    pub async fn begin_on(&self, build: &str) -> Result<(), Error> {
+        assert_eq!(self.begin(&format!("on-{build}")).await?, build);
+        Ok(())
+    }
+
+    /// Lets it go, and answers with the build that it ended on, which has to be the one that it began on.
     pub async fn end(&self, id: &str) -> Result<String, Error> {
+        let began = self.running.over(id).ok_or_else(|| format!("nothing was begun as {id}"))?;
         self.person.let_go(&self.workflow(id)).await?;
-        Ok(self.person.result(&self.workflow(id)).await)
+        let ended = self.person.result(&self.workflow(id)).await;
+        assert_eq!(ended, began, "the workflow {id} ends on the build that it began on");
+        Ok(ended)
+    }
+
+    /// The same of all that run.
+    pub async fn end_all(&self) -> Result<(), Error> {
+        for id in self.running.all() {
+            self.end(&id).await?;
+        }
+        Ok(())
+    }
+
+    /// Has its workers go although it runs.
+    pub fn give_up(&self, id: &str) {
+        self.running.give_up(id);
     }
 
     fn workflow(&self, id: &str) -> String {

@@ -76,7 +76,9 @@ async fn a_slow_temporal_makes_a_rollout_slow_and_skips_no_step() -> Result<(), 
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(steps, [5, 50]);
-    farm.until_current().await?;
+    let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
     assert_eq!(farm.end("on-v1").await?, v1);
+    farm.end_all().await?;
     Ok(())
 }

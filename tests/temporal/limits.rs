@@ -26,8 +26,10 @@ async fn at_its_own_limit_of_versions_none_is_made_and_none_evicted() -> Result<
     assert!(message(&seen, "UpToDate").contains("maxVersions"), "{}", message(&seen, "UpToDate"));
     assert_eq!(farm.deployments().await?.len(), 1);
     farm.patch(json!({"spec": {"maxVersions": 2}})).await?;
-    assert_ne!(farm.until_current().await?, v1);
-    assert_eq!(farm.end("on-v1").await?, v1);
+    let v2 = farm.until_current().await?;
+    assert_ne!(v2, v1);
+    farm.begin_on(&v2).await?;
+    farm.end_all().await?;
     Ok(())
 }
 
@@ -73,8 +75,11 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
     let mut containers = farm.spec("3")["template"]["spec"]["containers"].clone();
     containers[0]["env"][0]["value"] = both;
     farm.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await?;
-    assert_ne!(farm.until_current().await?, v1);
+    let v3 = farm.until_current().await?;
+    assert_ne!(v3, v1);
+    farm.begin_on(&v3).await?;
     farm.person.let_go(&held).await?;
     assert_eq!(farm.person.result(&held).await, v1);
+    farm.end_all().await?;
     Ok(())
 }

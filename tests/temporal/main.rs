@@ -25,6 +25,7 @@ mod paces;
 mod person;
 mod programs;
 mod rollouts;
+mod running;
 mod stage;
 mod terminal;
 mod traps;

@@ -32,8 +32,10 @@ async fn while_temporal_is_gone_nothing_goes_and_after_it_the_rollout_goes_on() 
     assert!(after.iter().any(|(name, replicas)| name.contains(&v1) && *replicas == 1), "{after:?}");
     server.thaw();
     let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
     assert_ne!(v1, v2);
     assert_eq!(farm.end("on-v1").await?, v1, "its workers never went");
+    farm.end_all().await?;
     Ok(())
 }
 
@@ -57,8 +59,10 @@ async fn a_server_that_is_gone_for_a_minute_in_mid_ramp_costs_no_version_its_wor
     assert_eq!(before, farm.deployments().await?, "nothing is made, scaled or deleted");
     server.restart().await?;
     let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
     assert_eq!((&target, v1 == v2), (&json!(v2), false));
     assert_eq!(farm.end("on-v1").await?, v1, "its workers never went");
+    farm.end_all().await?;
     Ok(())
 }
 

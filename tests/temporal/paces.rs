@@ -26,7 +26,8 @@ async fn a_deployment_is_described_every_few_seconds_while_it_moves_and_every_ha
     spec["rollout"]["steps"] = json!([{"percent": 5, "pauseSeconds": 25}]);
     spec["sunset"] = json!({"scaleDownDelaySeconds": 3600, "deleteDelaySeconds": 3600});
     farm.create(spec).await?;
-    farm.until_current().await?;
+    let v1 = farm.until_current().await?;
+    farm.begin_on(&v1).await?;
     farm.set_image("2").await?;
     farm.until("the ramp", |seen| seen["status"]["rampPercent"] == 5).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -37,7 +38,9 @@ async fn a_deployment_is_described_every_few_seconds_while_it_moves_and_every_ha
     let seldom = moving.iter().filter(|seconds| !(1.9..=6.5).contains(*seconds)).count();
     assert!(seldom <= 1, "2 to 5 s while it moves, but for what a child's change adds: {moving:?}");
 
-    farm.until_current().await?;
+    let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
+    farm.end(&format!("on-{v1}")).await?;
     // Every 5 s for two minutes after a version's state changed, the last of which is that the old one is drained.
     tokio::time::sleep(Duration::from_secs(150)).await;
     let began = windlass::clock::monotonic();
@@ -47,5 +50,6 @@ async fn a_deployment_is_described_every_few_seconds_while_it_moves_and_every_ha
     assert!(resting.iter().all(|seconds| (29.0..=43.0).contains(seconds)), "30 to 40 s at rest: {resting:?}");
     let differ = resting.windows(2).any(|pair| (pair[0] - pair[1]).abs() > 0.05);
     assert!(differ, "with jitter: {resting:?}");
+    farm.end_all().await?;
     Ok(())
 }

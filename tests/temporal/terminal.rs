@@ -37,6 +37,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
         said.stderr
     );
     let v1 = farm.until_current().await?;
+    farm.begin_on(&v1).await?;
 
     // In the list of all, and by data.
     for words in [["status"].as_slice(), &["status", "wwd"], &["status", "wwd/orders", "--exit-status"]] {
@@ -115,6 +116,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
     farm.windlass(&["rollback", "wwd/orders"]).await?;
     let said = farm.typed(&["wait", "wwd/orders", "--timeout", "60s"]).await?;
     assert_eq!(said.code, 0, "{said:?}");
+    farm.end_all().await?;
     Ok(())
 }
 
@@ -126,6 +128,7 @@ async fn each_verb_does_what_it_says() -> Result<(), Error> {
     spec["rollout"] = json!({"steps": [{"percent": 5, "pauseSeconds": 3600}], "gate": gate});
     farm.create(spec).await?;
     let v1 = farm.until_current().await?;
+    farm.begin_on(&v1).await?;
 
     farm.windlass(&["pause", "wwd/orders"]).await?;
     farm.set_image("2").await?;
@@ -141,6 +144,7 @@ async fn each_verb_does_what_it_says() -> Result<(), Error> {
     farm.windlass(&["promote", "wwd/orders"]).await?;
     let v2 = farm.until_current().await?;
     assert_ne!(v1, v2);
+    farm.begin_on(&v2).await?;
 
     farm.set_image("bad").await?;
     farm.until_reason("UpToDate", "GateFailed").await?;
@@ -155,5 +159,6 @@ async fn each_verb_does_what_it_says() -> Result<(), Error> {
     farm.until_current().await?;
     let typed = farm.typed(&["promote", "wwd/orders"]).await?;
     assert!(typed.code == 0 && typed.stdout.contains("is current"), "{typed:?}");
+    farm.end_all().await?;
     Ok(())
 }

@@ -181,3 +181,21 @@ async fn a_ramp_by_hand_is_seen_as_it_is() {
     stage.port.set_routing(&stage.name, &RoutingWrite::ClearRamp, &guard).await.expect("it is taken back");
     assert_eq!(stage.describe().await.routing.ramp, None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_whose_workers_are_gone_is_made_current_without_a_word() {
+    let stage = Stage::new("deserted").await;
+    let _one = stage.worker("v1").await;
+    stage.make_current("v1").await;
+    let two = stage.worker("v2").await;
+    let queue = TaskQueue { name: stage.name.to_string(), kind: TaskQueueKind::Workflow };
+    drop(two);
+    stage
+        .until("nobody polls as v2", async || {
+            let pollers = stage.port.pollers(&stage.name, &BuildId::new("v2"), &queue).await.ok()?;
+            (pollers.count == 0).then_some(())
+        })
+        .await;
+    stage.make_current("v2").await;
+    assert_eq!(stage.describe().await.routing.current, Some(BuildId::new("v2")));
+}

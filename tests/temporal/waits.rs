@@ -27,6 +27,7 @@ async fn under_the_waits_of_production_a_version_is_drained_after_minutes_and_go
     farm.begin("on-v1").await?;
     farm.set_image("2").await?;
     let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
     assert_eq!(farm.end("on-v1").await?, v1);
     let began = monotonic();
     let until = async |what: &str,
@@ -51,5 +52,6 @@ async fn under_the_waits_of_production_a_version_is_drained_after_minutes_and_go
     until("forgotten", 20, &|seen| version(seen, &v1).is_none()).await?;
     assert_eq!(farm.deployments().await?.len(), 1);
     assert_eq!(farm.until_current().await?, v2);
+    farm.end_all().await?;
     Ok(())
 }

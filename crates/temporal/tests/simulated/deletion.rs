@@ -286,7 +286,7 @@ async fn a_workflow_that_began_right_before_the_deletion_keeps_its_workers_altho
     s.temporal.start(&deployment(), "late", None, 99.0);
     s.delete().await;
     s.seconds(120).await;
-    assert!(s.deployment_of(&v1).is_some());
+    assert!(s.deployment_of(&v1).is_some(), "a workflow runs there");
     s.temporal.end("late");
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
     s.assert_no_orphans();

@@ -16,6 +16,7 @@ mod limits;
 mod lost;
 mod reasons;
 mod rollouts;
+mod shown;
 mod stage;
 mod sunset;
 mod upset;
