@@ -24,6 +24,7 @@ mod outages;
 mod paces;
 mod person;
 mod programs;
+mod revived;
 mod rollouts;
 mod running;
 mod stage;

@@ -39,6 +39,14 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
     let v1 = farm.until_current().await?;
     farm.begin_on(&v1).await?;
 
+    let said = farm.place.kubectl(&["get", "wwd", "orders"]).await?;
+    let mut lines = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(
+        lines.next().unwrap_or_default(),
+        ["NAME", "CURRENT", "TARGET", "RAMP", "READY", "ROLLOUT", "AGE"]
+    );
+    assert_eq!(lines.next().unwrap_or_default()[..3], ["orders", &v1, &v1], "{said}");
+
     // In the list of all, and by data.
     for words in [["status"].as_slice(), &["status", "wwd"], &["status", "wwd/orders", "--exit-status"]] {
         let said = farm.typed(words).await?;

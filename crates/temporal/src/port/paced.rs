@@ -22,13 +22,40 @@ const BETWEEN_COUNTS: Duration = Duration::from_millis(200);
 /// No call takes longer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Whose turn it is, for each namespace of each Temporal.
+/// An answer that was waited for so long in vain was none of a Temporal that is not there, which says so at once.
+const LONG: Duration = Duration::from_secs(5);
+/// For so long after such an answer nobody else waits for one. Else those who look at many objects of a Temporal that stands
+/// still would come to those of no other.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// Whose turn it is, for each namespace of each Temporal; and which of them stand still.
 #[derive(Debug, Default)]
 pub struct Pace {
     next: Mutex<HashMap<(String, String, bool), Instant>>,
+    silent: Mutex<HashMap<(String, String), (Instant, TemporalError)>>,
 }
 
 impl Pace {
+    /// What somebody else has waited for in vain just now.
+    fn silence(&self, connection: &Connection) -> Option<TemporalError> {
+        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, error) = silent.get(&place(connection))?;
+        (at.elapsed() < SILENT).then(|| error.clone())
+    }
+
+    /// Takes note of what came of a call that began then.
+    fn answered(&self, connection: &Connection, began: Instant, error: Option<&TemporalError>) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            Some(error @ TemporalError::Unreachable { .. }) if began.elapsed() >= LONG => {
+                silent.insert(place(connection), (monotonic(), error.clone()));
+            }
+            _ => {
+                silent.remove(&place(connection));
+            }
+        }
+    }
+
     async fn turn(&self, connection: &Connection, counts: bool) {
         let between = if counts { BETWEEN_COUNTS } else { BETWEEN };
         let at = {
@@ -41,6 +68,10 @@ impl Pace {
         };
         tokio::time::sleep_until(at).await;
     }
+}
+
+fn place(connection: &Connection) -> (String, String) {
+    (connection.address.clone(), connection.namespace.clone())
 }
 
 /// A port that keeps to the pace.
@@ -63,13 +94,18 @@ impl Paced {
         rpc: &'static str,
         call: impl Future<Output = Result<T, TemporalError>> + Send,
     ) -> Result<T, TemporalError> {
+        if let Some(error) = self.pace.silence(&self.connection) {
+            return Err(error);
+        }
         self.pace.turn(&self.connection, rpc == "CountWorkflowExecutions").await;
+        let began = monotonic();
         let answer = tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| {
             let message =
                 format!("{} gave no answer to {rpc} in {} s", self.connection.address, PATIENCE.as_secs());
             Err(TemporalError::Unreachable { message })
         });
         self.metrics.asked(rpc, answer.as_ref().err());
+        self.pace.answered(&self.connection, began, answer.as_ref().err());
         answer
     }
 }
@@ -157,5 +193,47 @@ impl Temporal for Paced {
         identity: &Identity,
     ) -> Result<(), TemporalError> {
         self.ask("TerminateWorkflowExecution", self.port.end_gate(workflow_id, reason, identity)).await
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::played::{Mood, Played, Settings};
+
+    /// How long it took to be told that it cannot be reached.
+    async fn told(port: &Paced) -> Duration {
+        let began = monotonic();
+        let answer = port.describe_deployment(&DeploymentName::new("shop/orders")).await;
+        assert!(matches!(answer, Err(TemporalError::Unreachable { .. })), "{answer:?}");
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_one_has_waited_for_in_vain_nobody_else_waits_for_until_a_moment_later() {
+        let played = Played::new(Arc::new(windlass_clock::SystemClock), Settings::default());
+        let pace = Arc::new(Pace::default());
+        let to = |namespace: &str| {
+            let connection = Connection {
+                address: "temporal:7233".into(),
+                namespace: namespace.into(),
+                ..Connection::default()
+            };
+            Paced::new(Arc::new(played.clone()), connection, pace.clone(), Metrics::default())
+        };
+        played.is(Mood::Slow(Duration::from_mins(1)));
+        assert_eq!(told(&to("a")).await, PATIENCE);
+        assert_eq!(told(&to("a")).await, Duration::ZERO);
+        assert_eq!(told(&to("b")).await, PATIENCE, "another namespace may be another Temporal");
+        tokio::time::advance(SILENT).await;
+        assert_eq!(told(&to("a")).await, PATIENCE);
+        // One that is not there says so at once, and is asked each time.
+        tokio::time::advance(SILENT).await;
+        played.is(Mood::Down);
+        assert!(told(&to("a")).await < LONG);
+        let calls = played.calls();
+        told(&to("a")).await;
+        assert_eq!(played.calls(), calls + 1);
     }
 }
