@@ -7,7 +7,7 @@ use crate::{
     controlplane::Error,
     farm::{Farm, condition, message},
     frontend::{Options, Server},
-    stage::server,
+    stage::{described, server},
 };
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
@@ -80,6 +80,19 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
     farm.begin_on(&v3).await?;
     farm.person.let_go(&held).await?;
     assert_eq!(farm.person.result(&held).await, v1);
+
+    // Where nothing is to poll it any more a person says so to Temporal, and the rollout takes that up.
+    let held = format!("{queue}-left");
+    farm.person.start("Hold", &held, &more, None).await?;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    farm.set_image("4").await?;
+    let seen = farm.until_reason("UpToDate", "MissingTaskQueues").await?;
+    let v4 = seen["status"]["targetBuildID"].as_str().unwrap_or_default().to_owned();
+    let manager = described(&farm).await?.manager.ok_or("nobody manages it")?.to_string();
+    farm.person.make_current(&farm.deployment(), &v4, &manager).await?;
+    assert_eq!(farm.until_current().await?, v4);
+    farm.person.let_go(&held).await?;
+    assert_eq!(farm.person.result(&held).await, v3);
     farm.end_all().await?;
     Ok(())
 }

@@ -18,9 +18,9 @@ use windlass_temporal_grpc::{
         },
         workflowservice::v1::{
             DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
-            SetWorkerDeploymentManagerRequest, SetWorkerDeploymentRampingVersionRequest,
-            SignalWorkflowExecutionRequest, StartWorkflowExecutionRequest,
-            set_worker_deployment_manager_request::NewManagerIdentity,
+            SetWorkerDeploymentCurrentVersionRequest, SetWorkerDeploymentManagerRequest,
+            SetWorkerDeploymentRampingVersionRequest, SignalWorkflowExecutionRequest,
+            StartWorkflowExecutionRequest, set_worker_deployment_manager_request::NewManagerIdentity,
             workflow_service_client::WorkflowServiceClient,
         },
     },
@@ -146,6 +146,19 @@ impl Person {
             ..Default::default()
         };
         self.service.clone().set_worker_deployment_manager(request).await.map(drop)
+    }
+
+    /// Makes a version current by hand that lacks task queues, under the identity that the deployment's manager has.
+    pub async fn make_current(&self, deployment: &str, build: &str, identity: &str) -> Result<(), Status> {
+        let request = SetWorkerDeploymentCurrentVersionRequest {
+            namespace: "default".to_owned(),
+            deployment_name: deployment.to_owned(),
+            build_id: build.to_owned(),
+            identity: identity.to_owned(),
+            ignore_missing_task_queues: true,
+            ..Default::default()
+        };
+        self.service.clone().set_worker_deployment_current_version(request).await.map(drop)
     }
 
     /// Sets the ramp by hand, under the identity that the deployment's manager has.
