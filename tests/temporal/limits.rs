@@ -96,3 +96,26 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
     farm.end_all().await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_the_api_server_refuses_is_said_to_be_so_and_touches_nothing() -> Result<(), Error> {
+    let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "misspelt").await?;
+    farm.create(farm.spec("1")).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin_on(&v1).await?;
+    let before = farm.deployments().await?;
+    let mut containers = farm.spec("2")["template"]["spec"]["containers"].clone();
+    containers[0]["imagePullPolice"] = json!("Always");
+    farm.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await?;
+    let seen = farm.until_reason("UpToDate", "InvalidSpec").await?;
+    assert_eq!(condition(&seen, "Stalled"), ("True".to_owned(), "InvalidSpec".to_owned()));
+    assert!(message(&seen, "UpToDate").contains("imagePullPolice"), "{}", message(&seen, "UpToDate"));
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert_eq!(farm.deployments().await?, before);
+    assert_eq!(farm.object().await?["status"]["currentBuildID"], v1.as_str());
+    farm.set_image("2").await?;
+    let v2 = farm.until_current().await?;
+    farm.begin_on(&v2).await?;
+    farm.end_all().await?;
+    Ok(())
+}
