@@ -174,7 +174,10 @@ impl Children {
         if live["metadata"]["deletionTimestamp"].is_string() {
             return Ok(true);
         }
-        let mut ops = rendered.differences(live, self.compared.is(live));
+        // Where Temporal is not found, what would be written may be why: an address that is misspelt, or another Temporal's, would
+        // take the workers from every version.
+        let is_found = facts.described().is_some();
+        let mut ops = if is_found { rendered.differences(live, self.compared.is(live)) } else { Vec::new() };
         let replicas = facts.spec.replicas;
         let is_sunset = live["metadata"]["annotations"][crate::api::names::ANNOTATION_SUNSET].is_string();
         if is_sunset {
@@ -189,11 +192,15 @@ impl Children {
             ops.push(json!({"op": "add", "path": "/spec/replicas", "value": wanted}));
         }
         if ops.is_empty() {
-            self.compared.note(live);
+            if is_found {
+                self.compared.note(live);
+            }
             return Ok(false);
         }
         let written = self.cluster.patch(Kind::Deployment, live, false, ops).await?;
-        self.compared.note(&written);
+        if is_found {
+            self.compared.note(&written);
+        }
         Ok(true)
     }
 

@@ -6,8 +6,8 @@ use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::cluster::ClusterError;
-use crate::planner::routing::PAUSED;
-use crate::scope::{LATER, SOON, WorkerScope, due, wait};
+use crate::planner::routing::{PAUSED, lost};
+use crate::scope::{LATER, SOON, WorkerScope, due, wait, waits};
 
 /// Makes the wanted version's Deployment, or updates it where it is.
 #[derive(Debug, Deserialize, Serialize)]
@@ -28,6 +28,9 @@ impl Task for CreateVersion {
         }
         if let Some(sentence) = &scope.facts.invalid {
             return Ok(wait(cx, Reason::InvalidSpec, sentence, LATER));
+        }
+        if scope.facts.described().is_none() {
+            return Ok(waits(lost(&scope.facts), cx));
         }
         match scope.children.apply_target(&scope.facts).await {
             Ok(false) => Ok(Outcome::Done),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use windlass_temporal::played::Mood;
 
 use crate::stage::{Stage, deployment, spec};
@@ -69,4 +70,33 @@ async fn a_rollout_that_lost_temporal_in_mid_ramp_goes_on_where_it_was() {
     s.temporal.is(Mood::Well);
     s.until_current(&v3).await;
     assert_eq!(s.ramps()[before..], [5, 50, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_leads_to_no_temporal_is_given_to_no_workers() {
+    let s = two_versions().await;
+    let before = s.deployments();
+    let address = |deployment: &serde_json::Value| {
+        deployment["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"].clone()
+    };
+    for mood in [Mood::Down, Mood::Forgetful, Mood::Empty] {
+        s.temporal.is(mood.clone());
+        s.patch(json!({"spec": {"connection": {"address": "misspelt:7233"}, "replicas": 2}})).await;
+        s.until("it is said", |s| s.says("UpToDate") == "Unknown/TemporalUnreachable").await;
+        s.seconds(300).await;
+        assert_eq!(s.deployments(), before, "{mood:?}");
+        s.patch(json!({"spec": {"connection": {"address": "temporal:7233"}}})).await;
+        s.temporal.is(Mood::Well);
+        s.until("it is found", |s| s.says("UpToDate") == "True/Applied").await;
+    }
+    s.assert_no_orphans();
+    // What is lost of them is made again all the same, and once Temporal is found all have where it is.
+    s.temporal.is(Mood::Down);
+    s.patch(json!({"spec": {"connection": {"address": "moved:7233"}}})).await;
+    s.until("it is said", |s| s.says("UpToDate") == "Unknown/TemporalUnreachable").await;
+    let name = s.names()[0].clone();
+    s.api("Deployment").delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+    s.until("it is there again", |s| s.names().len() == 2).await;
+    s.temporal.is(Mood::Well);
+    s.until("all have where it is", |s| s.deployments().iter().all(|d| address(d) == "moved:7233")).await;
 }
