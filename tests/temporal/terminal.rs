@@ -11,6 +11,16 @@ use crate::{
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
+/// What `kubectl get` prints, by the short name.
+async fn columns(farm: &Farm<'_>, current: &str) -> Result<(), Error> {
+    let said = farm.place.kubectl(&["get", "wwd", "orders"]).await?;
+    let mut lines = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let names = ["NAME", "CURRENT", "TARGET", "RAMP", "READY", "ROLLOUT", "AGE"];
+    assert_eq!(lines.next().unwrap_or_default(), names);
+    assert_eq!(lines.next().unwrap_or_default()[..3], ["orders", current, current], "{said}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> Result<(), Error> {
     let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "terminal").await?;
@@ -39,13 +49,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
     let v1 = farm.until_current().await?;
     farm.begin_on(&v1).await?;
 
-    let said = farm.place.kubectl(&["get", "wwd", "orders"]).await?;
-    let mut lines = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    assert_eq!(
-        lines.next().unwrap_or_default(),
-        ["NAME", "CURRENT", "TARGET", "RAMP", "READY", "ROLLOUT", "AGE"]
-    );
-    assert_eq!(lines.next().unwrap_or_default()[..3], ["orders", &v1, &v1], "{said}");
+    columns(&farm, &v1).await?;
 
     // In the list of all, and by data.
     for words in [["status"].as_slice(), &["status", "wwd"], &["status", "wwd/orders", "--exit-status"]] {
