@@ -6,7 +6,8 @@ use super::names::{ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPL
 /// What was asked for where a pod template was written. A pod carries it, so that it can be told from others whatever
 /// became of its StatefulSet's revision, or of the images' texts, on the way. It is outside of every hash. A template that
 /// somebody edits keeps these words: they are believed only beside a revision that is known to be ours.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct MadeFor {
     /// The pod template hash.
     pub hash: PodTemplateHash,

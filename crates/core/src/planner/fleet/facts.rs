@@ -19,7 +19,8 @@ pub struct Rendering {
 }
 
 /// Everything that a decision about a fleet rests on.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct FleetFacts {
     /// The set that its nodes belong to: the one that serves.
     pub set: String,
