@@ -9,7 +9,7 @@ use super::ReconcileError;
 use super::many::{OnFailure, each};
 use super::patches::{metadata_change, metadata_ops};
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
-use crate::api::{ClaimRetention, Ending, Sidecar, StatefulNodeSpec, TemplateMeta};
+use crate::api::{ClaimRetention, Ending, NodeName, Sidecar, StatefulNodeSpec, TemplateMeta};
 use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
@@ -37,7 +37,7 @@ pub struct Removed {
 pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Result<Removed, ReconcileError> {
     fleet.keep(leave::kept(facts, fleet.now)).await.map_err(ReconcileError::Children)?;
     let why = format!("replicas is {}", facts.replicas);
-    let may_go = |name: &String| !fleet.keeps_claims(name);
+    let may_go = |name: &NodeName| !fleet.keeps_claims(name.as_str());
     let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus && !facts.paused);
     // Other sets do not serve, and are in no wave.
     let (mut leaves, mut others) = (leave::in_waves(facts), leave::together(others));

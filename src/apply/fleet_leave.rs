@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::many::{OnFailure, each};
+use crate::api::NodeName;
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
@@ -27,14 +28,14 @@ impl FleetScope {
             (asked_stay.as_slice(), Vec::new(), leave.delete),
             (facts.children.as_slice(), leave.ask, Vec::new()),
         ] {
-            let is_down = |name: &String| children.iter().any(|c| c.name == *name && c.is_down());
-            let (ask_down, ask): (Vec<String>, Vec<String>) = ask.into_iter().partition(is_down);
-            let (delete_down, delete): (Vec<String>, Vec<String>) = delete.into_iter().partition(is_down);
+            let is_down = |name: &NodeName| children.iter().any(|c| c.name == *name && c.is_down());
+            let (ask_down, ask): (Vec<NodeName>, Vec<NodeName>) = ask.into_iter().partition(is_down);
+            let (delete_down, delete): (Vec<NodeName>, Vec<NodeName>) = delete.into_iter().partition(is_down);
             let down = Leave { ask: ask_down, delete: delete_down };
             let of_down = |c: &&ChildFacts| down.ask.contains(&c.name) || down.delete.contains(&c.name);
             let those: Vec<ChildFacts> = children.iter().filter(of_down).cloned().collect();
             for (children, leave) in [(those.as_slice(), down), (children, Leave { ask, delete })] {
-                let taken: Vec<&str> = leave.ask.iter().chain(&leave.delete).map(String::as_str).collect();
+                let taken: Vec<&str> = leave.ask.iter().chain(&leave.delete).map(NodeName::as_str).collect();
                 if taken.is_empty() {
                     continue;
                 }
@@ -61,14 +62,14 @@ impl FleetScope {
     }
 
     /// Takes back that nodes were asked to leave: they go on as they are.
-    pub async fn keep(&self, names: Vec<String>) -> Result<(), ClusterError> {
-        let clear = |name: String| async move {
+    pub async fn keep(&self, names: Vec<NodeName>) -> Result<(), ClusterError> {
+        let clear = |name: NodeName| async move {
             self.patch_node(&name, |_| PatchOp::remove("/spec/removalID")).await
         };
         each(names, OnFailure::StopUnlessConflict, clear).await.map(drop)
     }
 
-    async fn ask_to_leave(&self, name: &str) -> Result<(), ClusterError> {
+    async fn ask_to_leave(&self, name: &NodeName) -> Result<(), ClusterError> {
         // Another generation, another wish: a plan that was made for one that was taken back is not for this one.
         self.patch_node(name, |meta| {
             PatchOp::set("/spec/removalID", json!(format!("remove-{}", meta.generation)))
@@ -76,8 +77,12 @@ impl FleetScope {
         .await
     }
 
-    async fn patch_node(&self, name: &str, op: impl FnOnce(&Meta) -> PatchOp) -> Result<(), ClusterError> {
-        let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name));
+    async fn patch_node(
+        &self,
+        name: &NodeName,
+        op: impl FnOnce(&Meta) -> PatchOp,
+    ) -> Result<(), ClusterError> {
+        let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name.as_str()));
         let Some(node) = node.filter(|node| !node.meta.terminating) else { return Ok(()) };
         let target = Target::of(Kind::StatefulNode, &node.meta);
         match self.cluster.patch(target, Part::Main, vec![op(&node.meta)]).await {

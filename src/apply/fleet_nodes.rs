@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::many::{OnFailure, each};
-use crate::api::names::{ANNOTATION_RESTARTED_AT, node_name};
-use crate::api::{ClaimRetention, RolloutHash};
+use crate::api::names::ANNOTATION_RESTARTED_AT;
+use crate::api::{ClaimRetention, NodeName, RolloutHash};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
@@ -17,7 +17,7 @@ use crate::render;
 /// Whether a node may be deleted.
 enum Removable {
     /// It may, by this name.
-    Now(String),
+    Now(NodeName),
     /// A claim that is to stay might go with it: why, in a sentence.
     Kept(String),
 }
@@ -43,15 +43,8 @@ impl FleetScope {
             if self.node_spec(&revision).is_none() {
                 continue;
             }
-            let child = ChildFacts {
-                name: node_name(&self.fleet.meta.name, &facts.set, ordinal),
-                ordinal,
-                spec_hash: Some(revision),
-                granted: Some(rendering.hash),
-                restart,
-                behind: true,
-                ..ChildFacts::default()
-            };
+            let name = NodeName::of(&self.fleet.meta.name, &facts.set, ordinal);
+            let child = ChildFacts::to_be_made(name, ordinal, revision, rendering.hash, restart);
             facts.children.push(child.clone());
             new.push(child);
         }
@@ -100,8 +93,8 @@ impl FleetScope {
     }
 
     /// Deletes a node, if it is still there.
-    pub async fn delete_node(&self, name: &str, why: &str) -> Result<(), ClusterError> {
-        let Some(node) = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name)) else {
+    pub async fn delete_node(&self, name: &NodeName, why: &str) -> Result<(), ClusterError> {
+        let Some(node) = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name.as_str())) else {
             return Ok(());
         };
         self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await?;
@@ -124,8 +117,8 @@ impl FleetScope {
     /// Of nodes that are to be deleted those that may be, and why one of the others is not, in a sentence.
     pub(super) async fn without_kept(
         &self,
-        delete: Vec<String>,
-    ) -> Result<(Vec<String>, Option<String>), ClusterError> {
+        delete: Vec<NodeName>,
+    ) -> Result<(Vec<NodeName>, Option<String>), ClusterError> {
         let (mut free, mut kept) = (Vec::new(), None);
         for looked_at in each(delete, OnFailure::StopUnlessConflict, |name| self.unless_kept(name)).await? {
             match looked_at {
@@ -139,8 +132,8 @@ impl FleetScope {
     }
 
     /// Whether a node may be deleted.
-    async fn unless_kept(&self, name: String) -> Result<Removable, ClusterError> {
-        let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, &name));
+    async fn unless_kept(&self, name: NodeName) -> Result<Removable, ClusterError> {
+        let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name.as_str()));
         let kept = match node {
             Some(node) => self.kept_for(&node).await?,
             None => None,

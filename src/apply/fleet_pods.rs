@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::many::{OnFailure, each};
-use crate::api::names::pod_name;
 use crate::cluster::live_pods::{LivePods, is_ready};
 use crate::cluster::{ClusterError, Key, LivePod};
 use crate::engine::sentence::some_of;
@@ -63,7 +62,7 @@ impl FleetScope {
             live
         };
         let differs = |child: &&ChildFacts| {
-            let pod = pod_name(&child.name);
+            let pod = child.name.pod();
             let heard = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, &pod));
             if child.is_disrupted() {
                 return taken.contains(&child.name.as_str()) && live.has_come_up(&pod, heard.as_deref());
@@ -82,7 +81,7 @@ impl FleetScope {
 
     async fn read_pods(&self, children: &[ChildFacts]) -> Result<LivePods, ClusterError> {
         let meta = &self.fleet.meta;
-        let (namespace, names) = (&meta.namespace, || children.iter().map(|child| pod_name(&child.name)));
+        let (namespace, names) = (&meta.namespace, || children.iter().map(|child| child.name.pod()));
         // The read tells the cache, so that what was known is looked up first.
         let known = self.view.pods.group(namespace, &meta.name).into_iter();
         let known =

@@ -23,7 +23,7 @@ impl FleetScope {
     /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the
     /// meantime is left for the next reconcile, which its change brings about.
     pub async fn grant(&self, grant: &Grant, plan_id: &str) -> Result<(), ClusterError> {
-        let key = crate::cluster::Key::new(&self.fleet.meta.namespace, &grant.name);
+        let key = crate::cluster::Key::new(&self.fleet.meta.namespace, grant.name.as_str());
         let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
             return Ok(());
         };

@@ -146,7 +146,7 @@ fn move_wave(when: String, wave: forecast::Wave) -> MoveWave {
         Action::Remove => "Remove",
     };
     let nodes = wave.into_iter().map(|turn| Move {
-        name: turn.name,
+        name: turn.name.into(),
         action: action(turn.action).to_owned(),
         revision: turn.revision.map(String::from).unwrap_or_default(),
     });

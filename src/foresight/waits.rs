@@ -49,7 +49,7 @@ impl Foreseen {
         let out: Vec<&str> = facts
             .children
             .iter()
-            .filter(|child| child.is_disrupted() && !goes_first(&child.name))
+            .filter(|child| child.is_disrupted() && !goes_first(child.name.as_str()))
             .map(|child| child.name.as_str())
             .collect();
         // A rollout that is held by a node has no wave to tell of.

@@ -8,7 +8,7 @@ use super::FleetScope;
 use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY};
 use crate::api::names::place_of;
-use crate::api::{AtHook, RawPlan, RolloutHash};
+use crate::api::{AtHook, NodeName, RawPlan, RolloutHash};
 use crate::cluster::Kind;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::ObservedNode;
@@ -58,7 +58,7 @@ impl FleetScope {
             conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
         let read = self.read_plan(node);
         Some(ChildFacts {
-            name: meta.name.clone(),
+            name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
             asked_to_leave: spec.is_ok_and(|s| !s.removal_id.is_empty()),
             leaves_by_plan: read.leaves,

@@ -11,9 +11,9 @@ use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, FIRST_SET, LABEL_DEPLOYMENT,
-    LABEL_SET, node_name, place_of,
+    LABEL_SET, place_of,
 };
-use crate::api::{OnHookFailure, PodTemplateHash, Promotion, Stage, StrategyType};
+use crate::api::{NodeName, OnHookFailure, PodTemplateHash, Promotion, Stage, StrategyType};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
@@ -309,8 +309,8 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let is_own = |ordinal: &i32| own.binary_search_by_key(ordinal, |child| child.ordinal).is_ok();
         let taken = |ordinal| {
-            let name = node_name(&meta.name, set, ordinal);
-            let node = self.view.nodes.get(&Key::new(&meta.namespace, &name))?;
+            let name = NodeName::of(&meta.name, set, ordinal);
+            let node = self.view.nodes.get(&Key::new(&meta.namespace, name.as_str()))?;
             (!self.owns(&node.meta)).then(|| Conflict {
                 message: format!(
                     "template: StatefulNode {name} {}; Windlass does not touch it: delete it, or give the fleet \

@@ -44,7 +44,7 @@ impl FleetScope {
         let claims = &self.spec.template.spec.volume_claim_templates;
         let meta = &self.fleet.meta;
         let differs = |child: &&ChildFacts| {
-            let node = self.view.nodes.get(&Key::new(&meta.namespace, &child.name));
+            let node = self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str()));
             let spec = node.as_ref().and_then(|node| node.spec.as_ref().ok());
             child.spec_hash != facts.requested
                 && spec.is_some_and(|spec| spec.volume_claim_templates != *claims)

@@ -4,8 +4,7 @@
 use serde_json::json;
 
 use super::FleetScope;
-use crate::api::Stage;
-use crate::api::TaskType;
+use crate::api::{NodeName, Stage, TaskType};
 use crate::apply::many::{OnFailure, each};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
@@ -150,7 +149,7 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result
 }
 
 /// The nodes of the old set whose spec does not ask them to halt yet. One without a sidecar has nobody to ask.
-pub(super) fn unasked(fleet: &FleetScope, rollout: &SetRollout) -> Vec<String> {
+pub(super) fn unasked(fleet: &FleetScope, rollout: &SetRollout) -> Vec<NodeName> {
     let facts = fleet.facts();
     let unasked = facts
         .children
@@ -180,8 +179,8 @@ pub(super) async fn ask_to_halt(
         return Ok(());
     }
     let namespace = &fleet.fleet.meta.namespace;
-    let ask = |name: String| async move {
-        let Some(node) = fleet.view.nodes.get(&Key::new(namespace, &name)) else { return Ok(()) };
+    let ask = |name: NodeName| async move {
+        let Some(node) = fleet.view.nodes.get(&Key::new(namespace, name.as_str())) else { return Ok(()) };
         let ops = vec![
             PatchOp::set("/spec/haltHeight", json!(rollout.halt_height)),
             PatchOp::set("/spec/haltTaskID", json!(task)),

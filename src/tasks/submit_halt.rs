@@ -27,8 +27,10 @@ fn heights(fleet: &FleetScope) -> Option<String> {
         let since = known.clone().filter(|node| node.name == name).map(|node| node.since).min();
         since.unwrap_or(fleet.now).min(fleet.now).to_rfc3339_opts(SecondsFormat::Secs, true)
     };
-    let named: Vec<String> =
-        facts.without_height().map(|node| format!("{} (since {})", node.name, since(&node.name))).collect();
+    let named: Vec<String> = facts
+        .without_height()
+        .map(|node| format!("{} (since {})", node.name, since(node.name.as_str())))
+        .collect();
     let named: Vec<&str> = named.iter().map(String::as_str).collect();
     Some(format!(
         "waiting for {} to say a height, since no old node is asked to halt before each has: {}: {}",

@@ -76,7 +76,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
     let grant_id = format!("{}-1", if child.pinned { ABORT } else { "plan" });
     let ran = |names: &[&str]| text(names[child.hash as usize]);
     ChildFacts {
-        name: format!("db-{ordinal}"),
+        name: format!("db-{ordinal}").into(),
         ordinal: ordinal as i32,
         surplus: ordinal >= fleet.replicas as usize,
         behind: child.behind,
@@ -314,7 +314,7 @@ fn change_plan(
 
 fn read_grants(grants: &[Grant]) -> Vec<(usize, u8)> {
     let by_name = |name: &str| name.trim_start_matches("db-").parse().expect("an ordinal");
-    grants.iter().map(|g| (by_name(&g.name), number(&REVISIONS, g.revision.as_str()))).collect()
+    grants.iter().map(|g| (by_name(g.name.as_str()), number(&REVISIONS, g.revision.as_str()))).collect()
 }
 
 /// What is granted at once, for each order in which nodes may be looked at.

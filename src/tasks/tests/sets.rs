@@ -568,7 +568,7 @@ async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
         cluster.expect_delete().once().return_once(move |_| answer);
         let view = View::shared();
         let scope = amid("BlueGreen", "Promoting").scope(cluster, &view);
-        let deleted = scope.delete_node("db-0", "of a test").await;
+        let deleted = scope.delete_node(&"db-0".into(), "of a test").await;
         assert_eq!((deleted.is_ok(), scope.recorder.take().len()), (told == 1, told));
     }
 }

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::names::{node_name, pod_name};
+
 /// Types over a text that is not empty.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -101,6 +103,23 @@ ids! {
 
     /// The name of a fleet's ControllerRevision.
     RevisionName;
+
+    /// The name of a StatefulNode, which its StatefulSet and its Service have too; its pod has another.
+    NodeName;
+}
+
+impl NodeName {
+    /// The one of the node with this ordinal in a set of a fleet.
+    #[must_use]
+    pub fn of(deployment: &str, set: &str, ordinal: i32) -> Self {
+        Self(node_name(deployment, set, ordinal).into())
+    }
+
+    /// The name of its only pod.
+    #[must_use]
+    pub fn pod(&self) -> String {
+        pod_name(&self.0)
+    }
 }
 
 impl RevisionName {

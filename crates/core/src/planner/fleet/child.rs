@@ -2,13 +2,14 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{AtHook, PodTemplateHash, Problem, RolloutHash};
+use crate::api::{AtHook, NodeName, PodTemplateHash, Problem, RolloutHash};
 
 /// One existing node of a fleet, as it was observed.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct ChildFacts {
     /// Its name.
-    pub name: String,
+    pub name: NodeName,
     /// Its ordinal.
     pub ordinal: i32,
     /// Whether its ordinal is beyond `replicas`: it is being scaled away.
@@ -83,6 +84,47 @@ pub struct SidecarFacts {
 }
 
 impl ChildFacts {
+    /// A node that is made a moment from now, at a revision and with a grant for what that renders to.
+    #[must_use]
+    pub fn to_be_made(
+        name: NodeName,
+        ordinal: i32,
+        revision: RolloutHash,
+        granted: PodTemplateHash,
+        restart: String,
+    ) -> Self {
+        Self {
+            name,
+            ordinal,
+            surplus: false,
+            terminating: false,
+            asked_to_leave: false,
+            leaves_by_plan: false,
+            awaits_removal: false,
+            unreadable: false,
+            behind: true,
+            spec_hash: Some(revision),
+            granted: Some(granted),
+            grant_id: String::new(),
+            spent_id: String::new(),
+            restart,
+            running: None,
+            running_image: String::new(),
+            rolling: false,
+            was_edited: false,
+            ready: false,
+            ready_since: None,
+            available: false,
+            ever_ready: false,
+            failed: false,
+            pod_runs: false,
+            unreachable: None,
+            problem: None,
+            sidecar: None,
+            at_hook: None,
+        }
+    }
+
     /// Whether its grant was converged to.
     #[must_use]
     pub fn is_spent(&self) -> bool {
@@ -179,7 +221,7 @@ impl ChildFacts {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Conflict {
     /// The name.
-    pub name: String,
+    pub name: NodeName,
     /// Its ordinal.
     pub ordinal: i32,
     /// Whose it is, in a sentence.

@@ -3,8 +3,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::names::node_name;
-use crate::api::{PodTemplateHash, RolloutHash};
+use crate::api::{NodeName, PodTemplateHash, RolloutHash};
 
 use super::child::ChildFacts;
 use super::create::creation_revision;
@@ -30,7 +29,7 @@ pub enum Action {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Turn {
     /// The node.
-    pub name: String,
+    pub name: NodeName,
     /// What is done to it.
     pub action: Action,
     /// The rollout hash of the revision that it holds then; none where it leaves.
@@ -69,7 +68,7 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, scope: Option<&Scope>) -> Vec<W
 pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &RolloutHash) -> Wave {
     let there: &[ChildFacts] = facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default();
     let turn = |ordinal: i32| {
-        let name = node_name(fleet, set, ordinal);
+        let name = NodeName::of(fleet, set, ordinal);
         let action = match there.iter().find(|child| child.ordinal == ordinal) {
             None => Action::Create,
             Some(child) if child.spec_hash != *target => Action::Update,
@@ -83,11 +82,12 @@ pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &RolloutHash
 /// The nodes of the active set, those included that these waves make, which leave together once they no longer serve.
 #[must_use]
 pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
-    let goes =
-        |name: &str| beside.iter().flatten().any(|turn| turn.action == Action::Remove && turn.name == name);
+    let goes = |name: &NodeName| {
+        beside.iter().flatten().any(|turn| turn.action == Action::Remove && turn.name == *name)
+    };
     let made = beside.iter().flatten().filter(|turn| turn.action == Action::Create).map(|turn| &turn.name);
     let there = facts.children.iter().rev().filter(|child| !child.terminating).map(|child| &child.name);
-    let leaves = |name: &String| Turn { name: name.clone(), action: Action::Remove, revision: None };
+    let leaves = |name: &NodeName| Turn { name: name.clone(), action: Action::Remove, revision: None };
     made.chain(there.filter(|name| !goes(name))).map(leaves).collect()
 }
 
@@ -144,17 +144,9 @@ fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
         let revision = creation_revision(facts, ordinal, scope).clone();
         let restart = facts.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
-        let name = node_name(fleet, &facts.set, ordinal);
+        let name = NodeName::of(fleet, &facts.set, ordinal);
         wave.push(Turn { name: name.clone(), action: Action::Create, revision: Some(revision.clone()) });
-        facts.children.push(ChildFacts {
-            name,
-            ordinal,
-            spec_hash: Some(revision),
-            granted: Some(rendering.hash),
-            restart,
-            behind: true,
-            ..ChildFacts::default()
-        });
+        facts.children.push(ChildFacts::to_be_made(name, ordinal, revision, rendering.hash, restart));
     }
     facts.children.sort_by_key(|child| child.ordinal);
     wave
@@ -222,7 +214,7 @@ mod tests {
 
     fn child(ordinal: i32, revision: &str) -> ChildFacts {
         ChildFacts {
-            name: format!("db-{ordinal}"),
+            name: format!("db-{ordinal}").into(),
             ordinal,
             spec_hash: Some(revision.into()),
             granted: Some(revision.into()),
@@ -257,7 +249,7 @@ mod tests {
                 Action::Adopt => "=",
                 Action::Remove => "-",
             };
-            format!("{sign}{}", turn.name.trim_start_matches("db-"))
+            format!("{sign}{}", turn.name.as_str().trim_start_matches("db-"))
         };
         waves.iter().map(|wave| wave.iter().map(turn).collect::<Vec<_>>().join(" ")).collect()
     }
@@ -318,7 +310,7 @@ mod tests {
     fn nodes_of_other_sets_beyond_replicas_leave_together_and_nobody_is_told_of_twice() {
         let set = |name: &str, replicas: i32, nodes: i32, retiring: bool| {
             let node = |ordinal| ChildFacts {
-                name: format!("db-{name}-{ordinal}"),
+                name: format!("db-{name}-{ordinal}").into(),
                 surplus: ordinal >= replicas,
                 ..child(ordinal, "v2")
             };

@@ -73,7 +73,7 @@ fn places(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
     let others = facts.sets.values().flat_map(|set| &set.children);
     let own_nodes = facts.children.iter().filter(move |c| !is_left_behind(c));
     let nodes = own_nodes.chain(others).filter(|c| c.at_hook.is_some());
-    own.chain(nodes.filter_map(|c| Some(Place { at: c.at_hook.as_ref()?, node: Some(&c.name) })))
+    own.chain(nodes.filter_map(|c| Some(Place { at: c.at_hook.as_ref()?, node: Some(c.name.as_str()) })))
 }
 
 /// The hooks that have failed and hold something up, the fleet's own first.

@@ -5,15 +5,16 @@ use chrono::{DateTime, Utc};
 
 use super::child::ChildFacts;
 use super::facts::FleetFacts;
+use crate::api::NodeName;
 use crate::engine::sentence::some_of;
 
 /// What is done about nodes that leave, each from the highest ordinal.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Leave {
     /// Those that are asked to.
-    pub ask: Vec<String>,
+    pub ask: Vec<NodeName>,
     /// Those that are deleted.
-    pub delete: Vec<String>,
+    pub delete: Vec<NodeName>,
 }
 
 /// The nodes of the active set that are wanted no more: who serves leaves in waves, who is down leaves at once. Nobody does
@@ -41,10 +42,10 @@ fn those_with_room<'a>(
     facts: &FleetFacts,
     used: usize,
     candidates: impl Iterator<Item = &'a ChildFacts>,
-) -> Vec<String> {
+) -> Vec<NodeName> {
     let (down, others): (Vec<&ChildFacts>, Vec<&ChildFacts>) = candidates.partition(|c| c.is_down());
     let mut used = used as i32;
-    let mut go: Vec<String> = down.iter().map(|c| c.name.clone()).collect();
+    let mut go: Vec<NodeName> = down.iter().map(|c| c.name.clone()).collect();
     for out in [true, false] {
         for child in others.iter().filter(|c| c.is_out() == out) {
             if used - i32::from(out) < facts.max_unavailable {
@@ -68,7 +69,7 @@ pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -
 
 /// The nodes that were asked to leave and are to stay by now.
 #[must_use]
-pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<String> {
+pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let active = facts.children.iter().filter(|_| !facts.active_set_goes());
     let lives = |set: &&super::SetFacts| set.retiring.as_ref().is_none_or(|r| facts.removal_of(r) > now);
     let others = facts.sets.values().filter(lives).flat_map(|set| &set.children);
@@ -98,7 +99,7 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
         return Some(format!("waiting for {} to leave", list(surplus().map(|c| c.name.as_str()))));
     }
     let disrupted = facts.children.iter().filter(|c| c.is_disrupted() && !held.contains(&c.name.as_str()));
-    let mut names: Vec<String> = disrupted.map(|c| c.name.clone()).collect();
+    let mut names: Vec<String> = disrupted.map(|c| c.name.to_string()).collect();
     names.extend(facts.missing().iter().map(|ordinal| format!("ordinal {ordinal}")));
     names.extend(facts.shutting_down.iter().cloned());
     Some(format!(

@@ -107,21 +107,21 @@ pub fn unconverged(
     // The same for all of them: counted once.
     let waits = waits_for(facts);
     for conflict in &facts.conflicts {
-        named.add(0, &conflict.name, "InvalidSpec", &conflict.message);
+        named.add(0, conflict.name.as_str(), "InvalidSpec", &conflict.message);
     }
     for child in facts.wanted() {
         if facts.is_updated(child, scope) && !child.is_disrupted() {
             continue;
         }
         if child.terminating {
-            named.add(3, &child.name, "Terminating", "the node is being deleted");
+            named.add(3, child.name.as_str(), "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
             let rank = if child.failed { 1 } else { 4 };
-            named.add_problem(rank, &child.name, problem);
+            named.add_problem(rank, child.name.as_str(), problem);
         } else if let Some(why) = &child.unreachable {
-            named.add(4, &child.name, "SidecarUnreachable", why);
+            named.add(4, child.name.as_str(), "SidecarUnreachable", why);
         } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
-            named.add(6, &child.name, WAITS_FOR_WAVE, &waits);
+            named.add(6, child.name.as_str(), WAITS_FOR_WAVE, &waits);
         } else {
             let at_hook =
                 child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));
@@ -132,7 +132,7 @@ pub fn unconverged(
             } else {
                 "it moves to what it was granted"
             };
-            named.add(5, &child.name, "NotReady", message);
+            named.add(5, child.name.as_str(), "NotReady", message);
         }
     }
     named.worst_first()
@@ -142,7 +142,7 @@ pub fn unconverged(
 fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
     for child in facts.without_height() {
         let reason = if child.unreachable.is_some() { "SidecarUnreachable" } else { "NotReady" };
-        named.add(2, &child.name, reason, &why_without_height(child));
+        named.add(2, child.name.as_str(), reason, &why_without_height(child));
     }
 }
 
@@ -164,16 +164,16 @@ fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, nam
     for child in facts.wanted().filter(|c| !has_halted(c, rollout)) {
         let refusal = child.sidecar.as_ref().map(|s| s.message.as_str()).filter(|why| !why.is_empty());
         if child.terminating {
-            named.add(3, &child.name, "Terminating", "the node is being deleted");
+            named.add(3, child.name.as_str(), "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
-            named.add_problem(if child.failed { 1 } else { 2 }, &child.name, problem);
+            named.add_problem(if child.failed { 1 } else { 2 }, child.name.as_str(), problem);
         } else if let Some(why) = &child.unreachable {
-            named.add(2, &child.name, "SidecarUnreachable", why);
+            named.add(2, child.name.as_str(), "SidecarUnreachable", why);
         } else if let Some(why) = refusal {
-            named.add(2, &child.name, "NotReady", why);
+            named.add(2, child.name.as_str(), "NotReady", why);
         } else {
             let why = format!("it has not halted at height {}", rollout.halt_height);
-            named.add(3, &child.name, "NotReady", &why);
+            named.add(3, child.name.as_str(), "NotReady", &why);
         }
     }
 }

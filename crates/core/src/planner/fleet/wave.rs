@@ -4,7 +4,7 @@
 use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::{FleetFacts, Rendering};
-use crate::api::{Ending, PodTemplateHash, RolloutHash};
+use crate::api::{Ending, NodeName, PodTemplateHash, RolloutHash};
 
 /// What stands in the place of the plan's ID in the ID of a grant that an abort gave back.
 pub const ABORT: &str = "abort";
@@ -30,7 +30,7 @@ pub enum Clause {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// The node.
-    pub name: String,
+    pub name: NodeName,
     /// The rollout hash of the revision that its spec is to hold.
     pub revision: RolloutHash,
     /// The pod template hash.

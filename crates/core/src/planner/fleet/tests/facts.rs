@@ -64,7 +64,7 @@ fn missing_nodes_and_nodes_being_scaled_away_count_as_disrupted() {
 fn a_name_that_belongs_to_something_else_is_no_missing_node() {
     let mut facts = fleet(3).without(1);
     facts.conflicts.push(super::super::Conflict {
-        name: "db-1".to_owned(),
+        name: "db-1".into(),
         ordinal: 1,
         message: "taken".to_owned(),
     });

@@ -27,11 +27,11 @@ fn shrunk() -> FleetFacts {
     facts
 }
 
-fn asks(facts: &FleetFacts) -> Vec<String> {
+fn asks(facts: &FleetFacts) -> Vec<NodeName> {
     in_waves(facts).ask
 }
 
-fn deletes(facts: &FleetFacts) -> Vec<String> {
+fn deletes(facts: &FleetFacts) -> Vec<NodeName> {
     in_waves(facts).delete
 }
 
@@ -147,7 +147,7 @@ fn a_node_that_is_asked_to_leave_counts_as_disrupted_and_is_granted_nothing() {
     assert_eq!(facts.disrupted(), 1);
     assert!(next_grants(&facts, &to("v2")).is_empty(), "the wave is full");
     let back = fleet(5).wanting("v2").at_most(5).but(4, ChildFacts::leaving);
-    let granted: Vec<String> = next_grants(&back, &to("v2")).into_iter().map(|g| g.name).collect();
+    let granted: Vec<NodeName> = next_grants(&back, &to("v2")).into_iter().map(|g| g.name).collect();
     assert_eq!(granted, ["db-3", "db-2", "db-1", "db-0"], "it is kept first");
     assert!(!back.is_converged(&to("v1")));
 }
@@ -155,7 +155,7 @@ fn a_node_that_is_asked_to_leave_counts_as_disrupted_and_is_granted_nothing() {
 #[test]
 fn nodes_that_do_not_serve_leave_together() {
     let set = [node(0).down(), node(1), node(2).leaving(), node(3).terminating()];
-    let expected = Leave { ask: vec!["db-1".to_owned(), "db-0".to_owned()], delete: vec!["db-2".to_owned()] };
+    let expected = Leave { ask: vec!["db-1".into(), "db-0".into()], delete: vec!["db-2".into()] };
     assert_eq!(together(set.iter()), expected);
 }
 
@@ -164,7 +164,7 @@ fn who_is_wanted_again_is_kept() {
     let back = fleet(5).but(4, ChildFacts::leaving).but(3, |c| c.leaving().terminating());
     assert_eq!(kept(&back, now()), ["db-4"], "what is being deleted is lost");
     assert_eq!(kept(&back.paused(), now()), ["db-4"]);
-    assert_eq!(kept(&shrunk().but(4, ChildFacts::leaving), now()), Vec::<String>::new());
+    assert_eq!(kept(&shrunk().but(4, ChildFacts::leaving), now()), Vec::<NodeName>::new());
     let retiring = |since| RetiringSet {
         set: "a".to_owned(),
         hash: String::new(),
@@ -180,7 +180,7 @@ fn who_is_wanted_again_is_kept() {
     };
     assert_eq!(kept(&with_set(None), now()), ["db-0"], "it is to serve");
     assert_eq!(kept(&with_set(Some(retiring(now()))), now()), ["db-0"], "its time has not come");
-    assert_eq!(kept(&with_set(Some(retiring(now()))), later(30)), Vec::<String>::new());
+    assert_eq!(kept(&with_set(Some(retiring(now()))), later(30)), Vec::<NodeName>::new());
 }
 
 #[test]

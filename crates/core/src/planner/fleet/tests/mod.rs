@@ -22,7 +22,7 @@ use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
 use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Strategy};
-use crate::api::{NodeDeploymentStatus, PodTemplateHash, Problem, Rejected};
+use crate::api::{NodeDeploymentStatus, NodeName, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
 /// The time at which everything happens, give or take [`later`].
@@ -74,7 +74,7 @@ fn new_fleet(replicas: i32) -> FleetFacts {
 /// A node that serves v1 and has used its grant.
 fn node(ordinal: i32) -> ChildFacts {
     ChildFacts {
-        name: format!("db-{ordinal}"),
+        name: format!("db-{ordinal}").into(),
         ordinal,
         spec_hash: Some("v1".into()),
         granted: Some(hash("v1")),

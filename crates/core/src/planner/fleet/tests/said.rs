@@ -107,7 +107,7 @@ fn grants_of_one_look_fill_the_wave_and_no_more() {
     };
     for most in 1..=4 {
         let facts = fleet(5).wanting("v2").at_most(most);
-        let expected: Vec<String> = (0..most).map(|n| format!("db-{}", 4 - n)).collect();
+        let expected: Vec<NodeName> = (0..most).map(|n| format!("db-{}", 4 - n).into()).collect();
         assert_eq!(granted(&facts), expected);
         // Those that are down take no more room than there is, either.
         let down =
@@ -249,7 +249,7 @@ fn a_fleet_that_is_not_ready_says_how_many_are_not_whatever_they_lack() {
     let mut facts = fleet(9).but(0, ChildFacts::down).but(1, ChildFacts::terminating).without(3).without(4);
     assert_eq!(ready(&facts), "4 of 9 nodes are not ready");
     for ordinal in [3, 4] {
-        let (name, message) = (format!("db-{ordinal}"), "taken".to_owned());
+        let (name, message) = (format!("db-{ordinal}").into(), "taken".to_owned());
         facts.conflicts.push(super::super::Conflict { name, ordinal, message });
     }
     assert_eq!(ready(&facts), "4 of 9 nodes are not ready");

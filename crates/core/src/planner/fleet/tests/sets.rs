@@ -624,7 +624,7 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
     // Of a new node that has failed it is said first: the switch waits for it, too.
     let mut failing = halting();
     let entrant = &mut failing.sets.get_mut("v2").unwrap().children[0];
-    *entrant = ChildFacts { name: "db-v2-0".to_owned(), ..entrant.clone().failed() };
+    *entrant = ChildFacts { name: "db-v2-0".into(), ..entrant.clone().failed() };
     assert_eq!(named(&looked_at(&failing, 0))[0].0, "db-v2-0");
     assert_eq!(named(&looked_at(&halting().but(0, halted).but(1, halted), 0)), []);
 }

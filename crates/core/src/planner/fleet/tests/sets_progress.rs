@@ -265,7 +265,7 @@ fn the_active_set_is_not_repaired_only_where_it_goes_first() {
 
 #[test]
 fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
-    let conflict = |name: &str| Conflict { name: name.to_owned(), ordinal: 5, message: "taken".to_owned() };
+    let conflict = |name: &str| Conflict { name: name.into(), ordinal: 5, message: "taken".to_owned() };
     let mut facts = amid(Strategy::BlueGreen, Stage::Promoting).held_below_ordinal(1);
     facts.conflicts.push(conflict("db-5"));
     facts.sets.get_mut("v2").unwrap().conflicts.push(conflict("db-v2-5"));

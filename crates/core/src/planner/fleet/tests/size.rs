@@ -36,7 +36,11 @@ fn endless_sentences_about_the_spec_and_about_names_stay_under_256_kib() {
     let mut facts = fleet(10_000).wanting("v2");
     facts.invalid = Some(endless());
     facts.conflicts = (0..10_000)
-        .map(|ordinal| super::super::Conflict { name: format!("db-{ordinal}"), ordinal, message: endless() })
+        .map(|ordinal| super::super::Conflict {
+            name: format!("db-{ordinal}").into(),
+            ordinal,
+            message: endless(),
+        })
         .collect();
     facts.children.clear();
     let status = look(rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged)), &facts, 5_000);

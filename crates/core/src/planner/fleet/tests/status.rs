@@ -78,7 +78,7 @@ fn unconverged_nodes_are_named_the_worst_first_with_the_kubelets_reason() {
         .but(6, |c| done(c).down().with_problem("SidecarUnreachable", "no answer").unreachable())
         .without(7);
     facts.conflicts.push(super::super::Conflict {
-        name: "db-9".to_owned(),
+        name: "db-9".into(),
         ordinal: 9,
         message: "taken".to_owned(),
     });

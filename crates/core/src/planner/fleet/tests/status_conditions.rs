@@ -30,8 +30,7 @@ fn cases() -> Vec<Case> {
     let v2 = |cause| rolled(two(), to("v2"), "v2", cause);
     let own = |cause| rolled(fleet(2), Scope::Own, "v1", cause);
     let held = two().held_below_ordinal(1).but(1, done);
-    let conflict =
-        super::super::Conflict { name: "db-1".to_owned(), ordinal: 1, message: "taken".to_owned() };
+    let conflict = super::super::Conflict { name: "db-1".into(), ordinal: 1, message: "taken".to_owned() };
     let mut taken = fleet(2).without(1);
     taken.conflicts.push(conflict);
     let case = |what, (facts, status): (FleetFacts, NodeDeploymentStatus), seconds, expected| -> Case {

@@ -6,7 +6,7 @@ use super::super::wave::{ABORT, Clause, may_grant, next_grants, pins};
 use super::*;
 
 fn granted_names(facts: &FleetFacts, scope: &Scope) -> Vec<String> {
-    next_grants(facts, scope).into_iter().map(|g| g.name).collect()
+    next_grants(facts, scope).into_iter().map(|g| g.name.to_string()).collect()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_an_abort_gave_back_is_not_given_back_again() {
             ChildFacts { grant_id: format!("{by}-7"), behind: false, ..granted }
         };
         let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
-        pins(&facts).into_iter().map(|g| (g.name, g.revision.to_string())).collect::<Vec<_>>()
+        pins(&facts).into_iter().map(|g| (g.name.to_string(), g.revision.to_string())).collect::<Vec<_>>()
     };
     assert_eq!(given("0123456789"), [("db-1".to_owned(), "v1".to_owned())]);
     assert_eq!(given(ABORT), [("", ""); 0].map(|(n, r)| (n.to_owned(), r.to_owned())));

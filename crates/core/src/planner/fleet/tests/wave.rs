@@ -157,7 +157,7 @@ fn nodes_that_run_the_target_come_first_then_those_that_are_down_then_those_that
         .but(1, ChildFacts::down)
         .but(2, ChildFacts::failed);
     let order: Vec<(String, Clause)> =
-        next_grants(&facts, &to("v2")).into_iter().map(|g| (g.name, g.clause)).collect();
+        next_grants(&facts, &to("v2")).into_iter().map(|g| (g.name.to_string(), g.clause)).collect();
     let expected = [("db-0", Clause::RunsTarget), ("db-2", Clause::Failed), ("db-1", Clause::Down)];
     assert_eq!(order, expected.map(|(name, clause)| (name.to_owned(), clause)));
 }
@@ -179,7 +179,7 @@ fn nodes_that_leave_or_hold_the_target_already_or_stand_below_the_partition_are_
         .but(1, ChildFacts::terminating)
         .but(2, |c| c.granted("v2").converged())
         .with_surplus(node(4));
-    let names: Vec<String> = next_grants(&facts, &to("v2")).into_iter().map(|g| g.name).collect();
+    let names: Vec<NodeName> = next_grants(&facts, &to("v2")).into_iter().map(|g| g.name).collect();
     assert_eq!(names, ["db-3"]);
 }
 
@@ -200,8 +200,10 @@ fn drifted_nodes_are_rolled_at_the_revision_that_each_holds() {
         .wanting("v2")
         .but(0, |c| c.running("v3"))
         .but(1, |c| c.granted("v2").converged().running("v3"));
-    let grants: Vec<(String, String)> =
-        next_grants(&facts, &Scope::Own).into_iter().map(|g| (g.name, g.revision.to_string())).collect();
+    let grants: Vec<(String, String)> = next_grants(&facts, &Scope::Own)
+        .into_iter()
+        .map(|g| (g.name.to_string(), g.revision.to_string()))
+        .collect();
     assert_eq!(grants, [("db-1", "v2"), ("db-0", "v1")].map(|(n, r)| (n.to_owned(), r.to_owned())));
 }
 
