@@ -13,7 +13,7 @@ use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, FIRST_SET, LABEL_DEPLOYMENT,
     LABEL_SET, place_of,
 };
-use crate::api::{NodeName, OnHookFailure, PodTemplateHash, Promotion, Stage, StrategyType};
+use crate::api::{NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, Stage, StrategyType};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
@@ -84,7 +84,7 @@ impl FleetScope {
             restart_request: restart_request(meta, &self.restarted_at),
             unrecorded: status.requested_rollout_hash.is_empty(),
             scaled_to_zero: status.scaled_to_zero,
-            abort: annotation(ANNOTATION_ABORT),
+            abort: meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded),
             asked: annotation(ANNOTATION_ASKED),
             retry: self.retry_request(),
             invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
@@ -152,10 +152,10 @@ impl FleetScope {
     }
 
     /// The plan that a retry names, unless that was obeyed for hooks of it: `PLAN`, or `PLAN/2` for one more.
-    fn retry_request(&self) -> String {
-        let asked = self.fleet.meta.annotation(ANNOTATION_RETRY).unwrap_or_default();
+    fn retry_request(&self) -> Option<PlanId> {
+        let asked = self.fleet.meta.annotation(ANNOTATION_RETRY)?;
         let is_spent = self.fleet.status.hook_retry.as_ref().is_some_and(|retry| retry.asked == asked);
-        if is_spent { String::new() } else { retried_plan(asked).to_owned() }
+        if is_spent { None } else { PlanId::recorded(retried_plan(asked)) }
     }
 
     fn strategy(&self) -> Strategy {

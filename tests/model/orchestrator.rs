@@ -121,7 +121,7 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
         let rendering = Rendering { hash: HASHES[hash].into(), image: text(IMAGES[hash]) };
         ((REVISIONS[version as usize].into(), String::new()), rendering)
     };
-    let asked = |is_asked: bool| text(if is_asked { "plan" } else { "" });
+    let asked = |is_asked: bool| is_asked.then(|| "plan".into());
     FleetFacts {
         replicas: i32::from(fleet.replicas),
         max_unavailable: wave(world, fleet) as i32,

@@ -1,9 +1,9 @@
 //! What a person asks of a fleet by annotations and fields: skipping a task, and telling why something is not done.
 
 use super::context::Fleet;
-use crate::api::Stage;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
+use crate::api::{PlanId, Stage};
 use crate::engine::{self, Plan, SkipRefused, TaskState};
 use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::fleet::FleetFacts;
@@ -64,8 +64,8 @@ impl Fleet<'_> {
             self.scope.fleet.status.plan.as_ref().filter(|_| promoting).and_then(|raw| raw.parse().ok());
         let goes_back =
             plan.zip(facts.set_rollout.as_ref()).is_some_and(|(plan, set)| may_go_back(&plan, set.strategy));
-        if promoting && !goes_back && !facts.abort.is_empty() && current.as_ref() == Some(&facts.abort) {
-            let id = &facts.abort;
+        let is_current = |id: &&PlanId| current.as_ref().is_some_and(|current| **id == **current);
+        if let Some(id) = facts.abort.as_ref().filter(is_current).filter(|_| promoting && !goes_back) {
             let note = format!(
                 "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
                  template to what is wanted, and it follows the promotion"
@@ -95,7 +95,8 @@ impl Fleet<'_> {
             (status.history.len() >= HISTORY_LIMIT && engine::id::is_plan_id(id)) || self.may_be_of_a_node(id)
         };
         for (key, id) in [(ANNOTATION_ABORT, &facts.abort), (ANNOTATION_RETRY, &facts.retry)] {
-            if id.is_empty() || is_known(id) || may_be_forgotten(id) {
+            let Some(id) = id.as_ref().map(PlanId::as_str) else { continue };
+            if is_known(id) || may_be_forgotten(id) {
                 continue;
             }
             let is = current.as_ref().map_or_else(String::new, |id| format!("; its plan is {id}"));

@@ -51,7 +51,7 @@ impl Fleet<'_> {
     /// what the status says. Answers with that.
     pub(super) fn obey_retry(&self, plan: Option<&mut Plan>, facts: &FleetFacts) -> Option<HookRetry> {
         let (meta, status) = (&self.scope.fleet.meta, &self.scope.fleet.status);
-        let asked = meta.annotation(ANNOTATION_RETRY).filter(|_| !facts.retry.is_empty())?;
+        let asked = meta.annotation(ANNOTATION_RETRY).filter(|_| facts.retry.is_some())?;
         let named = retried_plan(asked);
         let current = status.plan.as_ref().and_then(RawPlan::id);
         let is_of = |at: &AtHook| at.task_id.rsplit_once('-').is_some_and(|(plan, _)| plan == named);

@@ -106,6 +106,9 @@ ids! {
 
     /// The name of a StatefulNode, which its StatefulSet and its Service have too; its pod has another.
     NodeName;
+
+    /// The ID of a plan, as an annotation or a status names it.
+    PlanId;
 }
 
 impl NodeName {

@@ -32,7 +32,7 @@ pub use crd::{crds, crds_yaml};
 pub use ending::Ending;
 pub use history::HistoryEntry;
 pub use hooks::{Hook, HookAction, HookPoint, OnHookFailure};
-pub use ids::{NodeName, PodTemplateHash, RevisionName, RolloutHash};
+pub use ids::{NodeName, PlanId, PodTemplateHash, RevisionName, RolloutHash};
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use kept_once::{JsonText, Shared};
 pub use made_for::MadeFor;

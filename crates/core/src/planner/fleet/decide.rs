@@ -43,7 +43,7 @@ fn without_plan(facts: &FleetFacts, scope: &Scope, cause: Cause) -> FleetDecisio
 }
 
 fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> FleetDecision {
-    if !facts.abort.is_empty() && facts.abort == plan.id {
+    if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
     if facts.replicas == 0 {

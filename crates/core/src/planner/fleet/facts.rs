@@ -7,7 +7,8 @@ use crate::api::IntOrString;
 use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, Scope, Strategy};
 use super::sets::{SetFacts, SetRollout};
-use crate::api::{AtHook, Ending, OnStall, PodTemplateHash, Promotion, Rejected, RolloutHash};
+use crate::api::{AtHook, Ending, OnStall, PlanId, PodTemplateHash, Promotion, Rejected, RolloutHash};
+use crate::engine::Plan;
 
 /// What a revision renders to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,10 +55,10 @@ pub struct FleetFacts {
     pub unrecorded: bool,
     /// Whether a fleet that was scaled to 0 is filling again.
     pub scaled_to_zero: bool,
-    /// The value of the abort annotation.
-    pub abort: String,
-    /// The value of the retry annotation.
-    pub retry: String,
+    /// The plan that the abort annotation names.
+    pub abort: Option<PlanId>,
+    /// The plan that the retry annotation names, unless that was obeyed.
+    pub retry: Option<PlanId>,
     /// Why what is wanted cannot be started, in a sentence.
     pub invalid: Option<String>,
     /// What could not be applied although the rest goes on, in a sentence.
@@ -119,6 +120,18 @@ impl FleetFacts {
         let children = self.children.iter().map(|c| c.ordinal);
         let taken: BTreeSet<i32> = children.chain(self.conflicts.iter().map(|c| c.ordinal)).collect();
         (0..self.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
+    }
+
+    /// Whether somebody asks for this plan to be aborted.
+    #[must_use]
+    pub fn is_aborted(&self, plan: &Plan) -> bool {
+        self.abort.as_ref().is_some_and(|named| *named == *plan.id)
+    }
+
+    /// Whether somebody asks for this plan to be tried again.
+    #[must_use]
+    pub fn is_retried(&self, plan_id: &str) -> bool {
+        self.retry.as_ref().is_some_and(|named| *named == *plan_id)
     }
 
     /// Whether a target that was rejected still is: nothing else is wanted that could be tried.

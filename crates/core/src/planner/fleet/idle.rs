@@ -7,8 +7,7 @@ use crate::api::RolloutHash;
 
 /// Whether a person asks for the rejected target to be tried again, and it can be.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
-    let named = |plan: &str| !plan.is_empty() && plan == facts.retry;
-    facts.rejected.as_ref().is_some_and(|r| named(&r.plan_id)) && facts.invalid.is_none()
+    facts.rejected.as_ref().is_some_and(|r| facts.is_retried(&r.plan_id)) && facts.invalid.is_none()
 }
 
 /// What is decided where no rollout is active.

@@ -26,7 +26,7 @@ pub fn during(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bo
 /// has another one go on with it, to the same target.
 #[must_use]
 pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> FleetDecision {
-    if facts.retry.is_empty() || plan.is_none_or(|plan| plan.id != facts.retry) {
+    if plan.is_none_or(|plan| !facts.is_retried(&plan.id)) {
         return FleetDecision::Keep;
     }
     let (scope, target) = (Scope::Target(rollout.target.clone()), rollout.target.clone());
@@ -63,7 +63,7 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if !may_go_back(plan, rollout.strategy) {
         return FleetDecision::Keep;
     }
-    if !facts.abort.is_empty() && facts.abort == plan.id {
+    if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
     if rolls_back(facts) && facts.rejected.is_none() {
@@ -89,7 +89,7 @@ fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> 
 }
 
 fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
-    if !facts.abort.is_empty() && facts.abort == plan.id {
+    if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
     if facts.replicas == 0 {

@@ -29,7 +29,7 @@ fn restart_asked(facts: FleetFacts) -> FleetFacts {
 }
 
 fn retry_asked(facts: FleetFacts) -> FleetFacts {
-    FleetFacts { retry: "rejected-plan".to_owned(), ..facts }
+    FleetFacts { retry: Some("rejected-plan".into()), ..facts }
 }
 
 fn invalid(facts: FleetFacts) -> FleetFacts {
@@ -152,7 +152,7 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
             ),
             (
                 "a retry names another plan",
-                FleetFacts { retry: "other".to_owned(), ..facts.clone() },
+                FleetFacts { retry: Some("other".into()), ..facts.clone() },
                 FleetDecision::Keep,
             ),
             ("a retry of what was refused", retry_asked(invalid(facts.clone())), FleetDecision::Keep),
@@ -204,18 +204,22 @@ fn an_active_rollout_goes_on_until_something_else_is_wanted() {
         ("no node is wanted any more", FleetFacts { replicas: 0, ..base() }, FleetDecision::ScaledToZero),
         (
             "an abort that names another plan",
-            FleetFacts { abort: "other".to_owned(), ..base() },
+            FleetFacts { abort: Some("other".into()), ..base() },
             FleetDecision::Keep,
         ),
-        ("an abort", FleetFacts { abort: plan_to("v2").id, ..base() }, FleetDecision::Abort),
+        (
+            "an abort",
+            FleetFacts { abort: PlanId::recorded(plan_to("v2").id), ..base() },
+            FleetDecision::Abort,
+        ),
         (
             "an abort and a new target",
-            FleetFacts { abort: plan_to("v2").id, ..base().wanting("v3") },
+            FleetFacts { abort: PlanId::recorded(plan_to("v2").id), ..base().wanting("v3") },
             FleetDecision::Abort,
         ),
         (
             "an abort and no node wanted",
-            FleetFacts { abort: plan_to("v2").id, replicas: 0, ..base() },
+            FleetFacts { abort: PlanId::recorded(plan_to("v2").id), replicas: 0, ..base() },
             FleetDecision::Abort,
         ),
         ("a node drifts", base().but(0, |c| c.running("v3")), FleetDecision::Keep),
@@ -282,7 +286,7 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
 fn a_retry_does_not_wait_for_a_way_back_that_stands_still() {
     let retried = FleetDecision::Supersede(start(to("v2"), "v2", Cause::RetryRequested));
     let facts = || fleet(2).wanting("v2").rejecting("RolledBack");
-    let other = FleetFacts { retry: "other".to_owned(), ..facts() };
+    let other = FleetFacts { retry: Some("other".into()), ..facts() };
     let table: Vec<(&str, FleetFacts, Scope, FleetDecision)> = vec![
         ("it is asked for", retry_asked(facts()), to("v1"), retried),
         ("nobody asks", facts(), to("v1"), FleetDecision::Keep),

@@ -22,7 +22,7 @@ use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
 use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Strategy};
-use crate::api::{NodeDeploymentStatus, NodeName, PodTemplateHash, Problem, Rejected};
+use crate::api::{NodeDeploymentStatus, NodeName, PlanId, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
 /// The time at which everything happens, give or take [`later`].

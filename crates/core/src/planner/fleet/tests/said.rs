@@ -218,8 +218,10 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
 fn an_abort_that_names_no_plan_or_another_stops_nothing() {
     for stage in [crate::api::Stage::CreatingEntrants, crate::api::Stage::AwaitingPromotion] {
         for (abort, stops) in [("", false), ("another", false), (plan_to("v2").id.as_str(), true)] {
-            let facts =
-                FleetFacts { abort: abort.to_owned(), ..super::sets::amid(Strategy::BlueGreen, stage) };
+            let facts = FleetFacts {
+                abort: PlanId::recorded(abort),
+                ..super::sets::amid(Strategy::BlueGreen, stage)
+            };
             let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), false);
             assert_eq!(decided == super::super::FleetDecision::Abort, stops, "{abort:?}");
         }

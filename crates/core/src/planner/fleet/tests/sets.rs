@@ -87,8 +87,8 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
     };
     match asked {
         Asked::Nothing | Asked::StallUnderHold => facts,
-        Asked::Abort => FleetFacts { abort: plan_to("v2").id, ..facts },
-        Asked::Retry => FleetFacts { retry: plan_to("v2").id, ..facts },
+        Asked::Abort => FleetFacts { abort: PlanId::recorded(plan_to("v2").id), ..facts },
+        Asked::Retry => FleetFacts { retry: PlanId::recorded(plan_to("v2").id), ..facts },
         Asked::Restart => FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..facts },
         Asked::Pause => facts.paused(),
         Asked::NoNodes => FleetFacts { replicas: 0, ..facts },
@@ -167,7 +167,7 @@ fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
                 let decided = decide(&facts, Some(&failed_plan()), &to("v2"), stalled);
                 assert_eq!(decided, expected, "{strategy:?} {asked:?} {wanted}");
             }
-            let other = FleetFacts { retry: "another".to_owned(), ..facts.clone() };
+            let other = FleetFacts { retry: Some("another".into()), ..facts.clone() };
             let decided = decide(&other, Some(&failed_plan()), &to("v2"), stalled);
             assert_eq!(decided, FleetDecision::Keep, "{strategy:?} {asked:?}");
             assert_eq!(decide(&facts, None, &to("v2"), stalled), FleetDecision::Keep, "no plan to name");
