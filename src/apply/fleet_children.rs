@@ -16,6 +16,7 @@ use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::create::creation_revision;
+use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::{ABORT, FleetFacts, Scope, leave, pins};
 use crate::render;
 
@@ -36,6 +37,9 @@ pub struct Removed {
 /// a plan is.
 pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Result<Removed, ReconcileError> {
     fleet.keep(leave::kept(facts, fleet.now)).await.map_err(ReconcileError::Children)?;
+    // Between the switch and the hooks that complete it the nodes in the wave are those that take traffic.
+    let took_over = took_over(&fleet.fleet.status).map(|set| facts.activated(&set));
+    let facts = took_over.as_ref().unwrap_or(facts);
     let why = format!("replicas is {}", facts.replicas);
     let may_go = |name: &NodeName| !fleet.keeps_claims(name.as_str());
     let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus && !facts.paused);

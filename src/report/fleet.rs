@@ -10,6 +10,7 @@ use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
 use crate::api::names::ANNOTATION_ASKED;
 use crate::api::{Asked, HookStatus, NodeDeploymentSpec, Rollout, Stage};
 use crate::engine::{PlanState, TaskState};
+use crate::planner::fleet::sets::stage::took_over;
 use crate::revision;
 
 /// What came of what a fleet's spec asks for.
@@ -223,6 +224,9 @@ pub struct FleetReport {
     pub image: String,
     /// The set that serves.
     pub active_set: String,
+    /// The set that takes traffic: before hooks have completed a promotion it is not the active one yet.
+    #[serde(skip)]
+    pub traffic_set: String,
     /// The rollout that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutReport>,
@@ -276,6 +280,7 @@ impl FleetReport {
             replicas: spec.map_or(0, |spec| spec.replicas),
             image: image.to_owned(),
             active_set: status.active_set.clone(),
+            traffic_set: took_over(status).unwrap_or_else(|| status.active_set.clone()),
             rollout,
             plan,
             hooks: status.hooks.iter().map(hook).collect(),

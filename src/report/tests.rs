@@ -191,6 +191,24 @@ fn of_several_sets_it_is_said_which_takes_traffic() {
     assert_eq!(words(&old), ["2 nodes serve 1.1"]);
     let both = [old.as_slice(), &[of_set(0)]].concat();
     assert_eq!(words(&both), ["2 nodes serve 1.1 and take traffic", "1 node serves 1.2, without traffic"]);
+
+    let task = |type_: &str, state: &str, params: Value| json!({"id": "abc-0", "type": type_, "state": state, "params": params});
+    let hook = json!({"hook": "look", "at": "AfterPromotion"});
+    let tasks = [task("switch-traffic", "Complete", json!({})), task("await-approval", "Running", hook)];
+    let switched = json!({"status": {
+        "rollout": {"strategy": "BlueGreen", "stage": "Promoting", "incumbentSet": "first", "entrantSet": "28c42"},
+        "plan": {"id": "abc", "recipe": "BlueGreen", "targetHash": "v1:28c42", "state": "Active",
+            "startedAt": "2026-01-01T03:00:00Z", "tasks": tasks},
+    }});
+    let report = FleetReport::of(&seen(&merged(fleet(), switched), &both), now());
+    let groups = report.serving();
+    let words: Vec<String> =
+        groups.iter().map(|(health, tag, count)| report.group_words(*health, tag, *count)).collect();
+    assert_eq!(
+        words,
+        ["2 nodes serve 1.1, without traffic", "1 node serves 1.2 and takes traffic"],
+        "traffic has moved although the promotion is not complete"
+    );
 }
 
 #[test]

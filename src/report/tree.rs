@@ -58,7 +58,7 @@ impl FleetReport {
         sets.dedup();
         let has_others = self.nodes.windows(2).any(|pair| pair[0].set != pair[1].set);
         match sets.as_slice() {
-            [set] if has_others && *set == self.active_set => {
+            [set] if has_others && *set == self.traffic_set => {
                 format!("{words} and {}", if count == 1 { "takes traffic" } else { "take traffic" })
             }
             [_] if has_others => format!("{words}, without traffic"),

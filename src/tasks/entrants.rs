@@ -9,9 +9,11 @@ use crate::apply::many::{OnFailure, each};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
+use crate::planner::fleet::sets::stage::has_switched;
 use crate::planner::fleet::{
     ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Strategy, WAITS_TO_BE_RESUMED,
 };
+use crate::planner::hooks::is_of_list;
 
 /// The set that is to take over.
 pub(super) struct Entrants {
@@ -127,7 +129,25 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result
             "the ControllerRevision of {target} is gone or cannot be read: {advice}"
         )));
     }
-    fleet.create_nodes(&view, |_, _| target.clone()).await?;
+    bring_to_target(fleet, &rollout, plan_id).await?;
+    let view = fleet.facts().as_set(&rollout.entrant);
+    if let Some(conflict) = view.conflicts.first() {
+        return Ok(Ensured::waiting(conflict.message.clone()));
+    }
+    if !view.missing().is_empty() {
+        return Ok(Ensured::waiting("waiting for new nodes to be created"));
+    }
+    Ok(Ensured::Whole(Box::new(Entrants { rollout, view })))
+}
+
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it.
+async fn bring_to_target(
+    fleet: &FleetScope,
+    rollout: &SetRollout,
+    plan_id: &str,
+) -> Result<(), ClusterError> {
+    let target = &rollout.target;
+    fleet.create_nodes(&fleet.facts().as_set(&rollout.entrant), |_, _| target.clone()).await?;
     let scope = Scope::Target(target.clone());
     let view = fleet.facts().as_set(&rollout.entrant);
     let grant = |c: &ChildFacts| {
@@ -138,14 +158,28 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result
     let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &scope));
     let grants: Vec<Grant> = off.filter_map(grant).collect();
     fleet.grant_all(grants, plan_id).await?;
-    let view = fleet.facts().as_set(&rollout.entrant);
-    if let Some(conflict) = view.conflicts.first() {
-        return Ok(Ensured::waiting(conflict.message.clone()));
+    Ok(())
+}
+
+/// Keeps the new set whole while a hook of its plan is under way, or has failed and holds: no task that waits for its nodes
+/// runs meanwhile. Once traffic has moved only what is missing is made: a grant beyond the wave could take down what serves.
+pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Result<(), ClusterError> {
+    let is_made = |t: &TaskRecord| TaskType::CreateEntrants.is(t) && t.state == TaskState::Complete;
+    if !plan.current_task().is_some_and(is_of_list) || !plan.tasks.iter().any(is_made) {
+        return Ok(());
     }
-    if !view.missing().is_empty() {
-        return Ok(Ensured::waiting("waiting for new nodes to be created"));
+    let facts = fleet.facts();
+    let Some(rollout) = fleet.set_rollout().filter(|r| r.stage != Stage::Retiring && !facts.paused) else {
+        return Ok(());
+    };
+    let view = facts.as_set(&rollout.entrant);
+    if facts.replicas == 0 || !view.is_known(&rollout.target) {
+        return Ok(());
     }
-    Ok(Ensured::Whole(Box::new(Entrants { rollout, view })))
+    if has_switched(plan) {
+        return fleet.create_nodes(&view, |_, _| rollout.target.clone()).await;
+    }
+    bring_to_target(fleet, &rollout, &plan.id).await
 }
 
 /// The nodes of the old set whose spec does not ask them to halt yet. One without a sidecar has nobody to ask.

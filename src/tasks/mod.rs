@@ -41,6 +41,7 @@ pub use await_promotion::AwaitPromotion;
 pub use await_removal::AwaitRemoval;
 pub use await_spec_update::AwaitSpecUpdate;
 pub use create_entrants::CreateEntrants;
+pub(crate) use entrants::keep_whole_at_hook;
 pub use mark_ready::{Mark, MarkReady, Marked, mark};
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;

@@ -14,6 +14,7 @@ use crate::engine::{self, Advance, Plan};
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::{scope_of, short};
 use crate::planner::fleet::{FleetFacts, SetRollout};
+use crate::tasks::keep_whole_at_hook;
 
 /// A plan that nothing was done about.
 const WAITING: Advance = Advance::Waiting { recheck_after: None };
@@ -65,7 +66,7 @@ impl<'a> Decided<'a> {
             Action::StorePlan { plan, retried } => Some(fleet.store_plan(plan, retried)),
             Action::Wait(stored) => Some(fleet.advanced(stored, &WAITING)?),
             Action::CarryOut(stored) => {
-                fleet.apply_beside(stored.plan.as_ref().is_some_and(Plan::is_active)).await;
+                fleet.apply_beside(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
                 Some(fleet.carry_out(stored).await?)
             }
         };
@@ -76,7 +77,8 @@ impl<'a> Decided<'a> {
 impl Fleet<'_> {
     /// What has nothing to do with the plan. None of these rests on another, nor the plan on them: one that fails is tried
     /// again, and meanwhile the rollout goes on and the status says what is so.
-    async fn apply_beside(&mut self, is_active: bool) {
+    async fn apply_beside(&mut self, plan: Option<&Plan>) {
+        let is_active = plan.is_some();
         match fleet_objects::apply_service(&self.scope).await {
             Ok(Some(sentence)) => {
                 self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
@@ -107,7 +109,10 @@ impl Fleet<'_> {
         {
             self.note(error);
         }
-        if is_active {
+        if let Some(plan) = plan {
+            if let Err(error) = keep_whole_at_hook(&self.scope, plan).await {
+                self.note(ReconcileError::Children(error));
+            }
             return;
         }
         if let Err(error) = fleet_children::pin(&self.scope, &facts).await {

@@ -9,6 +9,7 @@ use crate::controller::ReconcileError;
 use crate::controller::record::found;
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::{FleetFacts, possible};
 
 /// A fleet as it was before anything was decided in this reconcile.
@@ -67,6 +68,10 @@ impl<'a> Fleet<'a> {
         }
         // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
         if self.scope.promoting().is_some() {
+            // Its hooks are those of the spec all the same.
+            if took_over(&self.scope.fleet.status).is_some() {
+                self.scope.invalid = self.check_hooks().await;
+            }
             return Ok(());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {

@@ -243,3 +243,78 @@ fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
         assert_eq!(w.selected(), "first");
     });
 }
+
+#[test]
+fn the_new_set_follows_replicas_and_losses_while_a_hook_stands() {
+    for at in ["BeforePromotion", "AfterPromotion"] {
+        for (state, hook) in [("Running", person("ask", at)), ("Failed", fails("ask", at, "Hold"))] {
+            play(|w| async move {
+                w.serve(blue_green("WhenReady", json!([hook]))).await;
+                w.image("db:2").await;
+                let status = w.until("it stands at the hook", is_at("ask", state)).await;
+                let set = text(&status["rollout"], "entrantSet").to_owned();
+                let nodes_of = |set: &str| {
+                    let of_set = format!("db-{set}-");
+                    w.names(NODE).into_iter().filter(|name| name.starts_with(&of_set)).count()
+                };
+                w.delete(NODE, &format!("db-{set}-1")).await;
+                w.rest(60).await;
+                assert_eq!(nodes_of(&set), 2, "{at}, {state}: what is lost is made again");
+                w.change(json!({"replicas": 4})).await;
+                w.rest(60).await;
+                assert_eq!(nodes_of(&set), 4, "{at}, {state}: replicas count for it");
+                assert!(
+                    w.images().iter().filter(|image| image.ends_with("db:2")).count() == 4,
+                    "{:?}",
+                    w.images()
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn nodes_that_took_traffic_over_leave_in_waves_before_the_promotion_is_complete() {
+    play(|w| async move {
+        let mut fleet = blue_green(
+            "WhenReady",
+            json!([person("ask", "AfterPromotion"), person("drain", "BeforeRemove")]),
+        );
+        fleet["spec"]["replicas"] = json!(4);
+        w.serve(fleet).await;
+        w.image("db:2").await;
+        let status = w.until("it stands at the hook", is_at("ask", "Running")).await;
+        let set = text(&status["rollout"], "entrantSet").to_owned();
+        let asked = |prefix: &str| -> Vec<String> {
+            let names = w.names(NODE).into_iter().filter(|name| name.starts_with(prefix));
+            names.filter(|name| w.get(NODE, name)["spec"]["removalID"].is_string()).collect()
+        };
+        w.change(json!({"replicas": 1})).await;
+        w.rest(120).await;
+        assert_eq!(asked(&format!("db-{set}-")), [format!("db-{set}-3")], "who serves leaves one at a time");
+        for old in ["db-1", "db-2", "db-3"] {
+            assert!(asked(old) == [old], "those that serve no more leave together");
+        }
+    });
+}
+
+#[test]
+fn a_hook_that_cannot_be_carried_out_any_more_is_said_after_traffic_has_moved() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([person("ask", "AfterPromotion")]))).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked", is_at("ask", "Running")).await;
+        let set = text(&status["rollout"], "entrantSet").to_owned();
+        let hooks = |list: Value| json!({"updateStrategy": {"hooks": list}});
+        let away = json!([{"name": "ask", "at": "AfterPromotion", "http": {"url": "http://10.1.1.1/"}}]);
+        w.change(hooks(away)).await;
+        let refused = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        assert!(message(&refused, "UpToDate").contains("hook ask"), "{}", message(&refused, "UpToDate"));
+        assert_eq!((w.names(NODE).len(), w.selected()), (4, set.clone()), "nothing is moved for that");
+        w.change(hooks(json!([person("ask", "AfterPromotion")]))).await;
+        let status = w.until("it is asked again", is_at("ask", "Running")).await;
+        w.approve(text(task(&status["plan"], "ask"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.selected(), set);
+    });
+}

@@ -5,7 +5,7 @@ use super::super::facts::FleetFacts;
 use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
 use crate::api::TaskType;
-use crate::api::{HookPoint, Rollout, Stage};
+use crate::api::{HookPoint, NodeDeploymentStatus, Rollout, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::{is_left_at, is_of_list};
 
@@ -54,6 +54,17 @@ pub fn has_switched(plan: &Plan) -> bool {
 #[must_use]
 pub fn has_promoted(plan: &Plan) -> bool {
     has_switched(plan) && !is_left_at(plan, HookPoint::AfterPromotion)
+}
+
+/// The set that takes traffic although its promotion is not complete yet: hooks follow, after which, or instead of which,
+/// the old set goes or takes traffic back.
+#[must_use]
+pub fn took_over(status: &NodeDeploymentStatus) -> Option<String> {
+    let promotes =
+        |rollout: &SetRollout| rollout.stage == Stage::Promoting && rollout.entrant != status.active_set;
+    let rollout = SetRollout::of(status).filter(promotes)?;
+    let plan = status.plan.as_ref()?.parse().ok().filter(Plan::is_active)?;
+    (has_switched(&plan) && is_left_at(&plan, HookPoint::AfterPromotion)).then_some(rollout.entrant)
 }
 
 /// A number that grows with progress.
