@@ -121,14 +121,14 @@ impl EventNote {
     /// Reads an event of `events.k8s.io/v1`, whichever client library wrote it.
     #[must_use]
     pub fn read(event: &Value) -> Option<Self> {
-        let times = [
-            &event["series"]["lastObservedTime"],
-            &event["deprecatedLastTimestamp"],
-            &event["eventTime"],
-            &event["metadata"]["creationTimestamp"],
-        ];
-        let times = times.into_iter().filter_map(|t| t.as_str()?.parse::<DateTime<Utc>>().ok());
-        Some(Self { note: event["note"].as_str()?.to_owned(), at: times.max()? })
+        let time = |t: &Value| t.as_str()?.parse::<DateTime<Utc>>().ok();
+        let said =
+            [&event["series"]["lastObservedTime"], &event["deprecatedLastTimestamp"], &event["eventTime"]];
+        // When it was sent tells nothing of what happened first: events are sent one after another, and later than they happened.
+        let at = said.into_iter().filter_map(time).max();
+        let at = at.or_else(|| time(&event["deprecatedFirstTimestamp"]));
+        let at = at.or_else(|| time(&event["metadata"]["creationTimestamp"]))?;
+        Some(Self { note: event["note"].as_str()?.to_owned(), at })
     }
 }
 

@@ -24,7 +24,6 @@ use super::source::Watched;
 use crate::clock::monotonic;
 use crate::cluster::Key;
 use crate::cluster::freshness::SILENT;
-use crate::report::Verdict;
 
 /// The shortest time from one drawing to the next.
 const PACE: Duration = Duration::from_millis(250);
@@ -141,12 +140,12 @@ impl Open {
         let (parts, is_moving) = match &self.of {
             None => {
                 let view = list_view(&self.page, &self.watched);
-                let is_moving = view.fleets.iter().any(|fleet| fleet.verdict != Verdict::UpToDate);
+                let is_moving = view.fleets.iter().any(|fleet| !fleet.verdict.is_at_rest());
                 (html::parts_of_list(&view), is_moving)
             }
             Some(key) => match fleet_view(&self.page, &self.watched, key) {
                 Some(looked) => {
-                    let is_moving = looked.view.report.verdict != Verdict::UpToDate;
+                    let is_moving = !looked.view.report.verdict.is_at_rest();
                     (html::parts_of_fleet(&looked.view, self.page.hands.is_some()), is_moving)
                 }
                 None => (Vec::new(), false),

@@ -85,6 +85,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_event_is_of_when_it_happened_and_not_of_when_it_was_sent() {
+        let at = |times: Value| {
+            let mut event = json!({"note": "x", "metadata": {"creationTimestamp": "2026-01-01T04:00:09Z"}});
+            json_patch::merge(&mut event, &times);
+            read(&event).unwrap().at.format("%S").to_string()
+        };
+        for (times, expected) in [
+            (json!({"eventTime": "2026-01-01T04:00:02.5Z"}), "02"),
+            (
+                json!({"eventTime": "2026-01-01T04:00:02.5Z", "series": {"lastObservedTime": "2026-01-01T04:00:07Z"}}),
+                "07",
+            ),
+            (json!({"deprecatedFirstTimestamp": "2026-01-01T04:00:03Z"}), "03"),
+            (
+                json!({"deprecatedFirstTimestamp": "2026-01-01T04:00:03Z", "deprecatedLastTimestamp": "2026-01-01T04:00:05Z"}),
+                "05",
+            ),
+            (json!({}), "09"),
+        ] {
+            assert_eq!(at(times.clone()), expected, "{times}");
+        }
+    }
+
+    #[test]
     fn what_another_of_its_name_left_behind_is_not_its_own() {
         let event = |uid: &str| json!({"regarding": {"kind": "Pod", "name": "db-0-0", "uid": uid}});
         let whose = |uid| Whose { kind: "Pod", name: "db-0-0", uid };

@@ -7,6 +7,7 @@ mod workers;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+use super::fleet::not_seen;
 use super::{FleetReport, Health, Seen, SeenPod, Verdict, in_namespace};
 use crate::api::{Condition, Stage, TaskType};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
@@ -14,6 +15,9 @@ use crate::engine::{Plan, TaskState};
 
 #[cfg(feature = "temporal")]
 pub use workers::{of_workers, version_in_the_way};
+
+/// Where the operator runs unless somebody put it elsewhere.
+const OPERATORS: &str = "windlass-system";
 
 /// One link: what speaks, what it says, and since when.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -127,11 +131,15 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
     let (name, namespace) = (&report.name, &report.namespace);
     let target = format!("nd/{name} -n {namespace}");
     let status = &seen.fleet.status;
+    let unseen = not_seen(seen);
+    if let Some(sentence) = &unseen {
+        chain.add(0, format!("NodeDeployment {name}"), sentence, None);
+    }
     let said: Vec<&Condition> = telling(&status.conditions);
     for condition in &said {
         chain.add_condition(format!("NodeDeployment {name}"), condition);
     }
-    if said.is_empty() {
+    if said.is_empty() && unseen.is_none() {
         let says =
             if report.waiting_for.is_empty() { report.phase.clone() } else { report.waiting_for.clone() };
         chain.add(0, format!("NodeDeployment {name}"), says, None);
@@ -151,7 +159,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             let says =
                 if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
             chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
-            if task.type_ == TaskType::AwaitApproval.as_str() {
+            if task.type_ == TaskType::AwaitApproval.as_str() && task.state != TaskState::Failed {
                 chain.offer("let it go on", format!("windlass approve {target}"));
             }
             if task.state == TaskState::Failed {
@@ -197,6 +205,12 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             _ => {}
         }
     }
+    // Nobody would carry out what follows from what was seen before.
+    if unseen.is_some() {
+        chain.remedies.clear();
+        chain.offer("see whether an operator runs", format!("windlass version -n {OPERATORS}"));
+        return chain.in_namespace(namespace);
+    }
     let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
     if paused {
         chain.offer("go on", format!("windlass resume {target}"));
@@ -207,7 +221,9 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
         if !status.current_revision.is_empty() {
             chain.offer("go back to what ran before", format!("windlass rollback {target}"));
         }
-        chain.offer("leave every node at what it runs", format!("windlass abort {target}"));
+        let is_of_set = status.rollout.as_ref().is_some_and(|rollout| !rollout.entrant_set.is_empty());
+        let to = if is_of_set { "give the new nodes up" } else { "leave every node at what it runs" };
+        chain.offer(to, format!("windlass abort {target}"));
         if !paused && report.verdict == Verdict::Progressing {
             chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
         }

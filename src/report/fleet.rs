@@ -22,6 +22,8 @@ pub enum Verdict {
     Stalled,
     /// It is on its way, or waits for a person or for its time.
     Progressing,
+    /// It asks for no nodes, and for something that has not completed: the target starts with the next scale-up.
+    ScaledToZero,
     /// All of it is so.
     UpToDate,
 }
@@ -33,8 +35,14 @@ impl Verdict {
         match self {
             Self::UpToDate => 0,
             Self::Refused | Self::Stalled => 1,
-            Self::Progressing => 3,
+            Self::Progressing | Self::ScaledToZero => 3,
         }
+    }
+
+    /// Whether nothing is to change by itself, and nothing is wrong.
+    #[must_use]
+    pub fn is_at_rest(self) -> bool {
+        matches!(self, Self::UpToDate | Self::ScaledToZero)
     }
 
     fn of(seen: &Seen) -> Self {
@@ -54,7 +62,10 @@ impl Verdict {
         let replicas = seen.fleet.spec.as_ref().map_or(0, |spec| spec.replicas);
         let is_settled = condition(RECONCILING).is_some_and(|c| c.status == "False");
         if replicas == 0 && is_settled {
-            return Self::UpToDate;
+            // What ran last may be another than is wanted now, or nothing.
+            let has_completed = !status.requested_rollout_hash.is_empty()
+                && status.last_completed_rollout_hash == status.requested_rollout_hash;
+            return if has_completed { Self::UpToDate } else { Self::ScaledToZero };
         }
         // Once traffic has moved what is wanted serves: that the old set goes is nothing to wait for.
         let is_over = status.rollout.as_ref().is_none_or(|rollout| rollout.stage == Stage::Retiring);
@@ -263,7 +274,11 @@ impl FleetReport {
             status.plan.as_ref().and_then(PlanReport::of).map(|plan| plan.in_namespace(&meta.namespace));
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
         let rollout = status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, now));
-        let (waiting_for, waiting_since) = waiting_for(seen);
+        let verdict = Verdict::of(seen);
+        let (waiting_for, waiting_since) = match verdict {
+            Verdict::ScaledToZero => (NOTHING_RUNS.to_owned(), None),
+            _ => waiting_for(seen),
+        };
         let here = |sentence: &str| in_namespace(sentence, &meta.namespace);
         let hook = |hook: &HookStatus| HookStatus { message: here(&hook.message), ..hook.clone() };
         let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
@@ -272,7 +287,7 @@ impl FleetReport {
             name: meta.name.clone(),
             strategy: strategy(seen),
             phase: status.phase.clone(),
-            verdict: Verdict::of(seen),
+            verdict,
             summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
             waiting_for: here(&waiting_for),
             waiting_since,
@@ -287,6 +302,15 @@ impl FleetReport {
             nodes,
             unread: seen.unread.clone(),
         }
+    }
+
+    /// Whether a node has failed, or none serves although some are to.
+    fn is_out(&self) -> bool {
+        let has_failed = self.phase == "Failed"
+            || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
+            || self.nodes.iter().any(|node| node.health == Health::Failed);
+        let serves = |node: &NodeReport| !node.health.is_ill();
+        has_failed || (self.replicas > 0 && !self.nodes.is_empty() && !self.nodes.iter().any(serves))
     }
 
     /// What it waits for, with for how long, and when that counts as a stall.
@@ -318,9 +342,16 @@ impl FleetReport {
     }
 }
 
-/// The fleets that are ill before those that are on their way before those that are as wanted, each by name.
+/// What is said of a fleet that asks for no nodes, and whose target did not complete before.
+const NOTHING_RUNS: &str = "has 0 replicas: the target starts with the next scale-up";
+
+/// The fleets that are ill before those that are on their way before those that are as wanted; among equals those first of which
+/// a node has failed or none serves, each by name.
 pub fn worst_first(reports: &mut [FleetReport]) {
-    reports.sort_by(|a, b| (a.verdict, &a.namespace, &a.name).cmp(&(b.verdict, &b.namespace, &b.name)));
+    let key = |report: &FleetReport| {
+        (report.verdict, !report.is_out(), report.namespace.clone(), report.name.clone())
+    };
+    reports.sort_by_cached_key(key);
 }
 
 fn paused_by(seen: &Seen) -> Option<String> {
@@ -386,22 +417,26 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     }
 }
 
+/// That the operator has not seen what the fleet asks for now, if so: all that its status says is of a spec that is not the one
+/// that is stored any more, however long that is so.
+pub(super) fn not_seen(seen: &Seen) -> Option<String> {
+    let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
+    if status.observed_generation >= meta.generation {
+        return None;
+    }
+    let known = match status.observed_generation {
+        0 => "has not looked at it yet".to_owned(),
+        seen => format!("has not seen what it asks for now (generation {}, seen: {seen})", meta.generation),
+    };
+    Some(format!("waiting for the operator, which {known}; windlass version says whether one runs"))
+}
+
 /// What a fleet waits for, and since when a node stands in its way, where one does.
 fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
     let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
     let condition = |type_: &str| conditions::find(&status.conditions, type_);
-    // What is said below is of a spec that is not the one that is stored any more, however long that is so.
-    if status.observed_generation < meta.generation {
-        let known = match status.observed_generation {
-            0 => "has not looked at it yet".to_owned(),
-            seen => {
-                format!("has not seen what it asks for now (generation {}, seen: {seen})", meta.generation)
-            }
-        };
-        return (
-            format!("waiting for the operator, which {known}; windlass version says whether one runs"),
-            None,
-        );
+    if let Some(sentence) = not_seen(seen) {
+        return (sentence, None);
     }
     let Some(rollout) = &status.rollout else {
         let stalled = condition(STALLED).filter(|c| c.status == "True");

@@ -256,6 +256,10 @@ fn conditions(up_to_date: &str, ready: &str, stalled: &str, reconciling: &str) -
 #[test]
 fn the_verdict_is_what_a_script_can_go_by() {
     let gone = json!(null);
+    let scaled = |completed: &Value| {
+        json!({"replicas": 0, "rollout": gone, "requestedRolloutHash": "v1:b", "lastCompletedRolloutHash": completed,
+        "conditions": conditions("Unknown/NotStarted", "True", "False", "False")})
+    };
     let cases = [
         (
             "steady",
@@ -312,6 +316,9 @@ fn the_verdict_is_what_a_script_can_go_by() {
             Verdict::Progressing,
             3,
         ),
+        ("no nodes, and what is wanted ran before", scaled(&json!("v1:b")), Verdict::UpToDate, 0),
+        ("no nodes, another image", scaled(&json!("v1:a")), Verdict::ScaledToZero, 3),
+        ("made without nodes", scaled(&json!(null)), Verdict::ScaledToZero, 3),
         (
             "a node is missing",
             json!({"replicas": 4, "rollout": gone, "conditions": conditions("True/Applied", "True", "False", "True")}),
@@ -320,7 +327,10 @@ fn the_verdict_is_what_a_script_can_go_by() {
         ),
     ];
     for (what, status, verdict, code) in cases {
-        let report = report(json!({"status": status}));
+        let replicas = if status["replicas"] == 0 { 0 } else { 5 };
+        let report = report(json!({"spec": {"replicas": replicas}, "status": status}));
+        let is_told = report.waiting_for == "has 0 replicas: the target starts with the next scale-up";
+        assert_eq!(is_told, verdict == Verdict::ScaledToZero, "{what}");
         assert_eq!((report.verdict, report.verdict.exit_code()), (verdict, code), "{what}");
     }
 }
@@ -461,4 +471,21 @@ fn what_the_operator_has_not_seen_yet_is_said_and_a_stall_names_the_node_that_is
         assert_eq!(said.starts_with("waiting for db-1"), !expected.is_empty(), "{said}");
         assert!(said.starts_with(expected), "{said}");
     }
+}
+
+#[test]
+fn among_those_on_their_way_one_that_does_not_serve_comes_first() {
+    let named = |name: &str, nodes: &[Value]| {
+        let quiet = json!({"metadata": {"name": name}, "status": {"rollout": {"unconverged": [], "nodes": {"failed": 0}}}});
+        FleetReport::of(&seen(&merged(fleet(), quiet), nodes), now())
+    };
+    let serves = [node(0, "1.1", "1.1", Some("2026-01-01T03:00:00Z"))];
+    let mut reports = [
+        named("a-held", &serves),
+        named("b-out", &[node(0, "1.1", "1.1", None)]),
+        named("c-failed", &nodes()),
+    ];
+    worst_first(&mut reports);
+    let names: Vec<&str> = reports.iter().map(|report| report.name.as_str()).collect();
+    assert_eq!(names, ["b-out", "c-failed", "a-held"]);
 }

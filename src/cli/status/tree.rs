@@ -104,6 +104,9 @@ pub fn qualified(namespace: &str, name: &str, namespaces: bool) -> String {
 
 fn serving(report: &FleetReport) -> String {
     let groups = report.serving();
+    if groups.is_empty() && report.replicas == 0 {
+        return "0 replicas".to_owned();
+    }
     let group = |(health, tag, count): &(Health, String, usize)| report.group_words(*health, tag, *count);
     groups.iter().map(group).collect::<Vec<_>>().join(", ")
 }
@@ -165,7 +168,7 @@ pub fn head_start(name: String, strategy: &str, verdict: Verdict, summary: &str)
 fn style_of(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Refused | Verdict::Stalled => Style::Red,
-        Verdict::Progressing => Style::Yellow,
+        Verdict::Progressing | Verdict::ScaledToZero => Style::Yellow,
         Verdict::UpToDate => Style::Green,
     }
 }

@@ -91,6 +91,7 @@ fn ended(reports: &[Report], over: bool, arguments: &WaitArgs) -> Result<ExitCod
     for report in reports.iter().filter(|_| arguments.output.is_none()) {
         let why = match (report.verdict(), report.waiting_for().is_empty()) {
             (Verdict::UpToDate, _) => "is up to date".to_owned(),
+            (Verdict::ScaledToZero, _) => report.waiting_for().to_owned(),
             (Verdict::Refused, _) => format!("is refused: {}", report.waiting_for()),
             (Verdict::Stalled, _) => format!("is stalled: {}", report.waiting_for()),
             (Verdict::Progressing, true) => format!("is on its way: {}", report.summary()),

@@ -112,7 +112,7 @@ fn heard(text: &str) -> Markup {
 fn verdict_class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Refused | Verdict::Stalled => "ill",
-        Verdict::Progressing => "moving",
+        Verdict::Progressing | Verdict::ScaledToZero => "moving",
         Verdict::UpToDate => "well",
     }
 }
@@ -122,6 +122,7 @@ fn verdict_words(verdict: Verdict) -> &'static str {
         Verdict::Refused => "refused",
         Verdict::Stalled => "stalled",
         Verdict::Progressing => "on its way",
+        Verdict::ScaledToZero => "scaled to zero",
         Verdict::UpToDate => "up to date",
     }
 }

@@ -189,3 +189,49 @@ fn what_waits_for_a_person_says_how_to_go_on() {
     );
     assert_eq!(first(json!({"rollout": null, "conditions": []}), false), None, "nothing has to be done");
 }
+
+#[test]
+fn what_no_operator_has_seen_is_explained_by_that_first_and_ends_in_a_look_at_it() {
+    let mut fleet = fleet();
+    fleet["metadata"]["generation"] = json!(4);
+    let seen = seen(&fleet, &nodes());
+    let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+    let chain = of_fleet(&seen, &report, &[]);
+    assert_eq!(chain.links[0].says, report.waiting_for, "the words are those of status");
+    assert!(chain.links[0].says.contains("has not seen what it asks for now (generation 4, seen: 3)"));
+    assert!(chain.links.len() > 1, "what was so is told after it");
+    let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+    assert_eq!(commands, ["windlass version -n windlass-system"]);
+}
+
+#[test]
+fn to_give_a_set_up_is_not_said_to_leave_its_nodes() {
+    let abort = |set: &str| {
+        let mut fleet = fleet();
+        json_patch::merge(
+            &mut fleet,
+            &json!({"status": {"rollout": {"stage": "AwaitingPromotion", "entrantSet": set}}}),
+        );
+        let seen = seen(&fleet, &nodes());
+        let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+        let chain = of_fleet(&seen, &report, &[]);
+        chain.remedies.into_iter().find(|r| r.command.contains("abort")).map(|r| r.to)
+    };
+    assert_eq!(abort("1a2b3").as_deref(), Some("give the new nodes up"));
+    assert_eq!(abort("").as_deref(), Some("leave every node at what it runs"));
+}
+
+#[test]
+fn an_approval_that_timed_out_is_not_asked_for_any_more() {
+    let mut fleet = fleet();
+    let task = json!({"id": "495ff12537-1", "type": "await-approval", "state": "Failed", "message": "nobody approved in time",
+        "params": {"hook": "look"}});
+    fleet["status"]["plan"]["tasks"][1] = task;
+    let seen = seen(&fleet, &[]);
+    let chain = of_fleet(&seen, &FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap()), &[]);
+    let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+    assert!(!commands.iter().any(|command| command.contains("approve")), "{commands:?}");
+    for verb in ["windlass retry", "windlass skip", "windlass abort"] {
+        assert!(commands.iter().any(|command| command.starts_with(verb)), "{verb}: {commands:?}");
+    }
+}
