@@ -18,6 +18,7 @@ use super::watch::PAGE;
 use super::{
     Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View, raw::RawObject,
 };
+use crate::api::made_up_names::without_made_up_names;
 use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
 
@@ -115,7 +116,7 @@ impl Cluster for KubeCluster {
         answer.map(drop).map_err(|error| match error {
             // The server names what it made up; a sentence that differs each time would be news each time.
             ClusterError::Refused { object, message } => {
-                ClusterError::Refused { object, message: without_suffix(&message, prefix) }
+                ClusterError::Refused { object, message: without_made_up_names(&message, prefix) }
             }
             error => error,
         })
@@ -369,28 +370,6 @@ fn was_not_carried_out(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
 }
 
-/// The sentence with names made from a `generateName` cut back to what they were made from.
-fn without_suffix(message: &str, prefix: &str) -> String {
-    /// How many characters the API server appends.
-    const SUFFIX: usize = 5;
-    let Some(name) = prefix.strip_suffix('-').filter(|name| !name.is_empty()) else {
-        return message.to_owned();
-    };
-    let mut parts = message.split(prefix);
-    let mut sentence = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let made_up = part.len() >= SUFFIX && part.bytes().take(SUFFIX).all(|b| b.is_ascii_alphanumeric());
-        sentence.push_str(name);
-        if made_up {
-            sentence.push_str(&part[SUFFIX..]);
-        } else {
-            sentence.push('-');
-            sentence.push_str(part);
-        }
-    }
-    sentence
-}
-
 /// A create with strict field validation, which kube-rs' own `create` has no parameter for.
 pub(crate) async fn strict(
     api: &Api<RawObject>,
@@ -424,18 +403,5 @@ async fn within<T>(described: &str, call: impl Future<Output = kube::Result<T>>)
             message: format!("the API server did not answer within {} s", REQUEST_TIMEOUT.as_secs()),
             retry_after: None,
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_suffix;
-
-    #[test]
-    fn a_made_up_name_is_cut_back_to_what_it_was_made_from() {
-        let said = "StatefulSet.apps \"db-0-x7k2p\" is invalid: db-0- stays, and db-0-abcdef loses five";
-        let kept = "StatefulSet.apps \"db-0\" is invalid: db-0- stays, and db-0f loses five";
-        assert_eq!(without_suffix(said, "db-0-"), kept);
-        assert_eq!(without_suffix("nothing is named", ""), "nothing is named");
     }
 }

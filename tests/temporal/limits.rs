@@ -110,6 +110,20 @@ async fn a_template_that_the_api_server_refuses_is_said_to_be_so_and_touches_not
     let seen = farm.until_reason("UpToDate", "InvalidSpec").await?;
     assert_eq!(condition(&seen, "Stalled"), ("True".to_owned(), "InvalidSpec".to_owned()));
     assert!(message(&seen, "UpToDate").contains("imagePullPolice"), "{}", message(&seen, "UpToDate"));
+    // A refusal that names the object has the name that the API server made up for the dry run: another one each time.
+    let mut containers = farm.spec("2")["template"]["spec"]["containers"].clone();
+    containers[0]["volumeMounts"] = json!([{"name": "nowhere", "mountPath": "/data"}]);
+    farm.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await?;
+    let seen = loop {
+        let seen = farm.until_reason("UpToDate", "InvalidSpec").await?;
+        if message(&seen, "UpToDate").contains("nowhere") {
+            break seen;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    };
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    let later = farm.object().await?;
+    assert_eq!(later["metadata"]["resourceVersion"], seen["metadata"]["resourceVersion"], "it is said once");
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     assert_eq!(farm.deployments().await?, before);
     assert_eq!(farm.object().await?["status"]["currentBuildID"], v1.as_str());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
+use windlass_core::api::made_up_names::without_made_up_names;
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
 
 use crate::api::names::{ANNOTATION_REVISION, LABEL_BUILD_ID, LABEL_WORKERS};
@@ -140,7 +141,14 @@ impl Children {
             meta.remove("name");
             meta.insert("generateName".to_owned(), json!(format!("{}-", facts.name)));
         }
-        self.cluster.create(Kind::Deployment, &manifest, true).await
+        let answer = self.cluster.create(Kind::Deployment, &manifest, true).await;
+        answer.map_err(|error| match error {
+            // The server names what it made up; a sentence that differs each time would be news each time.
+            ClusterError::Refused(sentence) => {
+                ClusterError::Refused(without_made_up_names(&sentence, &format!("{}-", facts.name)))
+            }
+            error => error,
+        })
     }
 
     /// Makes the wanted version's Deployment, or updates it where it is, or gives it its pods back. Whether something had

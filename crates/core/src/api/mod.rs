@@ -12,6 +12,7 @@ pub mod hooks;
 pub mod ids;
 pub mod kept_once;
 pub mod made_for;
+pub mod made_up_names;
 pub mod names;
 pub mod node_deployment;
 pub mod packed;

@@ -23,6 +23,11 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     .on("deploymentName")
     .class(Reason::Forbidden),
     Rule::new(
+        "spec.connection.address",
+        "self == '' || self.matches('^([-A-Za-z0-9._]+|\\\\[[0-9A-Fa-f:.]+\\\\]):[0-9]{1,5}$')",
+        "spec.connection.address has to be a host and a port without a scheme, as in temporal-frontend.temporal.svc:7233",
+    ),
+    Rule::new(
         "spec.connection",
         // It has a default, so it is there. The word is one of CEL's own: written plainly the API server compiles it, takes
         // its length to be unbounded, and refuses the definition.

@@ -82,6 +82,10 @@ async fn bad_input_is_refused_with_a_sentence() {
         ("/maxVersions", json!(0), "maxVersions"),
         ("/deletionPolicy", json!("Orphan"), "deletionPolicy"),
         ("/connection/address", json!(""), "address"),
+        ("/connection/address", json!("temporal"), "a host and a port"),
+        ("/connection/address", json!("http://temporal:7233"), "a host and a port"),
+        ("/connection/address", json!("temporal:7233/path"), "a host and a port"),
+        ("/connection/address", json!("temporal:"), "a host and a port"),
         ("/rollout/steps", json!([{"percent": 5, "gate": true}]), "there is no spec.rollout.gate"),
         ("/rollout", json!({"strategy": "Progressive"}), "needs spec.rollout.steps"),
         ("/unsafeCustomBuildID", json!("-x"), "at most 63"),
@@ -102,6 +106,12 @@ async fn bad_input_is_refused_with_a_sentence() {
     let mut both = spec("v1");
     (both["maxSurge"], both["maxUnavailable"]) = (json!(0), json!("0%"));
     assert!(s.try_create(both).await.unwrap_err().to_string().contains("both 0"));
+    for address in ["[::1]:7233", "127.0.0.1:7233", "temporal-frontend.temporal.svc:7233"] {
+        let mut at = spec("v1");
+        (at["connection"]["address"], at["replicas"]) = (json!(address), json!(-1));
+        let error = s.try_create(at).await.unwrap_err().to_string();
+        assert!(error.contains("replicas") && !error.contains("a host and a port"), "{address}: {error}");
+    }
     let mut most = spec("v1");
     most["rollout"]["steps"] = steps(20);
     s.create(most).await;

@@ -1,0 +1,37 @@
+//! Names that the API server makes up where an object is created by its `generateName`.
+
+/// The sentence with names made from a `generateName` cut back to what they were made from.
+#[must_use]
+pub fn without_made_up_names(message: &str, prefix: &str) -> String {
+    /// How many characters the API server appends.
+    const SUFFIX: usize = 5;
+    let Some(name) = prefix.strip_suffix('-').filter(|name| !name.is_empty()) else {
+        return message.to_owned();
+    };
+    let mut parts = message.split(prefix);
+    let mut sentence = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let made_up = part.len() >= SUFFIX && part.bytes().take(SUFFIX).all(|b| b.is_ascii_alphanumeric());
+        sentence.push_str(name);
+        if made_up {
+            sentence.push_str(&part[SUFFIX..]);
+        } else {
+            sentence.push('-');
+            sentence.push_str(part);
+        }
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_made_up_names;
+
+    #[test]
+    fn a_made_up_name_is_cut_back_to_what_it_was_made_from() {
+        let said = "StatefulSet.apps \"db-0-x7k2p\" is invalid: db-0- stays, and db-0-abcdef loses five";
+        let kept = "StatefulSet.apps \"db-0\" is invalid: db-0- stays, and db-0f loses five";
+        assert_eq!(without_made_up_names(said, "db-0-"), kept);
+        assert_eq!(without_made_up_names("nothing is named", ""), "nothing is named");
+    }
+}
