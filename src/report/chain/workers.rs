@@ -49,7 +49,10 @@ pub fn of_workers(
     for condition in said {
         offer_for(&mut chain, condition, report, &target);
     }
-    if object["spec"]["paused"] == true {
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        let command = format!("windlass delete {target} --now");
+        chain.offer("wait for nothing: workflows that still run lose their workers", command);
+    } else if object["spec"]["paused"] == true {
         chain.offer("go on", format!("windlass resume {target}"));
     }
     chain.in_namespace(&report.namespace)
@@ -118,6 +121,11 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
             chain.offer("try the same target again", format!("windlass retry {target}"));
         }
         "InvalidSpec" => chain.offer("put the spec right", edit()),
+        "TemporalUnreachable" => {
+            let command = format!("kubectl get wwd/{name} -n {namespace} -o jsonpath='{{.spec.connection}}'");
+            chain.offer("see where Temporal is looked for, and look whether it runs there", command);
+            chain.offer("name another address in spec.connection", edit());
+        }
         "CredentialsInvalid" | "ConnectionSecretNotFound" => {
             chain.offer("see which Secrets there are", format!("kubectl get secrets -n {namespace}"));
             chain.offer("name others in spec.connection", edit());
@@ -168,6 +176,20 @@ mod tests {
         );
         let link = |link: &super::super::Link| format!("{} {}: {}", link.depth, link.of, link.says);
         (chain.links.iter().map(link).collect(), chain.remedies.iter().map(|r| r.command.clone()).collect())
+    }
+
+    #[test]
+    fn a_temporal_that_is_away_and_a_deletion_that_waits_have_a_way_out() {
+        let away = json!({"status": {"plan": null, "conditions": [{"type": "UpToDate", "status": "Unknown",
+            "reason": "TemporalUnreachable", "message": "nobody answers",
+            "lastTransitionTime": "2026-01-01T04:15:08Z"}]}});
+        let (_, commands) = explained(&away, None);
+        let edit = "kubectl edit wwd/orders -n shop";
+        let look = "kubectl get wwd/orders -n shop -o jsonpath='{.spec.connection}'";
+        assert!(commands.iter().any(|c| c == look) && commands.iter().any(|c| c == edit), "{commands:?}");
+        let (_, commands) =
+            explained(&json!({"metadata": {"deletionTimestamp": "2026-01-01T04:15:00Z"}}), None);
+        assert!(commands.iter().any(|c| c == "windlass delete wwd/orders -n shop --now"), "{commands:?}");
     }
 
     #[test]
