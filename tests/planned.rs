@@ -31,6 +31,7 @@ struct World {
     client: kube::Client,
     fleets: Api<DynamicObject>,
     log: Arc<Mutex<Log>>,
+    operator: tokio::task::AbortHandle,
 }
 
 fn api(client: &kube::Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
@@ -47,7 +48,7 @@ impl World {
         let client = cluster.client("test", "test");
         let fleets = api(&client, "windlass.dev", "v1alpha1", "NodeDeployment");
         let operator = Operator::new(cluster.client("windlass", "test")).clock(cluster.clock());
-        tokio::spawn(operator.run(std::future::pending::<()>()));
+        let operator = tokio::spawn(operator.run(std::future::pending::<()>())).abort_handle();
         let log: Arc<Mutex<Log>> = Arc::default();
         let told = log.clone();
         let nodes = api(&client, "windlass.dev", "v1alpha1", "StatefulNode");
@@ -65,7 +66,7 @@ impl World {
                 }
             }
         });
-        let world = Self { cluster, client, fleets, log };
+        let world = Self { cluster, client, fleets, log, operator };
         let foreseen = world.foresee(&Change::Apply(fleet.clone())).await;
         assert!(foreseen.is_new && foreseen.outcome == Outcome::Changes, "{foreseen:#?}");
         world.fleets.create(&PostParams::default(), &serde_json::from_value(fleet).unwrap()).await.unwrap();

@@ -150,6 +150,10 @@ impl FleetView {
 }
 
 fn buttons(fleet: &ObservedFleet) -> Vec<(Button, bool)> {
+    // Nothing of a fleet that is being deleted begins or goes on.
+    if fleet.meta.terminating {
+        return Vec::new();
+    }
     let plan = fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
     Button::ALL.into_iter().map(|button| (button, button.suits(fleet, plan.as_ref()))).collect()
 }
@@ -181,6 +185,19 @@ mod tests {
 
     fn now() -> DateTime<Utc> {
         "2026-01-01T04:15:11Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_fleet_that_is_being_deleted_has_no_buttons() {
+        let mut fleet = fleet();
+        fleet["spec"]["paused"] = json!(true);
+        let buttons = |fleet: &serde_json::Value| {
+            let seen = seen(fleet, &nodes());
+            FleetView::of(&seen, FleetReport::of(&seen, now()), None, now()).buttons.len()
+        };
+        assert_eq!(buttons(&fleet), Button::ALL.len());
+        fleet["metadata"]["deletionTimestamp"] = json!("2026-01-01T04:10:00Z");
+        assert_eq!(buttons(&fleet), 0);
     }
 
     #[test]

@@ -93,7 +93,8 @@ pub struct Foreseen {
     pub is_new: bool,
     /// What it comes to.
     pub outcome: Outcome,
-    /// Why it is refused: by the API server, or by the operator.
+    /// Why it is refused: by the API server, or by the operator. Where something changes all the same it is the template that is
+    /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// Whether that makes a new target.
@@ -195,6 +196,12 @@ impl Foreseen {
         })
     }
 
+    /// Whether no field of a fleet that is there changes.
+    #[must_use]
+    pub fn asks_nothing(&self) -> bool {
+        !self.is_new && self.target.is_empty() && self.at_once.is_empty()
+    }
+
     /// The names of the nodes in their order.
     pub fn order(&self) -> impl Iterator<Item = &str> {
         self.waves.iter().flat_map(|wave| &wave.nodes).map(|node| node.name.as_str())
@@ -264,6 +271,10 @@ impl Foreseen {
     }
 
     pub(super) fn refuse(&mut self, sentence: String) {
+        // Of a template that is refused the rest may apply.
+        if self.outcome != Outcome::Refused {
+            self.refused = None;
+        }
         self.outcome = Outcome::Refused;
         self.refused.get_or_insert(sentence);
     }
@@ -283,6 +294,27 @@ impl Foreseen {
             let differs = !self.target.is_empty() || !self.at_once.is_empty();
             self.outcome = if differs { Outcome::Changes } else { Outcome::Nothing };
         }
+    }
+
+    /// The fleet is being deleted: nothing begins any more.
+    pub(super) fn is_deleted(&mut self) {
+        let sentence = format!("NodeDeployment {} is being deleted: nothing begins any more", self.name);
+        if self.target.is_empty() && self.at_once.is_empty() {
+            self.happens = sentence;
+        } else {
+            self.refuse(sentence);
+        }
+    }
+
+    /// The template is refused: so is the change, unless it makes or removes nodes of what runs, which is done all the same.
+    pub(super) fn refuse_template(&mut self, sentence: String) {
+        let applies = |node: &Move| node.action == "Create" || node.action == "Remove";
+        let scales = !self.at_once.is_empty() && self.waves.iter().flat_map(|wave| &wave.nodes).any(applies);
+        if self.is_new || !scales || self.outcome == Outcome::Refused {
+            return self.refuse(sentence);
+        }
+        self.refused = Some(sentence);
+        self.new_target = false;
     }
 
     pub(super) fn tell_target(
@@ -429,6 +461,21 @@ impl Foreseen {
         if strategy != Strategy::BlueGreenImmediate && !gone.is_empty() {
             self.waves
                 .push(move_wave(format!("{}s after traffic has moved", facts.retire_delay_seconds), gone));
+        }
+    }
+
+    /// What comes after what a rollout waits for that stands.
+    pub(super) fn once_up(&mut self, facts: &FleetFacts, later: Vec<forecast::Wave>) {
+        let out: Vec<&str> =
+            facts.children.iter().filter(|c| c.is_disrupted()).map(|c| c.name.as_str()).collect();
+        if out.is_empty() {
+            return;
+        }
+        let verb = if out.len() == 1 { "serves" } else { "serve" };
+        let names = crate::engine::sentence::some_of(&out);
+        self.waves = waves(later);
+        if let Some(first) = self.waves.first_mut() {
+            first.when = format!("{} (once {names} {verb})", first.when);
         }
     }
 

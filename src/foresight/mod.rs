@@ -7,6 +7,7 @@ mod compute;
 mod differences;
 mod foreseen;
 mod quota;
+mod taken;
 mod waits;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::planner::fleet::status::{is_stalled, scope_of};
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide, possible};
 use crate::reader::{Sight, Wanted};
 use crate::render::RenderOptions;
+use crate::report::{in_namespace, not_seen};
 use change::{After, after};
 use cluster::Asked;
 
@@ -68,6 +70,7 @@ pub async fn foresee(
     let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
     let asked = Arc::new(Asked::new(inner, sight.view.clone()));
     let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
+    let unseen = old.as_deref().and_then(not_seen);
     let old = old.and_then(|old| scope(&sight.view, &asked, &old, now));
     let was = old.as_ref().map(|old| (old.requested(), old.facts()));
     let new = Arc::new(ObservedFleet::read(&newer(object)));
@@ -75,16 +78,25 @@ pub async fn foresee(
     sight.view.fleets.observe((*new).clone());
     let mut foreseen = Foreseen::begun(namespace, name, before.as_ref(), &new);
     foreseen.unread = sight.unread.iter().cloned().chain(unasked).collect();
+    if new.meta.terminating {
+        foreseen.is_deleted();
+        return Ok(foreseen);
+    }
     match scope(&sight.view, &asked, &new, now) {
         Some(scope) => {
             let looked = Looked { scope, asked: &asked, now };
-            looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash)).await?;
+            looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash), unseen).await?;
         }
         None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
     }
     // Nothing of the nodes can be said by who may not see them.
     if !sight.has_read(Kind::StatefulNode) && !foreseen.is_new {
         foreseen.leave_nodes_out();
+    }
+    let (taken, unlooked) = taken::name_of_another(&asked, namespace, &foreseen.waves).await;
+    foreseen.unread.extend(unlooked);
+    if let Some(sentence) = taken {
+        foreseen.refuse(sentence);
     }
     let read = quota::read(client, namespace, &foreseen.waves).await;
     let made = scope(&sight.view, &asked, &new, now);
@@ -164,6 +176,7 @@ impl Looked<'_> {
         mut self,
         foreseen: &mut Foreseen,
         hash_before: Option<&RolloutHash>,
+        unseen: Option<String>,
     ) -> Result<(), String> {
         self.check().await?;
         let facts = self.scope.facts();
@@ -186,9 +199,13 @@ impl Looked<'_> {
         foreseen.tell_target(&facts, hash_before, self.scope.specified());
         self.tell_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
         if let Some(invalid) = &self.scope.invalid {
-            foreseen.refuse(invalid.sentence.clone());
+            foreseen.refuse_template(invalid.sentence.clone());
         }
         foreseen.tell_waits(&facts, &fleet, &decision);
+        if let Some(sentence) = unseen {
+            let who = sentence.strip_prefix("waiting for ").unwrap_or(&sentence);
+            foreseen.waits.insert(0, in_namespace(who, &foreseen.namespace));
+        }
         Ok(())
     }
 
@@ -281,6 +298,9 @@ impl Looked<'_> {
                 if !facts.active_set_goes() {
                     beside = forecast::in_place(&fleet, facts, goes_on);
                     foreseen.waves = foreseen::waves(beside.clone());
+                }
+                if let Some(scope) = goes_on.filter(|_| foreseen.waves.is_empty()) {
+                    foreseen.once_up(facts, forecast::in_place_once_up(&fleet, facts, scope));
                 }
                 if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
                     foreseen.also_entrants(forecast::entrants(

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::fleet::not_seen;
-use super::{FleetReport, Health, Seen, SeenPod, Verdict, in_namespace};
+use super::{FleetReport, Health, Seen, SeenPod, TaskReport, Verdict, in_namespace};
 use crate::api::{Condition, Stage, TaskType};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
@@ -54,6 +54,38 @@ pub struct Remedy {
     pub command: String,
 }
 
+/// That an object is being deleted, since when, and what keeps it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Deletion {
+    of: String,
+    since: Option<DateTime<Utc>>,
+    finalizers: Vec<String>,
+}
+
+impl Deletion {
+    /// Of an object as the API server has it; none where it is not being deleted.
+    #[must_use]
+    pub fn read(object: &serde_json::Value) -> Option<Self> {
+        let meta = &object["metadata"];
+        let since = meta["deletionTimestamp"].as_str()?;
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let finalizers = meta["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Some(Self {
+            of: format!("{} {}", text(&object["kind"]), text(&meta["name"])),
+            since: since.parse().ok(),
+            finalizers: finalizers.iter().map(text).collect(),
+        })
+    }
+
+    fn says(&self) -> String {
+        match self.finalizers.as_slice() {
+            [] => "it is being deleted".to_owned(),
+            [one] => format!("it is being deleted, and kept by finalizer {one}"),
+            many => format!("it is being deleted, and kept by finalizers {}", many.join(", ")),
+        }
+    }
+}
+
 /// An event, as far as a person is told of it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Happened {
@@ -95,6 +127,16 @@ impl Chain {
         self.links.push(Link { depth: 0, of, says, since: Some(*last_transition_time), dated });
     }
 
+    /// The same, begun with the deletion of what it explains.
+    #[must_use]
+    pub fn of_deleted(mut self, deletion: Option<&Deletion>) -> Self {
+        if let Some(deletion) = deletion {
+            let (of, says, since) = (deletion.of.clone(), deletion.says(), deletion.since);
+            self.links.insert(0, Link { depth: 0, of, says, since, dated: None });
+        }
+        self
+    }
+
     /// The same, with the namespace in the commands that it speaks of.
     fn in_namespace(mut self, namespace: &str) -> Self {
         for link in &mut self.links {
@@ -131,7 +173,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
     let (name, namespace) = (&report.name, &report.namespace);
     let target = format!("nd/{name} -n {namespace}");
     let status = &seen.fleet.status;
-    let unseen = not_seen(seen);
+    let unseen = not_seen(&seen.fleet);
     if let Some(sentence) = &unseen {
         chain.add(0, format!("NodeDeployment {name}"), sentence, None);
     }
@@ -155,20 +197,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
         let current =
             plan.tasks.iter().find(|task| !matches!(task.state, TaskState::Complete | TaskState::Skipped));
         if let Some(task) = current {
-            let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
-            let says =
-                if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
-            chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
-            if task.type_ == TaskType::AwaitApproval.as_str() && task.state != TaskState::Failed {
-                chain.offer("let it go on", format!("windlass approve {target}"));
-            }
-            if task.state == TaskState::Failed {
-                chain.offer("try the hook again", format!("windlass retry {target}"));
-            }
-            let may_be_skipped = matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height");
-            if task.state == TaskState::Failed || may_be_skipped {
-                chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
-            }
+            of_task(&mut chain, task, &target);
         }
     }
     // Those of nodes are tasks of the nodes' own plans.
@@ -205,6 +234,11 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             _ => {}
         }
     }
+    if seen.fleet.meta.terminating {
+        chain.remedies.clear();
+        chain.offer("see what it is kept by", format!("kubectl describe {target}"));
+        return chain.in_namespace(namespace);
+    }
     // Nobody would carry out what follows from what was seen before.
     if unseen.is_some() {
         chain.remedies.clear();
@@ -229,6 +263,23 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
         }
     }
     chain.in_namespace(namespace)
+}
+
+/// The task that a fleet's plan is at, with what can be done about it.
+fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
+    let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
+    let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+    chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
+    if task.type_ == TaskType::AwaitApproval.as_str() && task.state != TaskState::Failed {
+        chain.offer("let it go on", format!("windlass approve {target}"));
+    }
+    if task.state == TaskState::Failed {
+        chain.offer("try the hook again", format!("windlass retry {target}"));
+    }
+    let may_be_skipped = matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height");
+    if task.state == TaskState::Failed || may_be_skipped {
+        chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
+    }
 }
 
 /// Explains a node. `events`: those about its pod, or, where it has none, about its StatefulSet.

@@ -9,6 +9,7 @@ use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds, tag};
 use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
 use crate::api::names::ANNOTATION_ASKED;
 use crate::api::{Asked, HookStatus, NodeDeploymentSpec, Rollout, Stage};
+use crate::cluster::observed::ObservedFleet;
 use crate::engine::{PlanState, TaskState};
 use crate::planner::fleet::sets::stage::took_over;
 use crate::revision;
@@ -419,8 +420,9 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
 
 /// That the operator has not seen what the fleet asks for now, if so: all that its status says is of a spec that is not the one
 /// that is stored any more, however long that is so.
-pub(super) fn not_seen(seen: &Seen) -> Option<String> {
-    let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
+#[must_use]
+pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
+    let (meta, status) = (&fleet.meta, &fleet.status);
     if status.observed_generation >= meta.generation {
         return None;
     }
@@ -435,7 +437,7 @@ pub(super) fn not_seen(seen: &Seen) -> Option<String> {
 fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
     let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
     let condition = |type_: &str| conditions::find(&status.conditions, type_);
-    if let Some(sentence) = not_seen(seen) {
+    if let Some(sentence) = not_seen(&seen.fleet) {
         return (sentence, None);
     }
     let Some(rollout) = &status.rollout else {

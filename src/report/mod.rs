@@ -23,7 +23,7 @@ mod workers;
 
 pub use commands::in_namespace;
 pub use estimate::{about, node_seconds};
-pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, worst_first};
+pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, not_seen, worst_first};
 pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
 pub use seen::{Seen, SeenPod};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use windlass::clock::monotonic;
 use windlass::foresight::{Change, Foreseen};
@@ -188,6 +188,103 @@ fn a_node_that_is_made_while_others_are_down_is_said_to_be_made_as_they_were() {
         assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
         let healthy = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         assert_eq!(healthy.then(change).await.made_as_they_were(), None);
+    });
+}
+
+#[test]
+fn a_rollout_that_stands_lists_who_goes_once_what_is_waited_for_serves() {
+    paused(async {
+        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]], "{foreseen:#?}");
+        assert_eq!(foreseen.waves[0].when, "wave 1 (once db-1 serves)");
+    });
+}
+
+#[test]
+fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
+    for (kind, group, version) in [("StatefulSet", "apps", "v1"), ("Service", "", "v1")] {
+        paused(async {
+            let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+            let labels = json!({"app": "other"});
+            let spec = if kind == "Service" {
+                json!({"selector": labels, "ports": [{"port": 80}]})
+            } else {
+                json!({"replicas": 0, "serviceName": "other", "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}})
+            };
+            let api_version =
+                if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+            let other =
+                json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "db-2"}, "spec": spec});
+            let api = super::api(&world.client, group, version, kind);
+            api.create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await.unwrap();
+            let more = json!({"spec": {"replicas": 3}});
+            let foreseen = world.then(more.clone()).await;
+            assert_eq!(foreseen.exit_code(), 1, "{foreseen:#?}");
+            let said = foreseen.refused.clone().unwrap();
+            let names = format!("db-2: {kind} db-2 exists and has no owner that Windlass knows");
+            assert!(said.starts_with(&names), "{said}");
+            world.wish(more).await;
+            let db = world.db().await;
+            let conditions = db["status"]["conditions"].as_array().unwrap();
+            let told = conditions.iter().find(|c| c["type"] == "UpToDate").unwrap();
+            assert_eq!((&told["reason"], &told["message"]), (&json!("InvalidSpec"), &json!(said)));
+        });
+    }
+}
+
+#[test]
+fn what_applies_at_once_beside_a_template_that_is_refused_is_said_and_happens() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
+        let refused =
+            json!({"spec": {"template": {"spec": {"podTemplate": {"spec": {"volumes": volumes}}}}}});
+        assert_eq!(world.then(refused.clone()).await.exit_code(), 1);
+        world.wish(refused).await;
+        assert_eq!(world.then(json!({})).await.exit_code(), 1, "nothing of it is carried out");
+        world.take();
+        let more = json!({"spec": {"replicas": 3}});
+        let foreseen = world.then(more.clone()).await;
+        assert_eq!((foreseen.exit_code(), foreseen.new_target), (2, false), "{foreseen:#?}");
+        assert!(
+            foreseen.refused.as_deref().is_some_and(|said| said.contains("quantities must match")),
+            "{foreseen:#?}"
+        );
+        assert_eq!(of(&foreseen, &["Create"]), [["db-2"]]);
+        world.wish(more).await;
+        assert_eq!(world.take(), [Seen::Made("db-2".to_owned())]);
+    });
+}
+
+#[test]
+fn of_a_fleet_that_is_being_deleted_nothing_is_said_to_begin() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        world.wish(json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+        world.fleets.delete("db", &DeleteParams::default()).await.unwrap();
+        world.until(|db| db["metadata"]["deletionTimestamp"].is_string()).await;
+        let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+        assert_eq!(foreseen.exit_code(), 1, "{foreseen:#?}");
+        let says = "NodeDeployment db is being deleted: nothing begins any more";
+        assert_eq!(foreseen.refused.as_deref(), Some(says));
+        let foreseen = world.then(json!({})).await;
+        assert_eq!((foreseen.exit_code(), foreseen.happens.as_str()), (0, says));
+    });
+}
+
+#[test]
+fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        world.operator.abort();
+        world.wish(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+        let foreseen = world.then(json!({})).await;
+        assert!(foreseen.asks_nothing() && foreseen.exit_code() == 2, "{foreseen:#?}");
+        let operator = "the operator, which has not seen what it asks for now (generation 2, seen: 1)";
+        assert!(foreseen.waits[0].starts_with(operator), "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
     });
 }
 

@@ -18,7 +18,7 @@ use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
 use crate::cluster::watch::Namespaces;
 use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events};
-use crate::report::chain::{Chain, Happened, culprit, of_fleet, of_node};
+use crate::report::chain::{Chain, Deletion, Happened, culprit, of_fleet, of_node};
 use crate::report::{FleetReport, SeenPod, age, clock_time};
 
 /// What `windlass explain` is told.
@@ -88,11 +88,15 @@ async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Cha
         }
         None => Vec::new(),
     };
-    Ok((of_fleet(&seen, &report, &told), unread))
+    // What keeps an object is not among what a report is made of.
+    let object = if fleet.meta.terminating { target.get(client, namespace).await.ok() } else { None };
+    let deletion = object.as_ref().and_then(Deletion::read);
+    Ok((of_fleet(&seen, &report, &told).of_deleted(deletion.as_ref()), unread))
 }
 
 async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chain, Vec<String>), String> {
-    let node = ObservedNode::read(&target.get(client, namespace).await?);
+    let object = target.get(client, namespace).await?;
+    let node = ObservedNode::read(&object);
     let name = format!("{}-0", target.name);
     let pods: kube::Api<kube::api::DynamicObject> =
         kube::Api::namespaced_with(client.clone(), namespace, &crate::cluster::Kind::Pod.resource());
@@ -116,7 +120,7 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
         None if is_read => SeenPod::IsNot,
         None => SeenPod::Unread,
     };
-    let mut chain = of_node(&node, seen, &told);
+    let mut chain = of_node(&node, seen, &told).of_deleted(Deletion::read(&object).as_ref());
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
         let remedy = crate::report::chain::Remedy {
             to: "see its fleet".to_owned(),

@@ -220,9 +220,15 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     let mut head = Line::of(Style::Bold, &foreseen.name);
     let (style, word) = match foreseen.outcome {
         Outcome::Nothing => (Style::Green, "nothing changes"),
+        Outcome::Changes if foreseen.refused.is_some() => {
+            (Style::Yellow, "its template is refused, the rest applies at once")
+        }
         Outcome::Changes if foreseen.is_new => (Style::Yellow, "is made"),
         Outcome::Changes if foreseen.new_target => (Style::Yellow, "a new target"),
         Outcome::Changes if !foreseen.target.is_empty() => (Style::Yellow, "back to what was"),
+        Outcome::Changes if foreseen.asks_nothing() => {
+            (Style::Yellow, "nothing new is asked for, and something is still to happen")
+        }
         Outcome::Changes => (Style::Yellow, "no new target"),
         Outcome::Refused => (Style::Red, "is refused"),
     };
@@ -239,6 +245,7 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     };
     let (target, at_once) = match foreseen.outcome {
         Outcome::Refused => ("would make another target:", "would apply at once:"),
+        Outcome::Changes if foreseen.refused.is_some() => ("would make another target:", "applies at once:"),
         Outcome::Nothing | Outcome::Changes => ("makes another target:", "applies at once:"),
     };
     section(target, foreseen.target.iter().map(ToString::to_string).collect());

@@ -106,6 +106,9 @@ fn buttons(view: &FleetView) -> Markup {
         let word = button.word();
         html! { a.button.quiet[!suits] id={ "button-" (word) } href={ (path) "/" (word) } { (button.title()) "…" } }
     };
+    if view.buttons.is_empty() {
+        return Markup::default();
+    }
     html! {
         h2.heard { "What can be done" }
         nav.buttons aria-label="What can be done" {
@@ -121,6 +124,9 @@ fn buttons(view: &FleetView) -> Markup {
 /// A page that changes nothing says how it is done elsewhere.
 fn commands(view: &FleetView) -> Markup {
     let report = &view.report;
+    if view.buttons.is_empty() {
+        return Markup::default();
+    }
     html! {
         details #others {
             summary { "This page changes nothing. How to, in a terminal" }

@@ -235,3 +235,30 @@ fn an_approval_that_timed_out_is_not_asked_for_any_more() {
         assert!(commands.iter().any(|command| command.starts_with(verb)), "{verb}: {commands:?}");
     }
 }
+
+#[test]
+fn what_is_being_deleted_says_since_when_and_by_what_it_is_kept_and_offers_nothing_that_does_nothing() {
+    let mut fleet = fleet();
+    let deletion = json!({"kind": "NodeDeployment", "metadata": {"deletionTimestamp": "2026-01-01T04:10:00Z",
+        "finalizers": ["example.com/a", "example.com/b"]}, "spec": {"paused": true}});
+    json_patch::merge(&mut fleet, &deletion);
+    let seen = seen(&fleet, &nodes());
+    let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+    let chain = of_fleet(&seen, &report, &[]).of_deleted(Deletion::read(&fleet).as_ref());
+    let first = &chain.links[0];
+    assert_eq!(first.of, "NodeDeployment db");
+    assert_eq!(first.says, "it is being deleted, and kept by finalizers example.com/a, example.com/b");
+    assert_eq!(first.since, Some("2026-01-01T04:10:00Z".parse().unwrap()));
+    let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
+    assert_eq!(commands, ["kubectl describe nd/db -n prod"]);
+    let mut node = nodes()[0].clone();
+    node["kind"] = json!("StatefulNode");
+    assert_eq!(Deletion::read(&node), None);
+    let held =
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T04:10:00Z", "finalizers": ["example.com/a"]}});
+    json_patch::merge(&mut node, &held);
+    let chain =
+        of_node(&ObservedNode::read(&node), SeenPod::IsNot, &[]).of_deleted(Deletion::read(&node).as_ref());
+    let first = (chain.links[0].of.as_str(), chain.links[0].says.as_str());
+    assert_eq!(first, ("StatefulNode db-0", "it is being deleted, and kept by finalizer example.com/a"));
+}

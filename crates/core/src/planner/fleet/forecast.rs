@@ -63,6 +63,20 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, scope: Option<&Scope>) -> Vec<W
     waves
 }
 
+/// The same of a rollout that stands, once the nodes serve that are out of service now.
+#[must_use]
+pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, scope: &Scope) -> Vec<Wave> {
+    let mut facts = facts.clone();
+    for child in facts.children.iter_mut().filter(|child| !child.surplus && child.is_disrupted()) {
+        child.failed = false;
+        if !child.is_in_flight() {
+            (child.ready, child.available, child.ever_ready) = (true, true, true);
+            child.unreachable = None;
+        }
+    }
+    in_place(fleet, &facts, Some(scope))
+}
+
 /// The nodes of a set that are to be made, by ordinal, and those of it that are there and are to hold this revision.
 #[must_use]
 pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &RolloutHash) -> Wave {
