@@ -217,6 +217,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             chain.offer("see what another image would do", format!("windlass plan {target} --image IMAGE"));
         }
     }
+    changed_pods(&mut chain, seen, culprit(report));
     for condition in said {
         match condition.reason.as_str() {
             "ReadyToPromote" => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
@@ -356,6 +357,22 @@ fn chain_of_node(
             format!("kubectl describe pod {} -n {namespace}", pod.meta.name),
         );
     }
+}
+
+/// Pods of other nodes than the one that was told of whose image is not their template's: of the first what it is, of the others
+/// how many there are.
+fn changed_pods(chain: &mut Chain, seen: &Seen, told: Option<&str>) {
+    let others = seen.nodes.iter().map(|node| node.meta.name.as_str()).filter(|name| Some(*name) != told);
+    let mut changed = others.filter_map(|name| {
+        let pod = seen.pod(name)?;
+        changed_by_another(pod).map(|sentence| (pod.meta.name.clone(), sentence))
+    });
+    let Some((pod, sentence)) = changed.next() else { return };
+    let more = match changed.count() {
+        0 => String::new(),
+        more => format!(" (and so of {more} more)"),
+    };
+    chain.add(1, format!("pod {pod}"), sentence + &more, None);
 }
 
 /// What of a pod is another than its template says, if its main image is. Windlass compares neither: what admission writes into pods is

@@ -262,3 +262,22 @@ fn what_is_being_deleted_says_since_when_and_by_what_it_is_kept_and_offers_nothi
     let first = (chain.links[0].of.as_str(), chain.links[0].says.as_str());
     assert_eq!(first, ("StatefulNode db-0", "it is being deleted, and kept by finalizer example.com/a"));
 }
+
+#[test]
+fn a_fleet_tells_of_pods_whose_image_a_hand_changed_although_they_run() {
+    let mut seen = seen(&fleet(), &nodes());
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    for node in ["db-3", "db-4"] {
+        seen.pods.insert(format!("{node}-0"), std::sync::Arc::new(pod_of(node, "db:typo", &ready)));
+    }
+    let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+    let chain = of_fleet(&seen, &report, &[]);
+    let told: Vec<&str> =
+        chain.links.iter().map(|link| link.says.as_str()).filter(|says| says.contains("a hand")).collect();
+    assert_eq!(
+        told,
+        [
+            "its container db has image db:typo, and its template says db:1.2: a hand or a webhook changed it (and so of 1 more)"
+        ]
+    );
+}
