@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
-use windlass_temporal::hooks::{HookTurn, Hooks, HooksOf, HooksRefused};
+use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use super::asking::ask_for_hooks;
 use crate::api::Hook;
@@ -75,41 +75,41 @@ impl WorkerHooks {
         told.retain(|to| to.unbounded_send((key.namespace.clone(), key.name.clone())).is_ok());
     }
 
-    fn known(&self, of: &HooksOf) -> Option<Result<(), String>> {
+    fn known(&self, of: &HookedObject) -> Option<Result<(), String>> {
         let verdict = self.checked.get(&of.uid).filter(|verdict| verdict.generation == of.generation)?;
         let holds = verdict.found.is_ok() || monotonic().duration_since(verdict.at) < ASK_AGAIN;
         holds.then_some(verdict.found)
     }
 
-    fn keep(&self, of: &HooksOf, found: Result<(), String>) {
+    fn keep(&self, of: &HookedObject, found: Result<(), String>) {
         let verdict = Verdict { generation: of.generation, at: monotonic(), found };
         self.checked.put(&of.uid, verdict);
     }
 }
 
-fn owner(of: &HooksOf) -> JobOwner {
+fn owner(of: &HookedObject) -> JobOwner {
     JobOwner::itself(Kind::WorkerDeployment, &of.namespace, &of.name, &of.uid)
 }
 
 #[async_trait]
 impl Hooks for WorkerHooks {
-    async fn check(&self, of: &HooksOf, hooks: &[Hook]) -> Result<(), HooksRefused> {
+    async fn check(&self, of: &HookedObject, hooks: &[Hook]) -> Result<(), HooksRejected> {
         if let Some(found) = self.known(of) {
-            return found.map_err(HooksRefused::Lasting);
+            return found.map_err(HooksRejected::Permanent);
         }
         let found = match check_all(self.cluster.as_ref(), &owner(of), hooks, &self.rules).await {
             Ok(()) => Ok(()),
             Err(Unfit::Refused(sentence)) => Err(sentence),
             Err(Unfit::Unknown { sentence, is_transient }) => {
-                let refused = if is_transient { HooksRefused::ForNow } else { HooksRefused::Lasting };
+                let refused = if is_transient { HooksRejected::Transient } else { HooksRejected::Permanent };
                 return Err(refused(sentence));
             }
         };
         self.keep(of, found.clone());
-        found.map_err(HooksRefused::Lasting)
+        found.map_err(HooksRejected::Permanent)
     }
 
-    fn equip(&self, env: Env, turn: HookTurn) -> Env {
+    fn equip(&self, env: Env, turn: HookContext) -> Env {
         let values = Values {
             fleet: Some(turn.of.name.clone()),
             namespace: Some(turn.of.namespace.clone()),
@@ -133,7 +133,7 @@ impl Hooks for WorkerHooks {
         })
     }
 
-    async fn end(&self, of: &HooksOf, plan: &Plan) -> Result<(), String> {
+    async fn end(&self, of: &HookedObject, plan: &Plan) -> Result<(), String> {
         let deleted = delete_jobs(self.cluster.as_ref(), &owner(of), plan).await;
         deleted.map_err(|error| format!("the Jobs of its hooks are not deleted yet: {error}"))
     }

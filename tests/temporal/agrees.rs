@@ -71,7 +71,7 @@ impl Ground for Real {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_real_temporal_does_what_the_played_one_does() {
+async fn the_real_temporal_does_what_the_fake_does() {
     let cases = CASES.iter().map(async |(name, case)| {
         let ground = Real { stage: Stage::new(name).await, workers: Mutex::default() };
         case(&ground).await;

@@ -5,7 +5,7 @@ mod agrees;
 mod autoscaler;
 mod builds;
 mod calls;
-#[path = "../../crates/temporal/src/played/cases/mod.rs"]
+#[path = "../../crates/temporal/src/fake/cases/mod.rs"]
 mod cases;
 #[path = "../systems/cluster.rs"]
 mod cluster;
@@ -33,5 +33,5 @@ mod traps;
 mod waits;
 mod worker;
 
-// The cases, which are the played Temporal's as well, call it so.
+// The cases, shared with the fake Temporal, name this module so.
 use windlass_temporal::port;

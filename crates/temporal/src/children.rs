@@ -1,4 +1,4 @@
-//! The Deployments of versions and the ControllerRevisions that keep their templates, as they are, and how they are changed.
+//! The Deployments of versions and the ControllerRevisions that keep their templates: reads and writes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,25 +14,25 @@ use crate::planner::build::{deployment_names, revision_name};
 use crate::port::BuildId;
 use crate::render::{self, Version};
 
-/// What was compared of a Deployment, by its UID: the generation that our own write made, or that was found to be in order.
-/// What the API server makes of a template is not written anew at each look.
+/// The generation at which each Deployment, by UID, was last found or made equal to its rendering. Avoids rewriting
+/// the defaults that the API server adds to a template in each reconcile.
 #[derive(Debug, Default)]
 pub struct Compared(Mutex<BTreeMap<String, i64>>);
 
 impl Compared {
     fn is(&self, live: &Value) -> bool {
         let (Some(uid), Some(generation)) = key(live) else { return false };
-        self.0.lock().is_ok_and(|known| known.get(uid) == Some(&generation))
+        self.0.lock().is_ok_and(|generations| generations.get(uid) == Some(&generation))
     }
 
     fn note(&self, live: &Value) {
         if let (Some(uid), Some(generation)) = key(live)
-            && let Ok(mut known) = self.0.lock()
+            && let Ok(mut generations) = self.0.lock()
         {
-            if known.len() > 10_000 {
-                known.clear();
+            if generations.len() > 10_000 {
+                generations.clear();
             }
-            known.insert(uid.to_owned(), generation);
+            generations.insert(uid.to_owned(), generation);
         }
     }
 }
@@ -52,7 +52,7 @@ pub struct Children {
 }
 
 impl Children {
-    /// Reads them.
+    /// Lists them.
     pub async fn read(
         cluster: &Cluster,
         owner: &str,
@@ -63,9 +63,9 @@ impl Children {
         let mut by_build: BTreeMap<BuildId, Value> = BTreeMap::new();
         for deployment in deployments {
             let Some(build) = deployment["metadata"]["labels"][LABEL_BUILD_ID].as_str() else { continue };
-            // One build ID, one Deployment: the older one, if ever there are two.
-            let older = by_build.get(&BuildId::new(build)).is_some_and(|known| {
-                known["metadata"]["creationTimestamp"].as_str()
+            // One Deployment per build ID: the older, if there are two.
+            let older = by_build.get(&BuildId::new(build)).is_some_and(|generations| {
+                generations["metadata"]["creationTimestamp"].as_str()
                     <= deployment["metadata"]["creationTimestamp"].as_str()
             });
             if !older {
@@ -77,10 +77,10 @@ impl Children {
         Ok(Self { cluster: cluster.clone(), deployments: by_build, revisions, compared })
     }
 
-    /// The revision from which a version's Deployment can be made again.
+    /// The revision from which a version's Deployment can be recreated.
     #[must_use]
     pub fn revision_of(&self, facts: &Facts, build: &BuildId) -> Option<&str> {
-        let said = self.deployments.get(build).and_then(|live| {
+        let annotated = self.deployments.get(build).and_then(|live| {
             live["metadata"]["annotations"][ANNOTATION_REVISION].as_str().map(str::to_owned)
         });
         let recorded = || {
@@ -92,17 +92,18 @@ impl Children {
             let newest = self.revisions.values().filter(of).max_by_key(|r| r["revision"].as_i64())?;
             newest["metadata"]["name"].as_str().map(str::to_owned)
         };
-        let name = said.or_else(recorded).filter(|name| self.revisions.contains_key(name)).or_else(newest)?;
+        let name =
+            annotated.or_else(recorded).filter(|name| self.revisions.contains_key(name)).or_else(newest)?;
         self.revisions.get_key_value(&name).map(|(name, _)| name.as_str())
     }
 
-    /// The name of the wanted version's revision, whether it is kept by now or not.
+    /// The name of the target's revision, which may not exist yet.
     #[must_use]
     pub fn target_revision(facts: &Facts) -> String {
         revision_name(&facts.name, &facts.target.hash)
     }
 
-    /// Keeps the wanted template.
+    /// Creates the target's revision.
     pub async fn keep_target(&self, facts: &Facts) -> Result<(), ClusterError> {
         let name = Self::target_revision(facts);
         if self.revisions.contains_key(&name) {
@@ -131,7 +132,7 @@ impl Children {
         }
     }
 
-    /// Whether the API server would take the wanted version's Deployment: else its sentence.
+    /// Creates the target's Deployment as a dry run: `Refused` has the API server's message.
     pub async fn try_target(&self, facts: &Facts) -> Result<(), ClusterError> {
         let revision = Self::target_revision(facts);
         let version = target(facts, &revision);
@@ -143,7 +144,7 @@ impl Children {
         }
         let answer = self.cluster.create(Kind::Deployment, &manifest, true).await;
         answer.map_err(|error| match error {
-            // The server names what it made up; a sentence that differs each time would be news each time.
+            // The message contains a generated name; it would differ each time, and each would be a new event.
             ClusterError::Refused(sentence) => {
                 ClusterError::Refused(without_made_up_names(&sentence, &format!("{}-", facts.name)))
             }
@@ -151,15 +152,14 @@ impl Children {
         })
     }
 
-    /// Makes the wanted version's Deployment, or updates it where it is, or gives it its pods back. Whether something had
-    /// to be done.
+    /// Creates the target's Deployment, updates it in place, or scales it up again. True if it wrote something.
     pub async fn apply_target(&self, facts: &Facts) -> Result<bool, ClusterError> {
         self.keep_target(facts).await?;
         let revision = Self::target_revision(facts);
         self.apply(facts, &target(facts, &revision)).await
     }
 
-    /// Makes a version's Deployment what it should be by its own template. Whether something had to be done.
+    /// Makes a version's Deployment match its own template. True if it wrote something.
     pub async fn serve(&self, facts: &Facts, build: &BuildId) -> Result<bool, ClusterError> {
         let Some(revision) = self.revision_of(facts, build) else { return Ok(false) };
         let data = &self.revisions[revision]["data"];
@@ -182,8 +182,8 @@ impl Children {
         if live["metadata"]["deletionTimestamp"].is_string() {
             return Ok(true);
         }
-        // Where Temporal is not found, what would be written may be why: an address that is misspelt, or another Temporal's, would
-        // take the workers from every version.
+        // If Temporal cannot be found, the new connection may be why: a misspelled address, or another Temporal's,
+        // would take the workers from every version.
         let is_found = facts.described().is_some();
         let mut ops = if is_found { rendered.differences(live, self.compared.is(live)) } else { Vec::new() };
         let replicas = facts.spec.replicas;
@@ -221,10 +221,12 @@ impl Children {
         let mut refusal = None;
         for name in deployment_names(&facts.name, version.build) {
             match self.cluster.create(Kind::Deployment, &rendered.manifest(version, &name), false).await {
-                // It is taken: by somebody else, or by our own of a moment ago, which the next look finds by its label.
+                // The name is taken: by another object, or by our own of a moment ago, which the next reconcile finds
+                // by its label.
                 Err(ClusterError::Conflict(_)) => {
-                    let there = self.cluster.get(Kind::Deployment, &name).await?;
-                    let labels = there.map(|there| there["metadata"]["labels"].clone()).unwrap_or_default();
+                    let existing = self.cluster.get(Kind::Deployment, &name).await?;
+                    let labels =
+                        existing.map(|existing| existing["metadata"]["labels"].clone()).unwrap_or_default();
                     if labels[LABEL_WORKERS] == facts.name.as_str()
                         && labels[LABEL_BUILD_ID] == version.build.as_str()
                     {
@@ -238,7 +240,7 @@ impl Children {
         Err(ClusterError::Refused(refusal.unwrap_or_else(|| "no name is free".to_owned())))
     }
 
-    /// Takes the pods of a version on which nothing runs.
+    /// Scales a version to zero.
     pub async fn scale_down(&self, build: &BuildId) -> Result<(), ClusterError> {
         let Some(live) = self.deployments.get(build) else { return Ok(()) };
         self.cluster.patch(Kind::Deployment, live, false, render::scale_down(live)).await.map(drop)
@@ -250,7 +252,7 @@ impl Children {
         self.cluster.delete(Kind::Deployment, live).await
     }
 
-    /// Deletes revisions that nothing refers to, beyond those that are kept for people.
+    /// Deletes revisions that nothing refers to, except the newest `revisionHistoryLimit`.
     pub async fn prune(&self, facts: &Facts) -> Result<(), ClusterError> {
         let target = Self::target_revision(facts);
         let mut idle: Vec<&Value> =
@@ -276,7 +278,7 @@ impl Children {
                 && self.revision_of(facts, &BuildId::new(build)) == Some(name)
     }
 
-    /// Deletes all revisions: of an object that goes with its versions.
+    /// Deletes all revisions, at the end of the object's deletion.
     pub async fn forget_revisions(&self) -> Result<(), ClusterError> {
         for revision in self.revisions.values() {
             self.cluster.delete(Kind::Revision, revision).await?;
@@ -285,7 +287,7 @@ impl Children {
     }
 }
 
-/// The version that is wanted.
+/// The target, for rendering.
 #[must_use]
 pub fn target<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
     Version {

@@ -1,5 +1,5 @@
-//! What is read of Kubernetes, and the few writes that are made there. Everything is read from the API server itself: a look
-//! costs three reads, and rests on no cache that may be behind our own last write.
+//! Reads and writes of Kubernetes objects. Every read goes to the API server: a reconcile costs three of them, and
+//! needs no cache that could be older than its own last write.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use windlass_core::api::names::{GROUP, LABEL_MANAGED_BY, MANAGER, VERSION};
 
 use crate::api::names::LABEL_WORKERS;
 
-/// No request takes longer.
+/// The time-out of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why the API server did not do what it was asked.
+/// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// Somebody else was faster: it is decided anew.
+    /// The object changed in between: decide again.
     #[error("{0} was changed meanwhile")]
     Conflict(String),
-    /// It is not there.
+    /// The object does not exist.
     #[error("{0} is not there")]
     Gone(String),
-    /// It refuses what is written, and will again.
+    /// The API server refuses the object, and would again.
     #[error("{0}")]
     Refused(String),
-    /// It may work another time.
+    /// A failure that a retry may get past.
     #[error("{0}")]
     Transient(String),
 }
 
-/// The kinds that are read and written.
+/// The kinds that this controller reads and writes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// WorkerDeployment.
@@ -47,7 +47,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Where the API server has it.
+    /// The API resource of the kind.
     #[must_use]
     pub fn resource(self) -> ApiResource {
         let (group, version, kind) = match self {
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// The API server, for one namespace.
+/// A client of the API server, for one namespace.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -68,7 +68,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The API server through this client, for this namespace.
+    /// A client for this namespace.
     #[must_use]
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { client, namespace: namespace.to_owned() }
@@ -78,13 +78,13 @@ impl Cluster {
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource())
     }
 
-    /// An object, if it is there.
+    /// Gets an object; `None` if it does not exist.
     pub async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>, ClusterError> {
         let found = within(name, self.api(kind).get_opt(name)).await?;
         Ok(found.map(|object| json!(object)))
     }
 
-    /// All of a kind that belong to a WorkerDeployment.
+    /// Lists the objects of a kind that belong to a WorkerDeployment, by label.
     pub async fn list(&self, kind: Kind, owner: &str) -> Result<Vec<Value>, ClusterError> {
         let selector = format!("{LABEL_WORKERS}={owner},{LABEL_MANAGED_BY}={MANAGER}");
         let params = ListParams::default().labels(&selector);
@@ -92,8 +92,8 @@ impl Cluster {
         Ok(list.items.into_iter().map(|item| json!(item)).collect())
     }
 
-    /// Makes an object, or only asks whether it could be made. Strictly: a field that the server does not know would be
-    /// dropped without a word.
+    /// Creates an object, or validates it as a dry run. Strict: otherwise the server would drop unknown fields
+    /// silently.
     pub async fn create(&self, kind: Kind, manifest: &Value, dry_run: bool) -> Result<(), ClusterError> {
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
@@ -117,8 +117,8 @@ impl Cluster {
         within(name, create).await.map(drop)
     }
 
-    /// Patches an object as it was read: with the resourceVersion that the patch was decided on. Replacing that, rather than
-    /// testing it, makes the server compare it: a stale one is a 409.
+    /// Patches an object, guarded by the resourceVersion that the patch was decided on. The patch replaces the
+    /// version rather than testing it, so that a stale one is a 409.
     pub async fn patch(
         &self,
         kind: Kind,
@@ -142,14 +142,16 @@ impl Cluster {
         };
         written.map(|object| json!(object)).map_err(|error| match error {
             // Some servers test the version, and answer 422.
-            ClusterError::Refused(said) if said.contains("test failed") || said.contains("testing value") => {
+            ClusterError::Refused(message)
+                if message.contains("test failed") || message.contains("testing value") =>
+            {
                 ClusterError::Conflict(name.to_owned())
             }
             error => error,
         })
     }
 
-    /// Deletes just this object.
+    /// Deletes this object, by UID.
     pub async fn delete(&self, kind: Kind, object: &Value) -> Result<(), ClusterError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What every look shares.
+//! State that all reconciles share.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,47 +16,48 @@ use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::{BuildId, Connections, Pace};
 
-/// A version's record is not asked to be deleted oftener: Temporal looks at its drainage each time.
+/// The least time between two requests to delete the same record: each makes Temporal re-check the drainage.
 const BETWEEN_DELETES: Duration = Duration::from_secs(10);
-/// After so many tries in vain it is somebody else who polls as that version, and not Temporal's memory of our own workers.
+/// After this many failed requests another client polls as the version; Temporal would have forgotten our own
+/// workers.
 const QUICK_DELETES: u32 = 60;
-/// Then it is asked for so often.
+/// The least time between two requests from then on.
 const BETWEEN_LATE_DELETES: Duration = Duration::from_mins(5);
-/// The pollers of what is at rest are not asked for oftener.
+/// The least time between two counts of the pollers of an idle object.
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
-/// What runs on a version that drains is not counted oftener, where it is counted for people only.
+/// The least time between two counts of a draining version's workflows that are only for display.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(25);
-/// How much is remembered at most; then all is forgotten, and asked once more.
+/// The most entries in each cache below; a full one is cleared.
 const MOST: usize = 50_000;
 
-/// What every look shares. Nothing in its memory is needed for correctness.
+/// State that all reconciles share. All of it is cache: correctness does not depend on it.
 pub struct Context {
     /// The API server.
     pub client: Client,
-    /// The ways to Temporal.
+    /// Makes the clients of Temporal.
     pub connections: Arc<dyn Connections>,
     /// The task types.
     pub registry: Registry,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// Whose turn it is to ask Temporal.
+    /// The rate limits of Temporal.
     pub pace: Arc<Pace>,
-    /// What Deployments were compared.
+    /// The generations at which Deployments matched their rendering.
     pub compared: Arc<Compared>,
-    /// Who carries hooks out, where somebody does.
+    /// Carries out hooks; `None`: objects with hooks are refused.
     pub hooks: Option<Arc<dyn Hooks>>,
-    /// The name of this replica, for events.
+    /// The name of this replica, in events.
     pub instance: String,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
     deletes: Mutex<HashMap<(String, BuildId), u32>>,
-    told: Mutex<HashSet<(String, &'static str, String)>>,
-    looks: std::sync::atomic::AtomicU64,
+    recorded: Mutex<HashSet<(String, &'static str, String)>>,
+    reconciles: std::sync::atomic::AtomicU64,
 }
 
 impl Context {
-    /// Forgets what is known of an object that is not there any more.
+    /// Forgets an object that no longer exists.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.metrics.gone(namespace, name);
         if let Some(hooks) = &self.hooks {
@@ -64,7 +65,7 @@ impl Context {
         }
     }
 
-    /// A context of these parts.
+    /// A context of these parts, without hooks.
     #[must_use]
     pub fn new(
         client: Client,
@@ -85,19 +86,19 @@ impl Context {
             instance: instance.to_owned(),
             due: Mutex::default(),
             deletes: Mutex::default(),
-            told: Mutex::default(),
-            looks: std::sync::atomic::AtomicU64::new(0),
+            recorded: Mutex::default(),
+            reconciles: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
-    /// Has hooks carried out by these.
+    /// Sets what carries out hooks.
     #[must_use]
     pub fn with_hooks(mut self, hooks: Option<Arc<dyn Hooks>>) -> Self {
         self.hooks = hooks;
         self
     }
 
-    /// Whether a record may be asked to be deleted; then not again for a while.
+    /// True if a record may be deleted now; then false for a while.
     pub(crate) fn may_delete(&self, uid: &str, build: &BuildId) -> bool {
         let mut deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);
         if deletes.len() > MOST {
@@ -110,25 +111,25 @@ impl Context {
         may
     }
 
-    /// How long it is until a record may be asked to be deleted.
+    /// How long until a record may be deleted.
     pub(crate) fn until_delete(&self, uid: &str, build: &BuildId) -> Duration {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let at = due.get(&("delete", uid.to_owned(), build.clone()));
         at.map_or(Duration::ZERO, |at| at.saturating_duration_since(monotonic()))
     }
 
-    /// Forgets how often a record was asked to be deleted: it is gone, and another of its name is another.
+    /// Forgets the requests to delete a record: it is gone, and a new one with its name is another record.
     pub(crate) fn is_deleted(&self, uid: &str, build: &BuildId) {
         let key = (uid.to_owned(), build.clone());
         self.deletes.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
-    /// Whether pollers are asked for; then not again for a while.
+    /// True if pollers may be counted now; then false for a while.
     pub(crate) fn pollers_are_due(&self, uid: &str, build: &BuildId) -> bool {
         self.is_due(("pollers", uid.to_owned(), build.clone()), BETWEEN_POLLERS)
     }
 
-    /// Whether what runs on a version is counted for people; then not again for a while.
+    /// True if a version's workflows may be counted for display now; then false for a while.
     pub(crate) fn count_is_due(&self, uid: &str, build: &BuildId) -> bool {
         self.is_due(("count", uid.to_owned(), build.clone()), BETWEEN_COUNTS)
     }
@@ -146,19 +147,19 @@ impl Context {
         true
     }
 
-    /// Whether something has not been told yet by this process.
-    pub(crate) fn is_news(&self, uid: &str, news: &Event) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() > MOST {
-            told.clear();
+    /// True if this process has not sent the event yet.
+    pub(crate) fn is_new_event(&self, uid: &str, event: &Event) -> bool {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.len() > MOST {
+            recorded.clear();
         }
-        told.insert((uid.to_owned(), news.reason, news.cause.clone()))
+        recorded.insert((uid.to_owned(), event.reason, event.cause.clone()))
     }
 
-    /// A number below a bound that differs from look to look.
+    /// A number below `bound` that differs from one reconcile to the next.
     pub(crate) fn jitter(&self, uid: &str, bound: u64) -> u64 {
-        let turn = self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let digest = Sha256::digest(format!("{uid}/{turn}"));
+        let number = self.reconciles.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let digest = Sha256::digest(format!("{uid}/{number}"));
         digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte)) % bound.max(1)
     }
 }

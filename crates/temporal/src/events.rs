@@ -1,5 +1,5 @@
-//! Events (`events.k8s.io/v1`), each at most once for its cause: its name is made from the cause, so that a second one finds
-//! the name taken, whoever sends it. History is the record; an event may be lost.
+//! Events (`events.k8s.io/v1`), one per cause: the name is derived from the cause, so that a second create, by any
+//! replica, conflicts. Events are best effort; the status history is the record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,66 +12,66 @@ use windlass_engine::sentence::cut;
 
 use crate::cluster::{Cluster, ClusterError, Kind};
 
-/// The longest note that the API server takes, in bytes.
+/// The longest note that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Something to be told.
+/// An event to send.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Event {
-    /// Whether somebody should look.
+    /// True for type `Warning`.
     pub is_warning: bool,
     /// The reason: one of [`crate::api::reasons::EVENTS`].
     pub reason: &'static str,
-    /// What tells it from others of the same reason.
+    /// Distinguishes it from other events with the same reason; the event's name is derived from it.
     pub cause: String,
-    /// A sentence.
+    /// The note, a sentence.
     pub note: String,
 }
 
 impl Event {
-    /// That all is well.
+    /// An event of type `Normal`.
     pub fn normal(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { is_warning: false, reason, cause: cause.into(), note: note.into() }
     }
 
-    /// That somebody should look.
+    /// An event of type `Warning`.
     pub fn warning(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { is_warning: true, ..Self::normal(reason, cause, note) }
     }
 }
 
-/// Keeps what is to be told until the status that it is about is written. A look and the tasks of its plan share it.
+/// Holds events until the status that they are about is written. A reconcile and its tasks share one.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<Mutex<Vec<Event>>>);
 
 impl Recorder {
-    /// Keeps something to be told.
-    pub fn record(&self, news: Event) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+    /// Adds an event.
+    pub fn record(&self, event: Event) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// What was kept, in its order; it is kept no more.
+    /// Removes and returns the events, in order.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Sends an event about an object.
-pub async fn send(cluster: &Cluster, about: &Value, news: &Event, instance: &str, now: DateTime<Utc>) {
+/// Sends an event about an object. A failure is only logged.
+pub async fn send(cluster: &Cluster, about: &Value, event: &Event, instance: &str, now: DateTime<Utc>) {
     let meta = &about["metadata"];
     let text = |field: &str| meta[field].as_str().unwrap_or_default();
-    let digest = Sha256::digest(format!("{}/{}/{}", text("uid"), news.reason, news.cause));
+    let digest = Sha256::digest(format!("{}/{}/{}", text("uid"), event.reason, event.cause));
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": format!("{}.{}", text("name"), hex(&digest[..8])), "namespace": text("namespace")},
         "eventTime": now.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
         "reportingController": "windlass.dev/operator",
         "reportingInstance": instance,
-        "action": news.reason,
-        "reason": news.reason,
-        "type": if news.is_warning { "Warning" } else { "Normal" },
-        "note": cut(&news.note, MAX_NOTE),
+        "action": event.reason,
+        "reason": event.reason,
+        "type": if event.is_warning { "Warning" } else { "Normal" },
+        "note": cut(&event.note, MAX_NOTE),
         "regarding": {
             "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "name": text("name"),
             "namespace": text("namespace"), "uid": text("uid"), "resourceVersion": text("resourceVersion"),

@@ -1,5 +1,5 @@
-//! Whoever carries hooks out: a port, since the tasks of hooks, and those who ask their peers, are the program's that runs this
-//! controller. That their tasks' types are linked into the program is all that the engine needs.
+//! The port to the hook runner. The tasks of hooks and the clients of their peers belong to the program that runs
+//! this controller; the engine only needs the task types linked in.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use windlass_engine::{Env, Plan};
 
 use crate::planner::{Facts, hooks};
 
-/// Whose hooks they are.
+/// The object that owns the hooks.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HooksOf {
+pub struct HookedObject {
     /// The namespace of the WorkerDeployment.
     pub namespace: String,
     /// Its name.
@@ -23,8 +23,8 @@ pub struct HooksOf {
     pub generation: i64,
 }
 
-impl HooksOf {
-    /// Those of the object that these facts are of.
+impl HookedObject {
+    /// The owner that these facts describe.
     #[must_use]
     pub fn facts(facts: &Facts) -> Self {
         Self {
@@ -36,38 +36,38 @@ impl HooksOf {
     }
 }
 
-/// What the tasks of hooks are handed at one look.
+/// What the tasks of hooks get in one reconcile.
 #[derive(Clone, Debug)]
-pub struct HookTurn {
-    /// Whose they are.
-    pub of: HooksOf,
-    /// The list, as it is now.
+pub struct HookContext {
+    /// The owner.
+    pub of: HookedObject,
+    /// The hooks of the spec.
     pub hooks: Arc<[Hook]>,
-    /// The image of the first container, as it is wanted.
+    /// The image of the template's first container.
     pub image: String,
-    /// The rollout hash that last completed; empty before the first.
+    /// The last completed rollout hash; empty before the first.
     pub from_hash: String,
-    /// The rollout hash that the plan goes to.
+    /// The rollout hash of the plan.
     pub target_hash: String,
-    /// The build ID that the plan goes to: the set of workers.
+    /// The build ID of the plan's version.
     pub build: String,
-    /// What `windlass.dev/approve` says.
+    /// The value of `windlass.dev/approve`.
     pub approved: Option<String>,
-    /// The point that `skip` is about.
+    /// The point that `skip` applies to.
     pub about: Option<HookPoint>,
-    /// Why a hook need not be carried out here and now.
+    /// Why a hook need not run, in a sentence.
     pub skip: Option<String>,
-    /// Why nothing may be begun now.
+    /// Why no hook may start now.
     pub hold: Option<String>,
 }
 
-impl HookTurn {
-    /// That of a plan whose target these facts want.
+impl HookContext {
+    /// The context for a plan whose target these facts have.
     #[must_use]
     pub fn new(facts: &Facts, plan: &Plan, approved: Option<&str>) -> Self {
         let image = &facts.spec.template["spec"]["containers"][0]["image"];
         Self {
-            of: HooksOf::facts(facts),
+            of: HookedObject::facts(facts),
             hooks: facts.spec.hooks.clone().into(),
             image: image.as_str().unwrap_or_default().to_owned(),
             from_hash: facts.status.last_completed_rollout_hash.clone().unwrap_or_default(),
@@ -75,7 +75,7 @@ impl HookTurn {
             build: facts.target.build.to_string(),
             approved: approved.map(str::to_owned),
             about: AtHook::of(plan).and_then(|at| at.at),
-            skip: hooks::needless(plan),
+            skip: hooks::skip_reason(plan),
             hold: facts.spec.paused.then(|| crate::planner::routing::PAUSED.to_owned()),
         }
     }
@@ -83,40 +83,40 @@ impl HookTurn {
 
 /// Why hooks cannot be carried out.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum HooksRefused {
-    /// The spec is at fault, in a sentence with the hook's name.
-    Lasting(String),
-    /// It cannot be told now, in such a sentence.
-    ForNow(String),
+pub enum HooksRejected {
+    /// The spec is invalid, in a sentence with the hook's name.
+    Permanent(String),
+    /// It cannot be determined now, in a sentence.
+    Transient(String),
 }
 
-impl HooksRefused {
-    /// The sentence.
+impl HooksRejected {
+    /// The message.
     #[must_use]
     pub fn sentence(&self) -> &str {
         match self {
-            Self::Lasting(sentence) | Self::ForNow(sentence) => sentence,
+            Self::Permanent(sentence) | Self::Transient(sentence) => sentence,
         }
     }
 }
 
-/// Whoever carries hooks out.
+/// Carries out hooks.
 #[async_trait]
 pub trait Hooks: Send + Sync {
-    /// Whether these could be carried out.
-    async fn check(&self, of: &HooksOf, hooks: &[Hook]) -> Result<(), HooksRefused>;
+    /// Checks that these hooks could run.
+    async fn check(&self, of: &HookedObject, hooks: &[Hook]) -> Result<(), HooksRejected>;
 
-    /// Adds to an environment what the tasks of hooks work with.
-    fn equip(&self, env: Env, turn: HookTurn) -> Env;
+    /// Adds to `env` what the tasks of hooks need.
+    fn equip(&self, env: Env, context: HookContext) -> Env;
 
-    /// Ends what hooks of a plan have begun, and is called before the plan's end is written. An error is a sentence: the plan
-    /// does not end yet.
-    async fn end(&self, of: &HooksOf, plan: &Plan) -> Result<(), String>;
+    /// Stops what the hooks of a plan have started. Called before the plan's end is written; an error, a sentence,
+    /// delays that end.
+    async fn end(&self, of: &HookedObject, plan: &Plan) -> Result<(), String>;
 
-    /// An object is gone.
+    /// Forgets a deleted object.
     fn forget(&self, namespace: &str, name: &str);
 
-    /// Tells by namespace and name of each object for whose hook something new was heard. It is asked for once by each of
-    /// those who look.
+    /// Streams the namespace and name of each object for which a hook's answer arrived. Each controller calls it
+    /// once.
     fn answered(&self) -> UnboundedReceiver<(String, String)>;
 }

@@ -1,8 +1,9 @@
-//! Versioned Temporal workers. A WorkerDeployment keeps the versions of a fleet of stateless workers side by side:
-//! workflows that are pinned to an old build go on there until they end, new ones go to the current build.
+//! Versioned Temporal workers. A WorkerDeployment runs the versions of a fleet of stateless workers side by side:
+//! workflows that are pinned to an old build finish there, new ones start on the current build.
 //!
-//! [`port`] is all that is asked of Temporal, and the only way in which its routing is changed. It knows no protocol: a
-//! client of gRPC implements it elsewhere. [`planner`] decides, and is pure; [`workers::Workers`] runs.
+//! [`port`] is the interface to Temporal, and the only way in which its routing is changed. It is independent of the
+//! protocol: another crate implements it with gRPC. [`planner`] decides, and is pure; [`workers::Workers`] is the
+//! controller.
 
 #![allow(
     clippy::doc_markdown,
@@ -14,13 +15,13 @@ pub mod children;
 pub mod cluster;
 pub mod context;
 pub mod events;
-mod goodbye;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fake;
+mod finalize;
 pub mod hooks;
 pub mod metrics;
 pub mod observe;
 pub mod planner;
-#[cfg(any(test, feature = "test-support"))]
-pub mod played;
 pub mod port;
 pub mod reconcile;
 pub mod render;

@@ -1,4 +1,4 @@
-//! What is counted of WorkerDeployments.
+//! The metrics of WorkerDeployments.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,44 +11,44 @@ use prometheus_client::registry::Registry;
 
 use crate::port::TemporalError;
 
-/// The counters, shared by all that count.
+/// The metrics. Clones share their values.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    requests: Family<Request, Counter>,
-    rollouts: Family<Ended, Counter>,
-    versions: Family<Of, Gauge>,
-    unreachable: Family<Of, Gauge>,
-    reasons: Family<Says, Gauge>,
-    /// What each object last said: the word before has to go.
-    said: Arc<Mutex<HashMap<Of, String>>>,
+    requests: Family<RequestLabels, Counter>,
+    rollouts: Family<OutcomeLabels, Counter>,
+    versions: Family<ObjectLabels, Gauge>,
+    unreachable: Family<ObjectLabels, Gauge>,
+    reasons: Family<ReasonLabels, Gauge>,
+    /// The current reason of each object, to remove its series when the reason changes.
+    current_reasons: Arc<Mutex<HashMap<ObjectLabels, String>>>,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct Says {
+struct ReasonLabels {
     namespace: String,
     name: String,
     reason: String,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct Request {
+struct RequestLabels {
     rpc: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct Ended {
+struct OutcomeLabels {
     outcome: String,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct Of {
+struct ObjectLabels {
     namespace: String,
     name: String,
 }
 
 impl Metrics {
-    /// Has a registry tell of them.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "windlass_temporal_requests",
@@ -77,7 +77,7 @@ impl Metrics {
         );
     }
 
-    /// All of them as text, in the format of Prometheus.
+    /// The metrics in the Prometheus text format.
     #[must_use]
     pub fn text(&self) -> String {
         let mut registry = Registry::default();
@@ -88,13 +88,16 @@ impl Metrics {
         text
     }
 
-    /// How many requests of an RPC were made, whatever came of them.
+    /// The number of requests of an RPC, whatever their result.
     #[must_use]
     pub fn requests(&self, rpc: &'static str) -> u64 {
-        OUTCOMES.iter().map(|outcome| self.requests.get_or_create(&Request { rpc, outcome }).get()).sum()
+        OUTCOMES
+            .iter()
+            .map(|outcome| self.requests.get_or_create(&RequestLabels { rpc, outcome }).get())
+            .sum()
     }
 
-    pub(crate) fn asked(&self, rpc: &'static str, error: Option<&TemporalError>) {
+    pub(crate) fn count_request(&self, rpc: &'static str, error: Option<&TemporalError>) {
         let outcome = match error {
             None => OUTCOMES[0],
             Some(TemporalError::RateLimited { .. }) => OUTCOMES[1],
@@ -102,48 +105,48 @@ impl Metrics {
             Some(TemporalError::NotFound { .. }) => OUTCOMES[3],
             Some(_) => OUTCOMES[4],
         };
-        self.requests.get_or_create(&Request { rpc, outcome }).inc();
+        self.requests.get_or_create(&RequestLabels { rpc, outcome }).inc();
     }
 
-    pub(crate) fn ended(&self, outcome: &str) {
-        self.rollouts.get_or_create(&Ended { outcome: outcome.to_owned() }).inc();
+    pub(crate) fn count_rollout(&self, outcome: &str) {
+        self.rollouts.get_or_create(&OutcomeLabels { outcome: outcome.to_owned() }).inc();
     }
 
     pub(crate) fn seen(&self, namespace: &str, name: &str, versions: usize, lost: bool) {
-        let of = Of::new(namespace, name);
-        self.versions.get_or_create(&of).set(versions as i64);
-        self.unreachable.get_or_create(&of).set(i64::from(lost));
+        let labels = ObjectLabels::new(namespace, name);
+        self.versions.get_or_create(&labels).set(versions as i64);
+        self.unreachable.get_or_create(&labels).set(i64::from(lost));
     }
 
-    /// What the condition UpToDate of an object says.
-    pub(crate) fn says(&self, namespace: &str, name: &str, reason: &str) {
-        let of = Of::new(namespace, name);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = said.insert(of.clone(), reason.to_owned());
+    /// Sets the reason of an object's condition UpToDate.
+    pub(crate) fn set_reason(&self, namespace: &str, name: &str, reason: &str) {
+        let labels = ObjectLabels::new(namespace, name);
+        let mut current_reasons = self.current_reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = current_reasons.insert(labels.clone(), reason.to_owned());
         if let Some(before) = before.filter(|before| before != reason) {
-            self.reasons.remove(&of.says(&before));
+            self.reasons.remove(&labels.set_reason(&before));
         }
-        self.reasons.get_or_create(&of.says(reason)).set(1);
+        self.reasons.get_or_create(&labels.set_reason(reason)).set(1);
     }
 
     pub(crate) fn gone(&self, namespace: &str, name: &str) {
-        let of = Of::new(namespace, name);
-        self.versions.remove(&of);
-        self.unreachable.remove(&of);
-        let before = self.said.lock().unwrap_or_else(PoisonError::into_inner).remove(&of);
+        let labels = ObjectLabels::new(namespace, name);
+        self.versions.remove(&labels);
+        self.unreachable.remove(&labels);
+        let before = self.current_reasons.lock().unwrap_or_else(PoisonError::into_inner).remove(&labels);
         if let Some(before) = before {
-            self.reasons.remove(&of.says(&before));
+            self.reasons.remove(&labels.set_reason(&before));
         }
     }
 }
 
-impl Of {
+impl ObjectLabels {
     fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    fn says(&self, reason: &str) -> Says {
-        Says { namespace: self.namespace.clone(), name: self.name.clone(), reason: reason.to_owned() }
+    fn set_reason(&self, reason: &str) -> ReasonLabels {
+        ReasonLabels { namespace: self.namespace.clone(), name: self.name.clone(), reason: reason.to_owned() }
     }
 }
 
@@ -161,12 +164,12 @@ mod tests {
             let lines = text.lines().filter(|line| line.starts_with("windlass_worker_up_to_date_reason{"));
             lines.map(str::to_owned).collect()
         };
-        metrics.says("shop", "orders", "Ramping");
-        metrics.says("shop", "orders", "GateFailed");
-        metrics.says("shop", "orders", "GateFailed");
-        let told =
+        metrics.set_reason("shop", "orders", "Ramping");
+        metrics.set_reason("shop", "orders", "GateFailed");
+        metrics.set_reason("shop", "orders", "GateFailed");
+        let expected =
             r#"windlass_worker_up_to_date_reason{namespace="shop",name="orders",reason="GateFailed"} 1"#;
-        assert_eq!(reasons(), [told]);
+        assert_eq!(reasons(), [expected]);
         metrics.gone("shop", "orders");
         assert_eq!(reasons(), Vec::<String>::new());
     }

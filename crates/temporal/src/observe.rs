@@ -1,4 +1,4 @@
-//! What is so, put together from the API server and Temporal. Writes nothing.
+//! Observes the API server and Temporal. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::api::names::{
 use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
 use crate::planner::facts::believe;
-use crate::planner::{Facts, Target, Temporal as Said, Version, Workers};
+use crate::planner::{Facts, Target, TemporalState, Version, Workers};
 use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
 
-/// How many versions that Temporal does not list any more are asked for at each look.
+/// The most unlisted versions that one reconcile asks Temporal for by name.
 const ASKED_FOR: usize = 5;
-/// How many task queues of a version are asked for their pollers.
+/// The most task queues of a version that are asked for their pollers.
 const QUEUES: usize = 20;
 
-/// A WorkerDeployment as it was read, and the parts of it that are always readable.
+/// A WorkerDeployment as read; metadata and status are available even if the spec is invalid.
 pub struct Read {
     /// The object.
     pub object: Value,
-    /// Its spec, or a sentence that says why it cannot be read.
+    /// Its spec, or why it cannot be read, in a sentence.
     pub spec: Result<WorkerDeploymentSpec, String>,
     /// Its status.
     pub status: WorkerDeploymentStatus,
 }
 
 impl Read {
-    /// Takes an object apart. A status that cannot be read is filled anew.
+    /// Parses an object. A status that cannot be read counts as empty.
     #[must_use]
     pub fn of(object: Value) -> Self {
         let spec = WorkerDeploymentSpec::deserialize(&object["spec"]);
@@ -41,7 +41,7 @@ impl Read {
         Self { spec: spec.map_err(|e| format!("spec cannot be read: {e}")), status, object }
     }
 
-    /// A text of its metadata.
+    /// A string field of its metadata; empty if absent.
     #[must_use]
     pub fn meta(&self, field: &str) -> &str {
         self.object["metadata"][field].as_str().unwrap_or_default()
@@ -53,14 +53,15 @@ impl Read {
         self.object["metadata"]["annotations"][key].as_str().filter(|text| !text.is_empty())
     }
 
-    /// Since when it is being deleted.
+    /// Its `deletionTimestamp`.
     #[must_use]
     pub fn deleted_at(&self) -> Option<DateTime<Utc>> {
         self.meta("deletionTimestamp").parse().ok()
     }
 }
 
-/// Who Windlass is to Temporal, for one object: another object of the same name, in another cluster or later, is somebody else.
+/// The identity under which Windlass writes to Temporal for this object. It contains the UID: an object of the same
+/// name, in another cluster or created later, is another client.
 #[must_use]
 pub fn identity(read: &Read) -> Identity {
     let uid = read.meta("uid");
@@ -68,7 +69,7 @@ pub fn identity(read: &Read) -> Identity {
     Identity::new(format!("windlass/{}/{}/{uid}", read.meta("namespace"), read.meta("name")))
 }
 
-/// The facts, as far as Kubernetes and the first answer of Temporal go; and for how long Temporal asks to be left alone.
+/// Observes the children and the deployment in Temporal; also returns how long Temporal asks clients to back off.
 pub async fn facts(
     read: &Read,
     spec: WorkerDeploymentSpec,
@@ -76,11 +77,11 @@ pub async fn facts(
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
 ) -> (Facts, Option<Duration>) {
     let deployment = spec.deployment(read.meta("namespace"), read.meta("name"));
-    let said = match temporal {
+    let answer = match temporal {
         Ok(temporal) => temporal.describe_deployment(&deployment).await,
         Err(error) => Err(error.clone()),
     };
-    let retry_after = match &said {
+    let retry_after = match &answer {
         Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
         _ => None,
     };
@@ -92,7 +93,7 @@ pub async fn facts(
         deleted_at: read.deleted_at(),
         delete_now: read.annotation(ANNOTATION_DELETE) == Some("now"),
         target: Target::of(&spec),
-        temporal: believe(said, &read.status, &deployment),
+        temporal: believe(answer, &read.status, &deployment),
         identity: identity(read),
         status: read.status.clone(),
         versions: BTreeMap::new(),
@@ -134,8 +135,8 @@ fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
         (condition["type"] == "Progressing" && condition["status"] == "False")
             || (condition["type"] == "ReplicaFailure" && condition["status"] == "True")
     });
-    // What nobody wrote down is read from what runs.
-    let unsaid = || {
+    // Without the annotations, derive them from the running template.
+    let from_rendering = || {
         let revision = Children::target_revision(facts);
         let runs_target =
             *build == facts.target.build && target(facts, &revision).rendered().is_what_runs(live);
@@ -143,7 +144,7 @@ fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
     };
     Workers {
         name: live["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        template_hash: text(ANNOTATION_TEMPLATE_HASH).or_else(unsaid),
+        template_hash: text(ANNOTATION_TEMPLATE_HASH).or_else(from_rendering),
         revision: text(ANNOTATION_REVISION),
         replicas: live["spec"]["replicas"].as_i64().map_or(1, |replicas| replicas as i32),
         ready: count(&status["readyReplicas"]),
@@ -157,9 +158,9 @@ fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
     }
 }
 
-/// Asks for versions that were listed and are not: whether Temporal says of just these that they are gone.
+/// Asks Temporal by name for versions that it listed before and no longer lists.
 pub async fn ask_for_missing(facts: &mut Facts, temporal: &dyn Temporal) {
-    let Said::Known(_) = facts.temporal else { return };
+    let TemporalState::Known(_) = facts.temporal else { return };
     let missing = |version: &&Version| version.listed.is_none() && version.was_listed();
     let missing: Vec<BuildId> = facts
         .versions
@@ -180,7 +181,7 @@ pub async fn ask_for_missing(facts: &mut Facts, temporal: &dyn Temporal) {
     }
 }
 
-/// Asks how many pollers a version has. What is not answered stays unknown.
+/// Counts the pollers of a version. Unknown if Temporal does not answer.
 pub async fn ask_for_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     if facts.versions.get(build).is_none_or(|version| version.listed.is_none()) {
         return;
@@ -197,7 +198,7 @@ pub async fn ask_for_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn 
     }
 }
 
-/// Counts the workflows that run on a version. What is not answered stays unknown, and nothing is taken from it.
+/// Counts the workflows of a version. Unknown if Temporal does not answer; then nothing is taken from the version.
 pub async fn count(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     let Ok(running) = temporal.running_workflows(&facts.deployment, build).await else { return };
     if let Some(version) = facts.versions.get_mut(build) {

@@ -1,4 +1,4 @@
-//! The Deployment of a version. Pure.
+//! Renders the Deployment of a version. Pure.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -13,18 +13,18 @@ use crate::api::names::{
 };
 use crate::port::{BuildId, DeploymentName};
 
-/// What the Deployment of a version is made of.
+/// The input of a rendering.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
     /// The WorkerDeployment's name.
     pub owner: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
-    /// Its spec: all but the template is that of today.
+    /// Its current spec, of which everything but the template applies.
     pub spec: &'a WorkerDeploymentSpec,
-    /// The name in Temporal.
+    /// The deployment's name in Temporal.
     pub deployment: &'a DeploymentName,
-    /// The version.
+    /// The version's build ID.
     pub build: &'a BuildId,
     /// The version's own template.
     pub template: &'a Value,
@@ -32,24 +32,24 @@ pub struct Version<'a> {
     pub template_hash: &'a str,
     /// The ControllerRevision that keeps the template.
     pub revision: &'a str,
-    /// The restart that was obeyed last.
+    /// The last obeyed restart.
     pub restarted_at: Option<&'a str>,
 }
 
-/// The parts of a Deployment that are written.
+/// The parts of a Deployment that Windlass writes.
 #[derive(Clone, Debug)]
 pub struct Rendered {
     /// The pod template.
     pub template: Value,
-    /// How it is updated.
+    /// The update strategy.
     pub strategy: Value,
-    /// The annotations, with the hash of the two.
+    /// The annotations, with a hash of template and strategy.
     pub annotations: Map<String, Value>,
     labels: Value,
 }
 
 impl Version<'_> {
-    /// What its Deployment should say.
+    /// Renders the version's Deployment.
     #[must_use]
     pub fn rendered(&self) -> Rendered {
         let labels = json!({
@@ -103,8 +103,8 @@ impl Version<'_> {
     }
 }
 
-/// Puts variables in front of a container's own, so that these may refer to them. One that it names itself is replaced: a
-/// worker that polls as another version takes tasks that are not its.
+/// Prepends environment variables, so that the container's own can refer to them. One that the container sets itself
+/// is replaced: a worker that polls as another version would take that version's tasks.
 fn add_env(container: &mut Value, added: &[(&str, &str)]) {
     let env = array(container, "env");
     env.retain(|variable| !added.iter().any(|(name, _)| variable["name"] == *name));
@@ -120,7 +120,7 @@ fn array<'a>(of: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
     }
     match value {
         Value::Array(items) => items,
-        // It was made one just now.
+        // It was made an array above.
         _ => unreachable!("an array"),
     }
 }
@@ -139,13 +139,13 @@ fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     }
     match value {
         Value::Object(fields) => fields,
-        // It was made one just now.
+        // It was made an object above.
         _ => unreachable!("an object"),
     }
 }
 
 impl Rendered {
-    /// The whole Deployment, for its creation.
+    /// The complete Deployment, to create it.
     #[must_use]
     pub fn manifest(&self, version: &Version<'_>, name: &str) -> Value {
         let mut spec = json!({
@@ -166,31 +166,31 @@ impl Rendered {
         })
     }
 
-    /// What of a live Deployment has to be written, as operations of a JSON patch.
+    /// The JSON patch operations that bring a live Deployment to this rendering.
     #[must_use]
     pub fn differences(&self, live: &Value, compared: bool) -> Vec<Value> {
         let mut ops = Vec::new();
         let annotations = &live["metadata"]["annotations"];
-        let says = |key: &str| annotations[key] == self.annotations[key];
+        let is_current = |key: &str| annotations[key] == self.annotations[key];
         let edited = !compared && !covers(&form(&live["spec"]["template"]), &form(&self.template));
-        if !says(ANNOTATION_RENDERED) || edited {
+        if !is_current(ANNOTATION_RENDERED) || edited {
             ops.push(json!({"op": "add", "path": "/spec/template", "value": self.template}));
             ops.push(json!({"op": "add", "path": "/spec/strategy", "value": self.strategy}));
         }
-        if !self.annotations.keys().all(|key| says(key)) {
+        if !self.annotations.keys().all(|key| is_current(key)) {
             ops.push(annotate(live, &self.annotations, &[]));
         }
         ops
     }
 
-    /// Whether a live Deployment's template is this one, whatever its annotations say.
+    /// True if a live Deployment's template matches, whatever its annotations say.
     #[must_use]
     pub fn is_what_runs(&self, live: &Value) -> bool {
         covers(&form(&live["spec"]["template"]), &form(&self.template))
     }
 }
 
-/// The operation that sets and removes annotations.
+/// The patch operation that sets and removes annotations.
 #[must_use]
 pub fn annotate(live: &Value, set: &Map<String, Value>, remove: &[&str]) -> Value {
     let mut annotations = live["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
@@ -199,7 +199,7 @@ pub fn annotate(live: &Value, set: &Map<String, Value>, remove: &[&str]) -> Valu
     json!({"op": "add", "path": "/metadata/annotations", "value": annotations})
 }
 
-/// What gives a version that was retired its pods back.
+/// The patch that scales a retired version up again.
 #[must_use]
 pub fn revive(live: &Value, replicas: Option<i32>) -> Vec<Value> {
     vec![
@@ -208,18 +208,18 @@ pub fn revive(live: &Value, replicas: Option<i32>) -> Vec<Value> {
     ]
 }
 
-/// What takes the pods of a version on which nothing runs.
+/// The patch that scales an idle version to zero.
 #[must_use]
 pub fn scale_down(live: &Value) -> Vec<Value> {
-    let said = Map::from_iter([(ANNOTATION_SUNSET.to_owned(), json!("true"))]);
-    vec![annotate(live, &said, &[]), json!({"op": "add", "path": "/spec/replicas", "value": 0})]
+    let set = Map::from_iter([(ANNOTATION_SUNSET.to_owned(), json!("true"))]);
+    vec![annotate(live, &set, &[]), json!({"op": "add", "path": "/spec/replicas", "value": 0})]
 }
 
 fn form(template: &Value) -> Value {
     canonical(template, Root::PodTemplate)
 }
 
-/// Whether all that is wanted is there; the API server adds defaults.
+/// True if `live` contains all of `wanted`; the API server adds defaults.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {

@@ -1,4 +1,4 @@
-//! What the tasks of a plan are handed: the facts of this look, the way to Temporal, and the way to the workers.
+//! The scope of a plan's tasks: the facts of this reconcile, and the clients of Temporal and Kubernetes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,38 +15,38 @@ use crate::planner::facts::reason_of;
 use crate::planner::routing::{Next, lost};
 use crate::port::{Guard, RoutingWrite, Temporal, TemporalError};
 
-/// How soon what was just written is looked at again.
+/// Requeue after a write.
 pub const SOON: Duration = Duration::from_secs(1);
-/// How soon something is looked at again that announces itself to nobody.
+/// Requeue for a change that causes no watch event.
 pub const LATER: Duration = Duration::from_secs(3);
 
-/// What the tasks of a plan are handed.
+/// The scope of a plan's tasks.
 #[derive(Clone)]
 pub struct WorkerScope {
-    /// What is so.
+    /// The observed state.
     pub facts: Arc<Facts>,
-    /// Temporal, where there is a way to it.
+    /// The client of Temporal, if there is a connection.
     pub temporal: Option<Arc<dyn Temporal>>,
     /// The workers' Deployments.
     pub children: Arc<Children>,
-    /// What is to be told once the status is written.
+    /// The events to send once the status is written.
     pub recorder: Recorder,
 }
 
 impl WorkerScope {
-    /// Has something told.
-    pub fn tell(&self, news: Event) {
-        self.recorder.record(news);
+    /// Records an event.
+    pub fn record_event(&self, event: Event) {
+        self.recorder.record(event);
     }
 
-    /// What guards a write that is decided on this look.
+    /// The guard for a write that is decided on these facts.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         let described = self.facts.described()?;
         Some(Guard { token: described.conflict_token.clone(), identity: self.facts.identity.clone() })
     }
 
-    /// Writes into the routing.
+    /// Changes the routing.
     pub async fn write(&self, write: &RoutingWrite) -> Result<(), TemporalError> {
         let (Some(temporal), Some(guard)) = (&self.temporal, self.guard()) else {
             return Err(TemporalError::Unreachable { message: "there is no way to it".to_owned() });
@@ -54,32 +54,33 @@ impl WorkerScope {
         temporal.set_routing(&self.facts.deployment, write, &guard).await.map(drop)
     }
 
-    /// Temporal, or what a task that needs it answers.
+    /// The client of Temporal, or the wait that a task returns without one.
     pub fn temporal(&self, cx: &TaskContext<'_>) -> Result<&Arc<dyn Temporal>, Outcome> {
         match (&self.temporal, self.facts.described()) {
             (Some(temporal), Some(_)) => Ok(temporal),
-            _ => Err(waits(lost(&self.facts), cx)),
+            _ => Err(outcome(lost(&self.facts), cx)),
         }
     }
 }
 
-/// Until when a task is expected to be done. A pause has no end that is known: the task's time begins anew with the resumption.
+/// The deadline of a task. While the rollout is paused there is none: the task's time starts again when it is
+/// resumed.
 #[must_use]
-pub fn due(cx: &TaskContext<'_>, otherwise: Due) -> Due {
+pub fn due_unless_paused(cx: &TaskContext<'_>, otherwise: Due) -> Due {
     let is_paused = cx.env.find::<WorkerScope>().is_some_and(|scope| scope.facts.spec.paused);
     if is_paused { Due::Never } else { otherwise }
 }
 
-/// A task's answer to a verdict that writes nothing.
-pub fn waits(next: Next, cx: &TaskContext<'_>) -> Outcome {
+/// Converts a next step that writes nothing into a task's outcome.
+pub fn outcome(next: Next, cx: &TaskContext<'_>) -> Outcome {
     match next {
         Next::Done => Outcome::Done,
         Next::Skip(message) => Outcome::Skipped { message },
-        // Only the tasks that write are given such a one.
-        Next::Write(_) => wait(cx, Reason::Applying, "waiting for the routing to be written", SOON),
+        // Tasks that write handle this case themselves.
+        Next::Write(_) => wait_for(cx, Reason::Applying, "waiting for the routing to be written", SOON),
         Next::Wait { reason, message, until } => {
             let left = until.and_then(|until| (until - cx.now).to_std().ok());
-            wait(
+            wait_for(
                 cx,
                 reason,
                 &message,
@@ -89,13 +90,13 @@ pub fn waits(next: Next, cx: &TaskContext<'_>) -> Outcome {
     }
 }
 
-/// A wait, and why, which the status is told by.
-pub fn wait(cx: &TaskContext<'_>, reason: Reason, message: &str, after: Duration) -> Outcome {
-    remembering(cx, reason, message, after, &[])
+/// A wait with a reason, which the status shows.
+pub fn wait_for(cx: &TaskContext<'_>, reason: Reason, message: &str, after: Duration) -> Outcome {
+    wait_with(cx, reason, message, after, &[])
 }
 
-/// A wait that remembers more than why.
-pub fn remembering(
+/// A wait that keeps further values in the task's progress.
+pub fn wait_with(
     cx: &TaskContext<'_>,
     reason: Reason,
     message: &str,
@@ -112,24 +113,25 @@ pub fn remembering(
     }
 }
 
-/// A task's answer to an error of Temporal's: all of them are waited out, and said.
-pub fn troubled(cx: &TaskContext<'_>, error: &TemporalError) -> Outcome {
+/// Waits out an error of Temporal's, and reports it.
+pub fn wait_out(cx: &TaskContext<'_>, error: &TemporalError) -> Outcome {
     match error {
-        // Decided on what is not so any more: the next look decides anew.
+        // The facts are stale: the next reconcile decides again.
         TemporalError::Conflict { .. } | TemporalError::VersionNotReady { .. } => {
-            let reason = crate::planner::status::waits_for(&cx.record.progress).unwrap_or(Reason::Applying);
-            wait(cx, reason, &error.to_string(), SOON)
+            let reason =
+                crate::planner::status::awaited_reason(&cx.record.progress).unwrap_or(Reason::Applying);
+            wait_for(cx, reason, &error.to_string(), SOON)
         }
         TemporalError::RateLimited { retry_after, .. } => {
             let after = retry_after.unwrap_or(Duration::from_secs(5)).max(LATER);
-            wait(cx, Reason::RateLimited, &error.to_string(), after)
+            wait_for(cx, Reason::RateLimited, &error.to_string(), after)
         }
-        error => wait(cx, reason_of(error), &error.to_string(), LATER),
+        error => wait_for(cx, reason_of(error), &error.to_string(), LATER),
     }
 }
 
-/// A time that a task wrote down.
+/// A time from a task's progress.
 #[must_use]
-pub fn remembered(record: &Value, key: &str) -> Option<DateTime<Utc>> {
+pub fn recorded_time(record: &Value, key: &str) -> Option<DateTime<Utc>> {
     serde_json::from_value(record.get(key)?.clone()).ok()
 }

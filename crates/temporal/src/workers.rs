@@ -1,4 +1,4 @@
-//! Builds the controller of WorkerDeployments and runs it: the front door for the operator, and for programs that embed it.
+//! The controller of WorkerDeployments: the entry point for the operator and for programs that embed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::context::Context;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::port::Connections;
-use crate::reconcile::look;
+use crate::reconcile;
 
-/// How many objects are looked at at the same time.
+/// The most concurrent reconciles.
 const CONCURRENCY: u16 = 16;
-/// What changes several times within this is looked at once.
+/// Changes of an object within this time cause one reconcile.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The controller of WorkerDeployments.
@@ -38,7 +38,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// A controller that works through this client, in all namespaces, and goes to Temporal by these ways.
+    /// A controller for all namespaces.
     #[must_use]
     pub fn new(client: Client, connections: Arc<dyn Connections>) -> Self {
         Self {
@@ -52,42 +52,42 @@ impl Workers {
         }
     }
 
-    /// Works in these namespaces only; none means all.
+    /// Watches these namespaces only; none means all.
     #[must_use]
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = String>) -> Self {
         self.namespaces = namespaces.into_iter().collect();
         self
     }
 
-    /// Reads the time from this clock.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: SharedClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Counts there.
+    /// Sets the metrics.
     #[must_use]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Has hooks carried out by these. Without them an object with hooks is refused.
+    /// Sets what carries out hooks. Without it objects with hooks are refused.
     #[must_use]
     pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
         self.hooks = Some(hooks);
         self
     }
 
-    /// The name of this replica, for events.
+    /// Sets the name of this replica, in events.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = instance.into();
         self
     }
 
-    /// Runs until `shutdown` resolves; what is being looked at then is finished first.
+    /// Runs until `shutdown` resolves, then finishes the reconciles under way.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
         let context = Context::new(
             self.client.clone(),
@@ -134,9 +134,9 @@ async fn control(
     };
     let answered = {
         let (workers, namespace) = (workers.clone(), namespace.clone());
-        let told = context.hooks.as_ref().map(|hooks| hooks.answered().left_stream());
-        let told = told.unwrap_or_else(|| futures::stream::pending().right_stream());
-        told.filter_map(move |(of, name)| {
+        let answers = context.hooks.as_ref().map(|hooks| hooks.answered().left_stream());
+        let answers = answers.unwrap_or_else(|| futures::stream::pending().right_stream());
+        answers.filter_map(move |(of, name)| {
             let is_here = namespace.as_ref().is_none_or(|here| *here == of);
             let found = is_here.then(|| ObjectRef::new_with(&name, workers.clone()).within(&of));
             std::future::ready(found)
@@ -151,7 +151,7 @@ async fn control(
     results
         .for_each(|result| async {
             match result {
-                // One that is not there is not looked at any more: also where a hand took its finalizer away.
+                // Also covers an object whose finalizer a person removed.
                 Err(ControllerError::ObjectNotFound(of)) => {
                     context.forget(of.namespace.as_deref().unwrap_or_default(), &of.name);
                 }
@@ -164,10 +164,10 @@ async fn control(
 
 async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, ClusterError> {
     let namespace = object.namespace().unwrap_or_default();
-    match Box::pin(look(&context, &namespace, &object.name_any())).await {
+    match Box::pin(reconcile::reconcile(&context, &namespace, &object.name_any())).await {
         Ok(Some(after)) => Ok(Action::requeue(after)),
         Ok(None) => Ok(Action::await_change()),
-        // Decided on what is not so any more: it is decided anew.
+        // The facts were stale: decide again.
         Err(ClusterError::Conflict(_) | ClusterError::Gone(_)) => {
             Ok(Action::requeue(Duration::from_millis(250)))
         }

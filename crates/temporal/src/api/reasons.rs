@@ -1,13 +1,13 @@
-//! The words that a user meets, a closed set: the reasons of a WorkerDeployment's conditions and events.
-//! `docs/temporal.md` explains every one of them, which a test holds it to.
+//! The reasons of a WorkerDeployment's conditions and events: a closed set. A test checks that `docs/temporal.md`
+//! explains every one.
 
 use serde::{Deserialize, Serialize};
 
-/// Why something is as it is, or waits.
+/// Why a condition has its value, or what a task waits for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "docs/temporal.md explains each")]
 pub enum Reason {
-    // Conditions that hold, or do not yet.
+    // Conditions that are met, or not yet.
     WorkersReady,
     WorkersNotReady,
     NotStarted,
@@ -27,14 +27,14 @@ pub enum Reason {
     RetryRequested,
     Superseded,
     ChildDrift,
-    // How one ended.
+    // How a rollout ended.
     RolloutComplete,
     RolloutFailed,
     RolloutAborted,
     RolledBack,
     Aborted,
     PlanFailed,
-    // What keeps one from going on.
+    // What blocks a rollout.
     NoProgress,
     Stalled,
     GateFailed,
@@ -50,7 +50,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word.
+    /// The reason as it is written into conditions and events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Reason {
         }
     }
 
-    /// Whether a person has to do something about it: it does not pass by itself.
+    /// True if the reason does not pass by itself: a person has to act.
     #[must_use]
     pub fn needs_somebody(self) -> bool {
         matches!(
@@ -114,7 +114,7 @@ impl Reason {
     }
 }
 
-/// The reasons of the operator's events about a WorkerDeployment.
+/// The reasons of the events that the operator sends about a WorkerDeployment.
 pub const EVENTS: &[&str] = &[
     "RolloutStarted",
     "RolloutComplete",

@@ -27,11 +27,11 @@ pub struct RolloutSpec {
 }
 
 impl RolloutSpec {
-    /// The strategy, said or not.
+    /// The strategy: the one that is set, or the default for these steps.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
-        let unsaid = if self.steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Progressive };
-        self.strategy.unwrap_or(unsaid)
+        let default = if self.steps.is_empty() { Strategy::AllAtOnce } else { Strategy::Progressive };
+        self.strategy.unwrap_or(default)
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     ),
     Rule::new(
         "spec.connection",
-        // It has a default, so it is there. The word is one of CEL's own: written plainly the API server compiles it, takes
-        // its length to be unbounded, and refuses the definition.
+        // The field has a default, so it is always present. `namespace` is a reserved word of CEL: unescaped, the API
+        // server compiles it, estimates an unbounded length, and rejects the definition for its cost.
         "self.__namespace__ == oldSelf.__namespace__",
         "spec.connection.namespace does not change: workflows that run there would lose their workers; make another \
          WorkerDeployment, and delete this one when its versions are drained",

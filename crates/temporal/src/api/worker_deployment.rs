@@ -55,7 +55,7 @@ pub struct WorkerDeploymentSpec {
     /// Where Temporal is.
     pub connection: Connection,
     /// The name of the deployment in Temporal. Default: `<namespace>/<name>`. It does not change.
-    #[serde(default, deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub deployment_name: Option<String>,
     /// What a worker is: a pod template. `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_DEPLOYMENT_NAME` and
@@ -67,7 +67,7 @@ pub struct WorkerDeploymentSpec {
     #[serde(
         default,
         rename = "unsafeCustomBuildID",
-        deserialize_with = "said",
+        deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     #[schemars(length(max = 253))]
@@ -99,7 +99,7 @@ pub struct WorkerDeploymentSpec {
     #[serde(default)]
     pub paused: bool,
     /// The rollout hash to promote (see `status.requestedRolloutHash`): without steps, and under Manual at all.
-    #[serde(default, deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub force_promote: Option<String>,
     /// A step that gets no further for so long is stalled. Default: 600.
@@ -148,7 +148,7 @@ pub enum DeletionPolicy {
 }
 
 impl WorkerDeploymentSpec {
-    /// The name in Temporal of the deployment of an object of this namespace and name.
+    /// The deployment's name in Temporal, for an object with this namespace and name.
     #[must_use]
     pub fn deployment(&self, namespace: &str, name: &str) -> DeploymentName {
         let default = || format!("{namespace}/{name}");
@@ -156,8 +156,8 @@ impl WorkerDeploymentSpec {
     }
 }
 
-/// An empty text says no more than an absent one.
-fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Reads an empty string as absent.
+fn non_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
 }
 

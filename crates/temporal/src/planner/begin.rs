@@ -1,4 +1,4 @@
-//! The plan of a rollout that begins: its recipe with the hooks among it, frozen from then on.
+//! Builds the plan of a new rollout: the recipe and its hooks, fixed when the rollout begins.
 
 use windlass_engine::{Plan, PlanSeed, Recipe};
 
@@ -7,7 +7,7 @@ use super::hooks;
 use super::recipe::recipe;
 use crate::api::Reason;
 
-/// A new plan to what is wanted, with the hooks that there are for why it begins.
+/// A new plan to the target, with the hooks that apply to a rollout with this cause.
 #[must_use]
 pub fn plan(
     facts: &Facts,
@@ -17,7 +17,7 @@ pub fn plan(
     now: chrono::DateTime<chrono::Utc>,
 ) -> Plan {
     let recipe = recipe(facts);
-    let tasks = hooks::among(hooks::wanted(facts, cause), &recipe.tasks);
+    let tasks = hooks::interleave(hooks::wanted(facts, cause), &recipe.tasks);
     Recipe { tasks, ..recipe }.plan(PlanSeed {
         uid: &facts.uid,
         target_hash: &facts.target.hash,

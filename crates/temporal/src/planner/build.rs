@@ -1,4 +1,4 @@
-//! What is wanted: the build ID and the hashes of a spec, and the names that follow from them.
+//! The target of a spec: its build ID, its hashes, and the names derived from them.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -9,24 +9,24 @@ use windlass_core::revision::pod_template_hash;
 use crate::api::WorkerDeploymentSpec;
 use crate::port::BuildId;
 
-/// The longest name of a version's Deployment: its ReplicaSets' and pods' names are longer by 17.
+/// The longest name of a version's Deployment, in characters: names of its ReplicaSets and pods are 17 longer.
 const MAX_NAME: usize = 46;
-/// The longest build ID: it is a label's value.
+/// The longest build ID, in characters: it has to fit in a label's value.
 const MAX_BUILD_ID: usize = 63;
 
-/// What is wanted of a WorkerDeployment.
+/// The version that a spec asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
     /// The version.
     pub build: BuildId,
     /// The hash of its template.
     pub template_hash: String,
-    /// The hash of everything whose change is a new target: the template, and the build ID where it was given by hand.
+    /// The rollout hash: of the template, and of the build ID if the spec sets one.
     pub hash: String,
 }
 
 impl Target {
-    /// What a spec wants.
+    /// The target of a spec.
     #[must_use]
     pub fn of(spec: &WorkerDeploymentSpec) -> Self {
         let template_hash = String::from(pod_template_hash(&spec.template));
@@ -41,17 +41,17 @@ impl Target {
     }
 }
 
-/// The build ID of a template that was given none: its first image's tag and the first digits of its hash.
+/// The build ID of a template for which the spec sets none: its first image's tag and the first digits of its hash.
 fn generated(template: &Value, hash: &str) -> BuildId {
     let image = template.pointer("/spec/containers/0/image").and_then(Value::as_str).unwrap_or_default();
     let text = generated_build_id(image, hash);
-    // A tag may begin with an underscore, a label's value may not.
+    // A tag may begin with an underscore; a label's value may not.
     let text = text.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     BuildId::new(text.chars().take(MAX_BUILD_ID).collect::<String>())
 }
 
-/// The names that the Deployment of a version may have, the first that is free counts: `<name>-<build ID>`, unless that is too
-/// long or none that Kubernetes takes, and one with a hash.
+/// The candidate names of a version's Deployment, in order of preference: `<name>-<build ID>`, unless it is too long
+/// or not a valid name, then one that ends in a hash.
 #[must_use]
 pub fn deployment_names(name: &str, build: &BuildId) -> Vec<String> {
     let plain = format!("{name}-{build}");
@@ -70,7 +70,7 @@ pub fn deployment_names(name: &str, build: &BuildId) -> Vec<String> {
     if plain.len() <= MAX_NAME && is_name(&plain) { vec![plain, hashed] } else { vec![hashed] }
 }
 
-/// Whether it is a DNS subdomain's name, as Kubernetes wants a Deployment's.
+/// True if `text` is a valid DNS subdomain, which a Deployment's name has to be.
 fn is_name(text: &str) -> bool {
     text.split('.').all(|label| {
         let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

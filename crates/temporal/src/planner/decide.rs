@@ -1,56 +1,56 @@
-//! Whether a rollout begins, goes on, or makes room for another.
+//! Decides whether a rollout starts, continues, or is superseded.
 
 use windlass_core::api::OnHookFailure;
 use windlass_engine::{Plan, held_by};
 
-use super::facts::{Facts, Temporal};
+use super::facts::{Facts, TemporalState};
 use super::hooks;
 use crate::api::{OnFailure, Reason};
 
-/// What is to be done about plans.
+/// What to do about the plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Decision {
-    /// What is under way goes on, and where nothing is, nothing begins.
+    /// Keep the active plan, if any; start none.
     Keep,
-    /// What is wanted is so: it is recorded as completed, without a plan.
+    /// The target is already what runs: record it as completed, without a plan.
     Record,
-    /// A rollout begins.
+    /// Start a rollout.
     Start(Cause),
-    /// The one under way ends, and another one begins.
+    /// End the active rollout and start another.
     Supersede,
-    /// The one under way ends, because what is wanted is so already or cannot be begun.
+    /// End the active rollout and start none: the target already runs, or cannot be rolled out.
     End,
-    /// The one under way is taken back, and its target not tried again.
+    /// Roll back the active rollout and reject its target.
     RollBack {
-        /// Why.
+        /// The reason of the rollback.
         reason: Reason,
-        /// Why, in a sentence.
+        /// The cause, in a sentence.
         message: String,
     },
-    /// The one under way is stopped, because a person said so.
+    /// Abort the active rollout, because a person asked for it.
     Abort,
-    /// A rollout would begin, and may not.
+    /// A rollout is due but not allowed.
     Refuse {
-        /// Why.
+        /// The reason for the refusal.
         reason: Reason,
-        /// Why, in a sentence.
+        /// The cause, in a sentence.
         message: String,
     },
 }
 
-/// Why a rollout begins.
+/// What starts a rollout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
-    /// The spec wants another version.
+    /// The spec asks for another version.
     TemplateChanged,
-    /// A person asked for another try.
+    /// A person requested a retry.
     RetryRequested,
-    /// Somebody changed what runs.
+    /// The running version no longer matches the target.
     ChildDrift,
 }
 
 impl Cause {
-    /// The word.
+    /// The corresponding reason in status and events.
     #[must_use]
     pub fn reason(self) -> Reason {
         match self {
@@ -61,48 +61,48 @@ impl Cause {
     }
 }
 
-/// What a person asked for by annotations.
+/// The requests that a person made with annotations.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Asked {
-    /// The plan that is to be aborted.
+pub struct AnnotationRequests {
+    /// The ID of the plan to abort.
     pub abort: Option<String>,
-    /// The words that ask for another try of a plan: obeyed once.
+    /// The value of the retry annotation, unless it was already obeyed.
     pub retry: Option<String>,
 }
 
-impl Asked {
-    /// The plan that is to be tried again. What follows a slash tells one wish from another: the same plan may be tried again
-    /// several times.
+impl AnnotationRequests {
+    /// The ID of the plan to retry. A suffix after `/` makes another request of it, so that the same plan can be
+    /// retried several times.
     #[must_use]
     pub fn retried_plan(&self) -> Option<&str> {
         self.retry.as_deref()?.split('/').next()
     }
 }
 
-/// What is to be done about plans.
+/// Decides what to do about the plan.
 #[must_use]
-pub fn decide(facts: &Facts, plan: Option<&Plan>, asked: &Asked) -> Decision {
+pub fn decide(facts: &Facts, plan: Option<&Plan>, requests: &AnnotationRequests) -> Decision {
     if facts.deleted_at.is_some() {
         return Decision::Keep;
     }
     match plan.filter(|plan| plan.is_active()) {
-        Some(plan) => of_active(facts, plan, asked),
-        None => of_rest(facts, plan, asked),
+        Some(plan) => of_active(facts, plan, requests),
+        None => of_rest(facts, plan, requests),
     }
 }
 
-fn of_active(facts: &Facts, plan: &Plan, asked: &Asked) -> Decision {
-    if asked.abort.as_deref() == Some(plan.id.as_str()) {
+fn of_active(facts: &Facts, plan: &Plan, requests: &AnnotationRequests) -> Decision {
+    if requests.abort.as_deref() == Some(plan.id.as_str()) {
         return Decision::Abort;
     }
     if plan.target_hash != facts.target.hash {
         if facts.invalid.is_some() {
-            // The fix of a fix may be refused: what is under way is no longer wanted, and what is cannot begin.
+            // The new spec may be invalid too: the active rollout is obsolete, but no other can start.
             return Decision::Keep;
         }
-        // Where Temporal does not say where tasks go, it is not known from where to start.
-        let Temporal::Known(_) = facts.temporal else { return Decision::Keep };
-        if limit(facts).is_some() || is_rejected(facts, asked) || facts.is_at_target() {
+        // Without the routing, the starting point of a rollout is unknown.
+        let TemporalState::Known(_) = facts.temporal else { return Decision::Keep };
+        if limit(facts).is_some() || is_rejected(facts, requests) || facts.is_at_target() {
             return Decision::End;
         }
         return Decision::Supersede;
@@ -118,14 +118,14 @@ fn of_active(facts: &Facts, plan: &Plan, asked: &Asked) -> Decision {
     Decision::Keep
 }
 
-fn of_rest(facts: &Facts, last: Option<&Plan>, asked: &Asked) -> Decision {
-    let Temporal::Known(_) = facts.temporal else { return Decision::Keep };
+fn of_rest(facts: &Facts, last: Option<&Plan>, requests: &AnnotationRequests) -> Decision {
+    let TemporalState::Known(_) = facts.temporal else { return Decision::Keep };
     if facts.is_at_target() {
         let is_recorded =
             facts.status.last_completed_rollout_hash.as_deref() == Some(facts.target.hash.as_str());
         return if is_recorded { Decision::Keep } else { Decision::Record };
     }
-    if facts.invalid.is_some() || is_rejected(facts, asked) {
+    if facts.invalid.is_some() || is_rejected(facts, requests) {
         return Decision::Keep;
     }
     if let Some(message) = limit(facts) {
@@ -144,13 +144,13 @@ fn of_rest(facts: &Facts, last: Option<&Plan>, asked: &Asked) -> Decision {
     })
 }
 
-/// Whether what is wanted was given up, and nobody asked for another try.
-fn is_rejected(facts: &Facts, asked: &Asked) -> bool {
+/// True if the target was rejected and nobody requested a retry of it.
+fn is_rejected(facts: &Facts, requests: &AnnotationRequests) -> bool {
     let Some(rejected) = &facts.status.rejected else { return false };
-    rejected.hash == facts.target.hash && asked.retried_plan() != Some(rejected.plan_id.as_str())
+    rejected.hash == facts.target.hash && requests.retried_plan() != Some(rejected.plan_id.as_str())
 }
 
-/// Why no new version may be made, in a sentence, if none may and one would have to be.
+/// Why no new version may be created, in a sentence; `None` if one may be, or none is needed.
 #[must_use]
 pub fn limit(facts: &Facts) -> Option<String> {
     let exists =

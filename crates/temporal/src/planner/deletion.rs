@@ -1,49 +1,50 @@
-//! How a WorkerDeployment goes: what is given back, and in which order. It never waits for what may never come: records that
-//! Temporal does not give up because somebody still polls for them are left to it.
+//! The deletion of a WorkerDeployment: its steps and their order. It never waits for something that may never happen:
+//! records that Temporal keeps because another client still polls for them stay there.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::facts::{Facts, Temporal, Version};
+use super::facts::{Facts, TemporalState, Version};
 use super::routing::{Next, lost, owned};
 use super::sunset::IDLE;
 use crate::api::{DeletionPolicy, Reason};
 use crate::port::{BuildId, DescribedDeployment, RampTarget, RoutingWrite};
 
-/// How long a record in Temporal is waited for whose workers are gone: it remembers pollers for five minutes.
+/// How long the deletion waits for Temporal's record of a version whose workers are gone: Temporal remembers pollers
+/// for five minutes.
 const RECORD_PATIENCE: TimeDelta = TimeDelta::minutes(10);
-/// How long it is waited for that Temporal takes a manager away, where all else stays as it is.
+/// How long the deletion waits for Temporal to remove the manager, where everything else is retained.
 const MANAGER_PATIENCE: TimeDelta = TimeDelta::minutes(1);
 
-/// What is to be done for a WorkerDeployment that is deleted.
+/// The next step of a deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// The routing is given back.
+    /// Change the routing back to workers without a version.
     Write(RoutingWrite),
-    /// The deployment in Temporal is left without a manager.
+    /// Remove the manager from the deployment in Temporal.
     Release,
-    /// These Deployments go; and of these versions the number of workflows has to be counted first.
+    /// Delete what no workflow needs any more.
     Take {
-        /// Whose Deployments go.
+        /// The versions whose Deployments to delete.
         workers: Vec<BuildId>,
-        /// Which versions Temporal is to forget.
+        /// The versions whose records in Temporal to delete.
         records: Vec<BuildId>,
-        /// Which are to be counted.
+        /// The versions whose workflows to count before deciding about them.
         count: Vec<BuildId>,
-        /// What is waited for, in a sentence.
+        /// What the deletion waits for, in a sentence.
         message: String,
     },
-    /// All is waited for.
+    /// Wait.
     Wait {
-        /// Why.
+        /// The reason of the wait.
         reason: Reason,
-        /// For what, in a sentence.
+        /// What the deletion waits for, in a sentence.
         message: String,
     },
-    /// Nothing is left: the object may go.
+    /// Nothing is left to do: remove the finalizer.
     Done,
 }
 
-/// What is to be done next.
+/// The next step of the deletion.
 #[must_use]
 pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     let since = facts.deleted_at.unwrap_or(now);
@@ -51,10 +52,10 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
         return retain(facts, !facts.delete_now && now < since + MANAGER_PATIENCE);
     }
     if facts.delete_now {
-        return at_once(facts);
+        return without_waiting(facts);
     }
-    let Temporal::Known(described) = &facts.temporal else { return unsaid(facts, since, now) };
-    if let Some(write) = to_give_back(facts, described) {
+    let TemporalState::Known(described) = &facts.temporal else { return temporal_lost(facts, since, now) };
+    if let Some(write) = routing_to_release(facts, described) {
         if facts.other_manager().is_some() {
             let Next::Wait { reason, message, .. } = owned(facts) else { return Step::Done };
             let message = format!("{message}; windlass delete --now leaves it to them and waits for nothing");
@@ -65,10 +66,10 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     take(facts, since, now)
 }
 
-/// Temporal does not say how it stands. Workers that are there stay. Where none are, because Temporal was never found or since
-/// their namespace is going, too, nothing is left that could be lost: what Temporal still knows is given back if it can be within
-/// some minutes.
-fn unsaid(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
+/// The step while Temporal is lost. Workers that exist stay. Where none exist, because Temporal was never reached or
+/// the namespace is being deleted too, nothing can be lost: the deletion tries for some minutes to release what
+/// Temporal still has.
+fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     let Next::Wait { reason, message, .. } = lost(facts) else { return Step::Done };
     let has_workers = facts.versions.values().any(|version| version.workers.is_some());
     if has_workers {
@@ -89,20 +90,20 @@ fn unsaid(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     Step::Wait { reason, message }
 }
 
-/// All stays as it is, but that somebody else may manage it from now on.
-fn retain(facts: &Facts, waits: bool) -> Step {
+/// The step under `deletionPolicy: Retain`: only the manager is removed.
+fn retain(facts: &Facts, wait: bool) -> Step {
     match &facts.temporal {
-        Temporal::Known(_) if facts.is_manager() && (waits || facts.delete_now) => Step::Release,
-        // Whether it is managed from here is not known just now.
-        Temporal::Lost { reason, message } if waits && !facts.status.versions.is_empty() => {
+        TemporalState::Known(_) if facts.is_manager() && (wait || facts.delete_now) => Step::Release,
+        // Temporal cannot be asked whether Windlass is the manager.
+        TemporalState::Lost { reason, message } if wait && !facts.status.versions.is_empty() => {
             Step::Wait { reason: *reason, message: message.clone() }
         }
         _ => Step::Done,
     }
 }
 
-/// What of the routing leads to versions of this object.
-fn to_give_back(facts: &Facts, described: &DescribedDeployment) -> Option<RoutingWrite> {
+/// The routing change, if any, that takes the tasks from this object's versions.
+fn routing_to_release(facts: &Facts, described: &DescribedDeployment) -> Option<RoutingWrite> {
     let is_ours = |build: &BuildId| facts.versions.get(build).is_some_and(|version| facts.is_ours(version));
     let ramp = described.routing.ramp.as_ref();
     let ramps_here = ramp.is_some_and(|ramp| match &ramp.to {
@@ -117,30 +118,30 @@ fn to_give_back(facts: &Facts, described: &DescribedDeployment) -> Option<Routin
 
 fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     let (mut workers, mut records, mut count) = (Vec::new(), Vec::new(), Vec::new());
-    let mut waits: Option<String> = None;
-    let mut says = |sentence: String| {
-        waits.get_or_insert(sentence);
+    let mut first_wait: Option<String> = None;
+    let mut wait_for = |sentence: String| {
+        first_wait.get_or_insert(sentence);
     };
     for version in facts.versions.values() {
         let build = version.build.clone();
-        if let Some(there) = &version.workers {
-            match runs(version) {
+        if let Some(deployment) = &version.workers {
+            match pinned_workflows(version) {
                 None => {
                     count.push(build.clone());
-                    says(format!("workflows on {build} are counted"));
+                    wait_for(format!("workflows on {build} are counted"));
                 }
-                Some(0) if there.is_terminating => {
-                    says(format!("Deployment {} is being deleted", there.name));
+                Some(0) if deployment.is_terminating => {
+                    wait_for(format!("Deployment {} is being deleted", deployment.name));
                 }
-                Some(0) if !is_over(version, now) => says(format!(
+                Some(0) if !is_over(version, now) => wait_for(format!(
                     "no workflow was found on {build}; its workers go once that has been so for {} s, since what is counted lags",
                     IDLE.num_seconds()
                 )),
                 Some(0) => {
                     workers.push(build.clone());
-                    says(format!("Deployment {} goes", there.name));
+                    wait_for(format!("Deployment {} goes", deployment.name));
                 }
-                Some(pinned) => says(format!(
+                Some(pinned) => wait_for(format!(
                     "{pinned} workflows still run on {build}; its workers go when they have ended, or with windlass delete --now"
                 )),
             }
@@ -151,12 +152,12 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         let patience = patience.max(since + RECORD_PATIENCE);
         if version.listed.is_some() && facts.is_ours(version) && now < patience {
             records.push(build.clone());
-            says(format!(
+            wait_for(format!(
                 "Temporal is asked to forget {build}, which it does some minutes after its last worker has gone"
             ));
         }
     }
-    match waits {
+    match first_wait {
         Some(message) => Step::Take { workers, records, count, message },
         None if facts.is_manager() && now < last_gone(facts, since) + RECORD_PATIENCE + MANAGER_PATIENCE => {
             Step::Release
@@ -165,30 +166,30 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     }
 }
 
-/// When the last of the versions had nothing to do any more, which may be long after the deletion.
+/// When the last version became idle, which may be long after the deletion began.
 fn last_gone(facts: &Facts, since: DateTime<Utc>) -> DateTime<Utc> {
     let drained = facts.versions.values().filter_map(|version| version.record.as_ref()?.drained_since);
     drained.max().map_or(since, |last| last.max(since))
 }
 
-/// Whether it may be relied on that nothing was found to run on a version: Temporal says that it is drained, or it has been so for
-/// a while.
+/// True if a count of zero can be trusted: Temporal reports the version as drained, or it has been idle for a while.
 fn is_over(version: &Version, now: DateTime<Utc>) -> bool {
     let is_drained = version.was_active() && version.drained().is_some();
     let since = version.record.as_ref().and_then(|record| record.drained_since);
     is_drained || since.is_some_and(|since| now >= since + IDLE)
 }
 
-/// How many workflows are pinned to a version; none: that has to be counted. Also of one that Temporal does not know: somebody
-/// may have deleted its record.
-fn runs(version: &Version) -> Option<u64> {
+/// The number of workflows pinned to a version; `None`: they have to be counted. That includes a version that
+/// Temporal does not know: a person may have deleted its record.
+fn pinned_workflows(version: &Version) -> Option<u64> {
     version.running.map(|running| running.pinned)
 }
 
-/// Nothing is waited for, and yet tasks are to lead nowhere first. What another manages is left to them.
-fn at_once(facts: &Facts) -> Step {
+/// The step under `windlass.dev/delete: now`: route the tasks away, then wait for nothing. A deployment that another
+/// identity manages stays as it is.
+fn without_waiting(facts: &Facts) -> Step {
     let described = facts.described().filter(|_| facts.other_manager().is_none());
-    if let Some(write) = described.and_then(|described| to_give_back(facts, described)) {
+    if let Some(write) = described.and_then(|described| routing_to_release(facts, described)) {
         return Step::Write(write);
     }
     let workers: Vec<BuildId> =

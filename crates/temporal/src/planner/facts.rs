@@ -1,4 +1,4 @@
-//! What is so: the facts that everything here is decided on.
+//! The observed state that every decision is based on.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::port::{
     RunningWorkflows, TemporalError, VersionStatus, VersionSummary,
 };
 
-/// All that is known of a WorkerDeployment when it is looked at.
+/// What one reconcile observed of a WorkerDeployment.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Its name.
@@ -22,38 +22,38 @@ pub struct Facts {
     pub uid: String,
     /// Its generation.
     pub generation: i64,
-    /// Since when it is being deleted, if it is.
+    /// Its `deletionTimestamp`, if it is being deleted.
     pub deleted_at: Option<DateTime<Utc>>,
-    /// Whether its deletion waits for no workflow.
+    /// True if its deletion waits for no workflow.
     pub delete_now: bool,
     /// Its spec.
     pub spec: WorkerDeploymentSpec,
-    /// What that wants.
+    /// The target of the spec.
     pub target: Target,
     /// Its status, as stored.
     pub status: WorkerDeploymentStatus,
-    /// Its name in Temporal.
+    /// The deployment's name in Temporal.
     pub deployment: DeploymentName,
-    /// Who Windlass is there.
+    /// The identity under which Windlass writes to Temporal.
     pub identity: Identity,
-    /// What Temporal says.
-    pub temporal: Temporal,
-    /// Its versions: those with a Deployment, those that Temporal lists, and those of the status.
+    /// The deployment in Temporal.
+    pub temporal: TemporalState,
+    /// Its versions: those with a Deployment, those that Temporal lists, and those in the status.
     pub versions: BTreeMap<BuildId, Version>,
-    /// What of the spec cannot be carried out, in a sentence.
+    /// Why the spec cannot be carried out, in a sentence.
     pub invalid: Option<String>,
 }
 
-/// What Temporal says.
+/// What is known of the deployment in Temporal.
 #[derive(Clone, Debug)]
-pub enum Temporal {
-    /// How the deployment stands; one that no worker ever polled is an empty one.
+pub enum TemporalState {
+    /// Its description; an empty one if no worker ever polled.
     Known(DescribedDeployment),
-    /// It does not say what can be relied on: nothing may be scaled down or deleted.
+    /// There is no reliable answer: nothing may be scaled down or deleted.
     Lost {
-        /// Why.
+        /// The reason for it.
         reason: Reason,
-        /// Why, in a sentence.
+        /// The cause, in a sentence.
         message: String,
     },
 }
@@ -65,19 +65,19 @@ pub struct Version {
     pub build: BuildId,
     /// Its Deployment.
     pub workers: Option<Workers>,
-    /// What Temporal says of it.
+    /// Its summary in Temporal's list.
     pub listed: Option<VersionSummary>,
-    /// What the status says of it.
+    /// Its record in the status.
     pub record: Option<VersionRecord>,
-    /// Whether its template is kept, so that its Deployment can be made again.
+    /// True if its ControllerRevision exists, so that its Deployment can be recreated.
     pub has_revision: bool,
-    /// How many workflows run on it, if that was counted just now.
+    /// Its running workflows, if this reconcile counted them.
     pub running: Option<RunningWorkflows>,
-    /// How many pollers of it were seen, if that was asked just now.
+    /// Its pollers, if this reconcile counted them.
     pub pollers: Option<u32>,
-    /// How many pollers without a version were seen on its task queues, if that was asked just now.
+    /// The pollers without a version on its task queues, if this reconcile counted them.
     pub unversioned: Option<u32>,
-    /// Whether Temporal, asked for just this version, said that it does not know it.
+    /// True if Temporal, asked for this version by name, reported that it does not exist.
     pub is_forgotten: bool,
 }
 
@@ -86,32 +86,32 @@ pub struct Version {
 pub struct Workers {
     /// Its name.
     pub name: String,
-    /// The hash of the template that it was made from; none: nobody wrote it down.
+    /// The hash of the template that it was made from; `None` if the annotation is missing.
     pub template_hash: Option<String>,
     /// The ControllerRevision with that template.
     pub revision: Option<String>,
-    /// How many pods it should have.
+    /// `spec.replicas`.
     pub replicas: i32,
-    /// How many of them are ready.
+    /// `status.readyReplicas`.
     pub ready: i32,
-    /// How many have been for long enough.
+    /// `status.availableReplicas`.
     pub available: i32,
-    /// How many are of its template.
+    /// `status.updatedReplicas`.
     pub updated: i32,
-    /// How many there are at all.
+    /// `status.replicas`.
     pub total: i32,
-    /// Whether its controller has seen its spec.
+    /// True if the Deployment controller has observed its generation.
     pub is_observed: bool,
-    /// Whether Windlass took its pods because no workflow ran on it.
+    /// True if Windlass scaled it to zero because no workflow ran on it.
     pub is_sunset: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub is_terminating: bool,
-    /// What its controller complains of.
+    /// The message of a failed condition of its own.
     pub complaint: Option<String>,
 }
 
 impl Workers {
-    /// Whether all its pods are of its template and available; and at least one is there.
+    /// True if all its pods, at least one, are updated and available.
     #[must_use]
     pub fn are_available(&self) -> bool {
         self.is_observed
@@ -124,7 +124,7 @@ impl Workers {
 }
 
 impl Version {
-    /// One of which nothing is known.
+    /// A version of which only the build ID is known.
     #[must_use]
     pub fn new(build: BuildId) -> Self {
         Self {
@@ -140,25 +140,26 @@ impl Version {
         }
     }
 
-    /// Whether it ever took tasks that are not pinned. That a gate ran on one that never did makes it drain, too.
+    /// True if it ever got tasks that are not pinned. `Draining` alone does not say so: a gate makes a version drain,
+    /// too.
     #[must_use]
     pub fn was_active(&self) -> bool {
         self.listed.as_ref().is_some_and(|listed| listed.first_activated.is_some())
     }
 
-    /// Whether it was the current one once.
+    /// True if it was ever the current version.
     #[must_use]
     pub fn was_current(&self) -> bool {
         self.listed.as_ref().is_some_and(|listed| listed.last_current.is_some())
     }
 
-    /// Whether Temporal listed it when last seen.
+    /// True if Temporal listed it at the last reconcile.
     #[must_use]
     pub fn was_listed(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.state != VersionState::NotRegistered)
     }
 
-    /// Whether no pinned workflow runs on it as far as Temporal says, and since when.
+    /// Whether Temporal reports it as drained, and since when.
     #[must_use]
     pub fn drained(&self) -> Option<Option<DateTime<Utc>>> {
         let listed = self.listed.as_ref()?;
@@ -170,28 +171,28 @@ impl Version {
 }
 
 impl Facts {
-    /// Where tasks go, if that is known.
+    /// The routing, if known.
     #[must_use]
     pub fn routing(&self) -> Option<&Routing> {
         self.described().map(|described| &described.routing)
     }
 
-    /// How the deployment stands in Temporal, if that is known.
+    /// The deployment's description, if known.
     #[must_use]
     pub fn described(&self) -> Option<&DescribedDeployment> {
         match &self.temporal {
-            Temporal::Known(described) => Some(described),
-            Temporal::Lost { .. } => None,
+            TemporalState::Known(described) => Some(described),
+            TemporalState::Lost { .. } => None,
         }
     }
 
-    /// The current version.
+    /// The current version, if known.
     #[must_use]
     pub fn current(&self) -> Option<&BuildId> {
         self.routing()?.current.as_ref()
     }
 
-    /// The version that a ramp leads to.
+    /// The version of the ramp, if known.
     #[must_use]
     pub fn ramping(&self) -> Option<&BuildId> {
         match &self.routing()?.ramp.as_ref()?.to {
@@ -200,44 +201,44 @@ impl Facts {
         }
     }
 
-    /// Who manages the deployment, if that is somebody else.
+    /// The manager, if it is another identity.
     #[must_use]
     pub fn other_manager(&self) -> Option<&Identity> {
         self.described()?.manager.as_ref().filter(|manager| **manager != self.identity)
     }
 
-    /// Whether Windlass manages the deployment.
+    /// True if Windlass manages the deployment.
     #[must_use]
     pub fn is_manager(&self) -> bool {
         self.described().is_some_and(|described| described.manager.as_ref() == Some(&self.identity))
     }
 
-    /// Whether a version belongs to this object: all do of a deployment that it manages. While nobody manages that, somebody may
-    /// have workers of their own there, and ours are those that were made from here. Under another's management only those are
-    /// whose workers still run.
+    /// True if the version belongs to this object. Every version does while Windlass manages the deployment. While
+    /// nobody does, others may run workers of their own in it, and only versions that this object made count. While
+    /// another identity manages it, only versions with workers of this object count.
     #[must_use]
     pub fn is_ours(&self, version: &Version) -> bool {
         let is_nobodys = self.other_manager().is_none();
         self.is_manager() || version.workers.is_some() || (is_nobodys && version.has_revision)
     }
 
-    /// The version that is wanted.
+    /// The version that the spec asks for.
     #[must_use]
     pub fn target_version(&self) -> Option<&Version> {
         self.versions.get(&self.target.build)
     }
 
-    /// How many versions there are: with workers, or in Temporal.
+    /// The number of versions that have workers or a record in Temporal.
     #[must_use]
     pub fn version_count(&self) -> usize {
         let counts = |version: &&Version| version.workers.is_some() || version.listed.is_some();
         self.versions.values().filter(counts).count()
     }
 
-    /// How a version stands.
+    /// The state of a version.
     #[must_use]
     pub fn state(&self, version: &Version) -> VersionState {
-        let Temporal::Known(described) = &self.temporal else {
+        let TemporalState::Known(described) = &self.temporal else {
             return version.record.as_ref().map(|record| record.state).unwrap_or_default();
         };
         if described.routing.current.as_ref() == Some(&version.build) {
@@ -249,7 +250,7 @@ impl Facts {
         match version.listed.as_ref().map(|listed| listed.status) {
             None => VersionState::NotRegistered,
             Some(VersionStatus::Drained) => VersionState::Drained,
-            // What the routing does not say any more, or not yet, lags by a second.
+            // The version's own status lags behind the routing by about a second.
             Some(VersionStatus::Draining | VersionStatus::Current | VersionStatus::Ramping) => {
                 VersionState::Draining
             }
@@ -259,8 +260,8 @@ impl Facts {
         }
     }
 
-    /// Whether a rollout to what is wanted has been carried out: the version is the current one, and its workers are made
-    /// from the template. A ramp beside it is none of the rollout's, and where workers are lost it says what completed.
+    /// True if the rollout to the target is complete: its version is current, and its workers are made from the
+    /// template. A ramp to another version does not matter; if the workers are lost, the status says what completed.
     #[must_use]
     pub fn is_at_target(&self) -> bool {
         let was_completed =
@@ -274,7 +275,7 @@ impl Facts {
             && template_hash.map_or(was_completed, |hash| hash == Some(&self.target.template_hash))
     }
 
-    /// Whether a person has promoted what is wanted: by its hash, or by its build ID.
+    /// True if `spec.forcePromote` names the target, by its hash or its build ID, and was not used before.
     #[must_use]
     pub fn is_promoted(&self) -> bool {
         let asked = self.spec.force_promote.as_deref();
@@ -284,27 +285,28 @@ impl Facts {
     }
 }
 
-/// What an answer to the first question, how the deployment stands, amounts to. One that knows nothing of what was there
-/// before is not believed: a restored backup, another namespace of the same name, a bug. Nothing may be deleted over it.
+/// Judges the description of a deployment. It is not believed if it lists none of the versions that the status has:
+/// Temporal may have been restored from a backup, or be another one with a namespace of the same name. Nothing may be
+/// deleted because of it.
 #[must_use]
 pub fn believe(
     answer: Result<DescribedDeployment, TemporalError>,
     status: &WorkerDeploymentStatus,
     deployment: &DeploymentName,
-) -> Temporal {
-    // Of one whose workers are gone nothing is left that could be lost: it is asked for by name.
+) -> TemporalState {
+    // A version without workers has nothing to lose; it is asked for by name later.
     let known = |version: &&VersionRecord| {
         version.state != VersionState::NotRegistered && version.deployment.is_some()
     };
     let known = status.versions.iter().filter(known).count();
     match answer {
-        Ok(described) if described.versions.is_empty() && known > 0 => Temporal::Lost {
+        Ok(described) if described.versions.is_empty() && known > 0 => TemporalState::Lost {
             reason: Reason::TemporalUnreachable,
             message: format!("Temporal lists no version of {deployment}, of which it knew {known}"),
         },
-        Ok(described) => Temporal::Known(described),
+        Ok(described) => TemporalState::Known(described),
         Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) if known == 0 => {
-            Temporal::Known(DescribedDeployment {
+            TemporalState::Known(DescribedDeployment {
                 conflict_token: crate::port::ConflictToken::default(),
                 routing: Routing::default(),
                 is_settled: true,
@@ -313,15 +315,15 @@ pub fn believe(
                 versions: Vec::new(),
             })
         }
-        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) => Temporal::Lost {
+        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) => TemporalState::Lost {
             reason: Reason::TemporalUnreachable,
             message: format!("Temporal does not know {deployment}, of which it knew {known} versions"),
         },
-        Err(error) => Temporal::Lost { reason: reason_of(&error), message: error.to_string() },
+        Err(error) => TemporalState::Lost { reason: reason_of(&error), message: error.to_string() },
     }
 }
 
-/// The word for an error.
+/// The reason for an error of Temporal.
 #[must_use]
 pub fn reason_of(error: &TemporalError) -> Reason {
     match error {

@@ -1,4 +1,4 @@
-//! Where hooks stand in a rollout of workers, what one that failed leads to, and what a person is told of them.
+//! Where hooks run in a rollout of workers, what a failed hook leads to, and its messages.
 
 use windlass_core::api::at_hook::hook_of;
 use windlass_core::api::{AtHook, Hook, HookPoint, HookStatus, OnHookFailure};
@@ -10,26 +10,26 @@ use super::facts::Facts;
 use super::recipe::{self, Direction, HOOKS};
 use crate::api::Reason;
 
-/// How many tasks a plan has at most.
+/// The most tasks that a plan may have.
 const MAX_TASKS: usize = 100;
-/// How many bytes of what a hook was last answered are in the status.
+/// The longest message of a hook in the status, in bytes.
 const MAX_SAID: usize = 512;
 
-/// The hooks that a plan has which begins for this reason. What is put right, or goes back to a version that was current
-/// before, is not what they are for: that takes over at once.
+/// The hooks of a plan with this cause. A repair has none, and neither has a return to a version that was current
+/// before: both have to take effect at once.
 #[must_use]
 pub fn wanted(facts: &Facts, cause: Reason) -> &[Hook] {
     let is_repair = cause == Reason::ChildDrift;
-    if is_repair || recipe::way(facts) == Direction::Back { &[] } else { &facts.spec.hooks }
+    if is_repair || recipe::direction(facts) == Direction::Back { &[] } else { &facts.spec.hooks }
 }
 
-/// The steps of a rollout with these hooks among them.
+/// Inserts the hooks into the steps of a rollout.
 #[must_use]
-pub fn among(hooks: &[Hook], steps: &[Step]) -> Vec<Step> {
+pub fn interleave(hooks: &[Hook], steps: &[Step]) -> Vec<Step> {
     let at = |point: HookPoint| hooks.iter().filter(move |hook| hook.at == point).filter_map(of_list);
     let has = |type_: &str| steps.iter().any(|step| step.type_ == type_);
     let promotion = if has("await-promote") { "await-promote" } else { "set-current" };
-    // A ramp that leads to what is not wanted any more is taken back before anybody is waited for.
+    // A ramp to an obsolete version is taken back before any hook runs.
     let first = steps.iter().position(|step| step.type_ != "clear-ramp");
     let mut all = Vec::new();
     let mut ramps = 0_u32;
@@ -42,7 +42,7 @@ pub fn among(hooks: &[Hook], steps: &[Step]) -> Vec<Step> {
         }
         all.push(step.clone());
         if step.type_ == "ramp" {
-            if step.params.get(HOOKS).is_some_and(|said| said == true) {
+            if step.params.get(HOOKS).is_some_and(|after| after == true) {
                 all.extend(at(HookPoint::AfterStep).map(|mut hook| {
                     hook.params.insert("step".to_owned(), ramps.into());
                     hook
@@ -55,13 +55,13 @@ pub fn among(hooks: &[Hook], steps: &[Step]) -> Vec<Step> {
     all
 }
 
-/// Brings what has not begun of a plan to the list as it is now. Whether anything changed.
+/// Updates the tasks of a plan that have not begun to the hooks of the spec. True if the plan changed.
 pub fn follow(facts: &Facts, plan: &mut Plan) -> bool {
     let has_some = plan.tasks.iter().any(is_of_list);
     if !plan.is_active() || (facts.spec.hooks.is_empty() && !has_some) {
         return false;
     }
-    // Only what Temporal says tells a rollout from the way back, and that no more once the version is current.
+    // Only Temporal's answer tells a rollout from a rollback, and it no longer does once the version is current.
     if facts.described().is_none() || (facts.is_at_target() && !has_some) {
         return false;
     }
@@ -75,7 +75,7 @@ pub fn follow(facts: &Facts, plan: &mut Plan) -> bool {
     let begun = begun(plan);
     let done = &plan.tasks[..begun];
     let passed = done.iter().filter(|task| !is_of_list(task)).count();
-    let mut rest = among(hooks, &core);
+    let mut rest = interleave(hooks, &core);
     if passed > 0 {
         let is_core = |step: &Step| !step.params.get("at").is_some_and(serde_json::Value::is_string);
         let places = rest.iter().enumerate().filter(|(_, step)| is_core(step));
@@ -91,10 +91,10 @@ fn step_of(task: &TaskRecord) -> Step {
     Step { type_: task.type_.clone(), params: task.params.as_object().cloned().unwrap_or_default() }
 }
 
-/// Why a plan would be too long with these hooks, in a sentence, if it would.
+/// Why these hooks would make a plan too long, in a sentence; `None` if they would not.
 #[must_use]
-pub fn too_many(facts: &Facts) -> Option<String> {
-    let count = among(&facts.spec.hooks, &recipe::recipe(facts).tasks).len();
+pub fn too_many_tasks(facts: &Facts) -> Option<String> {
+    let count = interleave(&facts.spec.hooks, &recipe::recipe(facts).tasks).len();
     let names: Vec<&str> = facts.spec.hooks.iter().map(|hook| hook.name.as_str()).collect();
     (count > MAX_TASKS).then(|| {
         format!(
@@ -105,8 +105,8 @@ pub fn too_many(facts: &Facts) -> Option<String> {
     })
 }
 
-/// What the failure that a plan holds for leads to by the list; none where it does not hold for a hook. Of a hook that is
-/// not listed any more it is Hold.
+/// The failure policy of the failed hook that holds a plan; `None` if no hook does. A hook that is no longer in the
+/// spec counts as Hold.
 #[must_use]
 pub fn on_failure(facts: &Facts, plan: &Plan) -> Option<OnHookFailure> {
     let name = hook_of(held_by(plan)?)?;
@@ -114,9 +114,9 @@ pub fn on_failure(facts: &Facts, plan: &Plan) -> Option<OnHookFailure> {
     Some(hook.map(Hook::on_failure).unwrap_or_default())
 }
 
-/// Why the hook that a plan is at need not be carried out, in a sentence, if it need not.
+/// Why the current hook of a plan need not run, in a sentence; `None` if it has to.
 #[must_use]
-pub fn needless(plan: &Plan) -> Option<String> {
+pub fn skip_reason(plan: &Plan) -> Option<String> {
     let current = plan.current()?;
     let at = AtHook::of(plan)?;
     let ramp = plan.tasks[..current].iter().rfind(|task| task.type_ == "ramp");
@@ -125,21 +125,21 @@ pub fn needless(plan: &Plan) -> Option<String> {
         .then(|| "the step before it was passed over".to_owned())
 }
 
-/// The hook that somebody has to look at, for the status.
+/// The hook that needs a person's attention, for the status.
 #[must_use]
-pub fn to_look_at(plan: Option<&Plan>) -> Vec<HookStatus> {
+pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
     let at = plan.and_then(AtHook::of).filter(|at| at.failed || at.asks);
     at.map(|at| Place { at: &at, node: None }.status(MAX_SAID)).into_iter().collect()
 }
 
-/// What a failed hook says for a person, and what can be done about it.
+/// The message of a failed hook, with what a person can do about it.
 #[must_use]
 pub fn failure(at: &AtHook, name: &str) -> String {
-    with_ways_out(&format!("hook {} failed: {}", at.hook, said(at)), &format!("wwd/{name}"))
+    with_ways_out(&format!("hook {} failed: {}", at.hook, last_message(at)), &format!("wwd/{name}"))
 }
 
-/// What was said last, without the words that say whose hook it is.
+/// The hook's last message, without the prefix that names the hook.
 #[must_use]
-pub fn said(at: &AtHook) -> &str {
+pub fn last_message(at: &AtHook) -> &str {
     Place { at, node: None }.said()
 }

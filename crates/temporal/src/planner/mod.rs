@@ -1,4 +1,4 @@
-//! What should happen. Pure: facts in, decisions and status out; no I/O, no clock.
+//! The planner: decisions and status as pure functions of the facts. No I/O, no clock.
 
 pub mod begin;
 pub mod build;
@@ -17,4 +17,4 @@ mod tests;
 
 pub use build::Target;
 pub use decide::{Cause, Decision, decide};
-pub use facts::{Facts, Temporal, Version, Workers};
+pub use facts::{Facts, TemporalState, Version, Workers};

@@ -1,4 +1,4 @@
-//! A rollout's recipe: which tasks it has, but for its hooks.
+//! The recipe of a rollout: its tasks without the hooks.
 
 use serde_json::{Map, Value, json};
 use windlass_engine::{Recipe, Step};
@@ -9,21 +9,21 @@ use crate::api::{Gate, Strategy};
 /// The name of the recipe.
 pub const WORKER_ROLLOUT: &str = "WorkerRollout";
 
-/// The param of a ramp that says that hooks run after it.
+/// The parameter of a ramp task that has hooks run after it.
 pub const HOOKS: &str = "hooks";
 
-/// What kind of rollout it is.
+/// The kind of a rollout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
-    /// The version has yet to show that it works.
+    /// To a version that has yet to prove itself.
     New,
-    /// The version was current before and lives, or it is: it takes over at once.
+    /// To a version that was current before and whose workers run, or that is current: it takes over at once.
     Back,
 }
 
-/// Which way the wanted version is to take over.
+/// The direction of a rollout to the target.
 #[must_use]
-pub fn way(facts: &Facts) -> Direction {
+pub fn direction(facts: &Facts) -> Direction {
     let lives = |version: &&Version| {
         version.workers.as_ref().is_some_and(|workers| {
             !workers.is_terminating
@@ -38,13 +38,14 @@ pub fn way(facts: &Facts) -> Direction {
     if is_back { Direction::Back } else { Direction::New }
 }
 
-/// The recipe of a rollout to what is wanted, as things are now.
+/// The recipe of a rollout to the target.
 #[must_use]
 pub fn recipe(facts: &Facts) -> Recipe {
     let rollout = &facts.spec.rollout;
-    let way = way(facts);
+    let direction = direction(facts);
     let mut tasks = Vec::new();
-    // Under a build ID of one's own what ramps may be of another template: that takes no tasks before it was gated, either.
+    // With a fixed build ID, the ramp may have started with another template: it gets no tasks before the gate,
+    // either.
     let is_another =
         facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|workers| {
             workers.template_hash.as_ref().is_some_and(|hash| *hash != facts.target.template_hash)
@@ -54,7 +55,7 @@ pub fn recipe(facts: &Facts) -> Recipe {
         tasks.push(step("clear-ramp"));
     }
     tasks.extend(["create-version", "await-available", "await-registered"].map(step));
-    let gate = rollout.gate.as_ref().filter(|gate| way == Direction::New || gate.on_rollback);
+    let gate = rollout.gate.as_ref().filter(|gate| direction == Direction::New || gate.on_rollback);
     let strategy = rollout.strategy();
     let run_gate = |gate: &Gate| {
         with(
@@ -66,14 +67,14 @@ pub fn recipe(facts: &Facts) -> Recipe {
         )
     };
     if strategy == Strategy::Manual {
-        // Until a person promotes, nothing of the routing is taken into one's own hands.
+        // Until a person promotes it, the rollout changes nothing in the routing.
         tasks.extend(gate.map(run_gate));
         tasks.extend(["await-promote", "claim-manager", "set-current"].map(step));
         return Recipe { name: WORKER_ROLLOUT.to_owned(), tasks };
     }
     tasks.push(step("claim-manager"));
     tasks.extend(gate.map(run_gate));
-    if strategy == Strategy::Progressive && way == Direction::New {
+    if strategy == Strategy::Progressive && direction == Direction::New {
         for (index, ramp) in rollout.steps.iter().enumerate() {
             if ramp.gate && index > 0 {
                 tasks.extend(gate.map(run_gate));

@@ -1,4 +1,4 @@
-//! What the tasks that change the routing do next.
+//! Decides the next step of the tasks that change the routing.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -8,22 +8,22 @@ use super::facts::{Facts, Version};
 use crate::api::Reason;
 use crate::port::{BuildId, DescribedDeployment, Percent, Ramp, RampTarget, RoutingWrite};
 
-/// What comes next of a task.
+/// The next step of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Nothing: it is so.
+    /// The task is done.
     Done,
-    /// It need not be: why, in a sentence.
+    /// The task is not needed; why, in a sentence.
     Skip(String),
-    /// This is written.
+    /// Write this to Temporal.
     Write(RoutingWrite),
-    /// It waits.
+    /// Wait.
     Wait {
-        /// Why.
+        /// The reason of the wait.
         reason: Reason,
-        /// For what, in a sentence.
+        /// What the task waits for, in a sentence.
         message: String,
-        /// When something is to be looked at, at the latest.
+        /// When to check again at the latest.
         until: Option<DateTime<Utc>>,
     },
 }
@@ -34,10 +34,10 @@ impl Next {
     }
 }
 
-/// How soon after a write what Temporal describes is that write: until then a difference says nothing.
+/// How long Temporal's description may lag behind a write: a difference within that time is ignored.
 pub const LAG: TimeDelta = TimeDelta::seconds(3);
 
-/// What a ramp's task does next. `set_at` is since when the step holds, as the task wrote it down.
+/// The next step of a ramp task. `set_at` is when Temporal was first seen to have the ramp; the task persists it.
 #[must_use]
 pub fn ramp(
     facts: &Facts,
@@ -90,21 +90,21 @@ pub fn ramp(
             until: Some(until),
         };
     }
-    // More is given only to workers that are there.
+    // The share grows only if workers are there to take it.
     not_served(facts).unwrap_or(Next::Done)
 }
 
-/// Whether so many of the tasks go to this version.
+/// True if this share of the tasks goes to this version.
 fn is_ramped(described: &DescribedDeployment, target: &BuildId, percent: Percent) -> bool {
     let is_this_ramp =
         |ramp: &Ramp| ramp.to == RampTarget::Version(target.clone()) && ramp.percent == percent;
     described.routing.ramp.as_ref().is_some_and(is_this_ramp)
 }
 
-/// What puts the ramp back at the step that a plan has reached, while it is at a task between two steps and somebody changed
-/// the ramp by hand: the task of the step itself is over.
+/// The write that restores the ramp of a plan's last completed step, if a person changed it while the plan is at a
+/// task between two steps: no task of the plan would restore it.
 #[must_use]
-pub fn kept_ramp(facts: &Facts, plan: &Plan) -> Option<(RoutingWrite, u8)> {
+pub fn ramp_to_restore(facts: &Facts, plan: &Plan) -> Option<(RoutingWrite, u8)> {
     let current = plan.current().filter(|_| plan.is_active())?;
     let is_of_routing = |type_: &str| matches!(type_, "ramp" | "set-current" | "clear-ramp");
     let task = &plan.tasks[current];
@@ -122,7 +122,7 @@ pub fn kept_ramp(facts: &Facts, plan: &Plan) -> Option<(RoutingWrite, u8)> {
         .then(|| (RoutingWrite::Ramp { to: target.clone(), percent: wanted }, percent))
 }
 
-/// What the task that makes the wanted version the current one does next.
+/// The next step of the task that makes the target the current version.
 #[must_use]
 pub fn set_current(facts: &Facts) -> Next {
     let described = match begin(facts) {
@@ -143,20 +143,20 @@ pub fn set_current(facts: &Facts) -> Next {
     Next::Write(RoutingWrite::Current(Some(target.clone())))
 }
 
-/// What the task that takes a ramp back does next, which leads to a version that is not wanted any more.
+/// The next step of the task that ends a ramp to an obsolete version.
 #[must_use]
 pub fn clear_ramp(facts: &Facts) -> Next {
     let Some(described) = facts.described() else { return lost(facts) };
     match &described.routing.ramp {
         None => Next::Done,
-        // What others manage is theirs; the task that claims the deployment says so.
+        // Windlass does not change what another identity manages; the task that claims the deployment reports it.
         Some(_) if facts.other_manager().is_some() => owned(facts),
         Some(_) if facts.spec.paused => Next::wait(Reason::Paused, PAUSED),
         Some(_) => Next::Write(RoutingWrite::ClearRamp),
     }
 }
 
-/// What is beside any plan to be written into the routing: a ramp that no plan is about ends.
+/// The write that ends a ramp which belongs to no plan.
 #[must_use]
 pub fn stray_ramp(facts: &Facts, planned: bool) -> Option<RoutingWrite> {
     let described = facts.described()?;
@@ -164,7 +164,7 @@ pub fn stray_ramp(facts: &Facts, planned: bool) -> Option<RoutingWrite> {
     (is_ours && !planned && described.routing.ramp.is_some()).then_some(RoutingWrite::ClearRamp)
 }
 
-/// Whether the routing may be changed, and how it is.
+/// The description, if Windlass may change the routing; else the wait.
 fn begin(facts: &Facts) -> Result<&DescribedDeployment, Next> {
     let Some(described) = facts.described() else { return Err(lost(facts)) };
     if facts.other_manager().is_some() {
@@ -176,8 +176,8 @@ fn begin(facts: &Facts) -> Result<&DescribedDeployment, Next> {
     Ok(described)
 }
 
-/// What a wait for workers says, if the wanted version has none that could take tasks. Temporal itself accepts a version
-/// that nobody polls for.
+/// A wait for workers, if the target has none that could take tasks. Temporal itself would route to a version without
+/// pollers.
 fn not_served(facts: &Facts) -> Option<Next> {
     let target = &facts.target.build;
     let version = facts.target_version();
@@ -203,12 +203,12 @@ pub(crate) const PAUSED: &str = "waiting for the WorkerDeployment to be resumed:
 #[must_use]
 pub fn lost(facts: &Facts) -> Next {
     match &facts.temporal {
-        super::Temporal::Lost { reason, message } => Next::wait(*reason, message.clone()),
-        super::Temporal::Known(_) => Next::wait(Reason::Applying, "waiting for Temporal"),
+        super::TemporalState::Lost { reason, message } => Next::wait(*reason, message.clone()),
+        super::TemporalState::Known(_) => Next::wait(Reason::Applying, "waiting for Temporal"),
     }
 }
 
-/// A wait for a person who says whose the deployment is.
+/// A wait for a person to decide who manages the deployment.
 #[must_use]
 pub fn owned(facts: &Facts) -> Next {
     let manager = facts.other_manager().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a person is told: the status and its conditions.
+//! The status of a WorkerDeployment and its conditions.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -9,16 +9,16 @@ use windlass_core::api::{AtHook, Condition};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
 use super::decide::Decision;
-use super::facts::{Facts, Temporal, Version};
+use super::facts::{Facts, TemporalState, Version};
 use super::hooks;
 use super::sunset::drained_since;
 use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 use crate::port::{BuildId, RampTarget};
 
-/// How many versions a status tells of at most: the newest, beside those that take tasks.
+/// The most versions in the status: those that take tasks, then the newest.
 const MAX_VERSIONS: usize = 200;
 
-/// Brings a status up to what is so.
+/// Updates a status from the facts.
 pub fn refresh(
     status: &mut WorkerDeploymentStatus,
     facts: &Facts,
@@ -31,7 +31,7 @@ pub fn refresh(
     status.target_build_id = Some(facts.target.build.clone());
     status.requested_rollout_hash = Some(facts.target.hash.clone());
     match &facts.temporal {
-        Temporal::Known(described) => {
+        TemporalState::Known(described) => {
             status.temporal_lost_at = None;
             status.current_build_id.clone_from(&described.routing.current);
             status.ramping_build_id = facts.ramping().cloned();
@@ -39,7 +39,7 @@ pub fn refresh(
                 described.routing.ramp.as_ref().filter(|r| matches!(r.to, RampTarget::Version(_)));
             status.ramp_percent = versioned.map(|ramp| ramp.percent.0.round() as i32);
         }
-        Temporal::Lost { .. } => {
+        TemporalState::Lost { .. } => {
             status.temporal_lost_at.get_or_insert(now);
         }
     }
@@ -48,9 +48,9 @@ pub fn refresh(
     }
     status.rejected = status.rejected.take().filter(|rejected| rejected.hash == facts.target.hash);
     refresh_versions(status, facts, plan, forgotten, now);
-    status.hooks = hooks::to_look_at(plan);
-    let said = says(status, facts, plan, decision, now);
-    for (type_, truth, reason, message) in said {
+    status.hooks = hooks::needing_attention(plan);
+    let values = condition_values(status, facts, plan, decision, now);
+    for (type_, truth, reason, message) in values {
         conditions_set(&mut status.conditions, type_, truth, reason, &message, facts.generation, now);
     }
 }
@@ -76,7 +76,7 @@ fn refresh_versions(
 ) {
     let planned = plan.is_some_and(Plan::is_active);
     let mut records: Vec<VersionRecord> = Vec::new();
-    // Those that are told of already keep their place.
+    // Versions that the status already has keep their order.
     let known = status.versions.iter().map(|record| record.build_id.clone());
     let mut order: Vec<BuildId> = known.filter(|build| facts.versions.contains_key(build)).collect();
     let mut new: Vec<&Version> =
@@ -99,7 +99,7 @@ fn refresh_versions(
 fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) -> VersionRecord {
     let before = version.record.as_ref();
     let mut state = facts.state(version);
-    // What was listed stays told of as it was, until Temporal says of just this version that it is gone.
+    // A version that was listed keeps its state until Temporal reports that this version does not exist.
     if state == VersionState::NotRegistered
         && !version.is_forgotten
         && let Some(before) = before
@@ -117,12 +117,12 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
         running
     };
     let drained_since = match &facts.temporal {
-        Temporal::Lost { .. } => before.and_then(|before| before.drained_since),
-        Temporal::Known(_) if takes_tasks || wanted || pinned.is_some_and(|pinned| pinned > 0) => None,
-        Temporal::Known(_) if version.was_active() && state == VersionState::Drained => {
+        TemporalState::Lost { .. } => before.and_then(|before| before.drained_since),
+        TemporalState::Known(_) if takes_tasks || wanted || pinned.is_some_and(|pinned| pinned > 0) => None,
+        TemporalState::Known(_) if version.was_active() && state == VersionState::Drained => {
             Some(drained_since(version).unwrap_or(now))
         }
-        Temporal::Known(_) => match pinned {
+        TemporalState::Known(_) => match pinned {
             Some(_) => before.and_then(|before| before.drained_since).or(Some(now)),
             None => before.and_then(|before| before.drained_since),
         },
@@ -144,20 +144,20 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
             .pollers
             .map(|count| count as i32)
             .or_else(|| before.and_then(|before| before.pollers))
-            // Nobody asks again about one without pods.
+            // A version without pods is not asked for its pollers again.
             .filter(|_| workers.is_some_and(|workers| workers.total > 0)),
     }
 }
 
-type Said = (&'static str, Truth, Reason, String);
+type ConditionValue = (&'static str, Truth, Reason, String);
 
-fn says(
+fn condition_values(
     status: &WorkerDeploymentStatus,
     facts: &Facts,
     plan: Option<&Plan>,
     decision: &Decision,
     now: DateTime<Utc>,
-) -> Vec<Said> {
+) -> Vec<ConditionValue> {
     let active = plan.filter(|plan| plan.is_active());
     let (truth, reason, message) = up_to_date(status, facts, active, decision, now);
     let is_stuck = reason.needs_somebody() || matches!(reason, Reason::Stalled);
@@ -173,14 +173,14 @@ fn says(
         }
         (None, Some(_)) => (Truth::False, Reason::RolloutComplete, String::new()),
     };
-    let stuck = if is_stuck {
+    let stalled_condition = if is_stuck {
         let word = if reason == Reason::Stalled { Reason::NoProgress } else { reason };
         (Truth::True, word, message.clone())
     } else {
         (Truth::False, Reason::Progressing, String::new())
     };
-    let is_lost = matches!(facts.temporal, Temporal::Lost { .. });
-    let busy = if facts.deleted_at.is_some() {
+    let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
+    let reconciling_condition = if facts.deleted_at.is_some() {
         (Truth::True, Reason::Terminating, message.clone())
     } else if (active.is_some() || is_lost) && !is_stuck {
         (Truth::True, Reason::Progressing, message.clone())
@@ -192,8 +192,8 @@ fn says(
         (READY, ready.0, ready.1, ready.2),
         (UP_TO_DATE, truth, reason, message),
         (ROLLOUT_IN_PROGRESS, in_progress.0, in_progress.1, in_progress.2),
-        (STALLED, stuck.0, stuck.1, stuck.2),
-        (RECONCILING, busy.0, busy.1, busy.2),
+        (STALLED, stalled_condition.0, stalled_condition.1, stalled_condition.2),
+        (RECONCILING, reconciling_condition.0, reconciling_condition.1, reconciling_condition.2),
     ]
 }
 
@@ -207,7 +207,7 @@ fn up_to_date(
     if let Some(sentence) = &facts.invalid {
         return (Truth::False, Reason::InvalidSpec, sentence.clone());
     }
-    if let Temporal::Lost { reason, message } = &facts.temporal {
+    if let TemporalState::Lost { reason, message } = &facts.temporal {
         let since = status.temporal_lost_at.unwrap_or(now);
         let since = since.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
         let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
@@ -226,11 +226,11 @@ fn up_to_date(
             _ => (Reason::Aborted, "was aborted"),
         };
         let why = if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) };
-        let said = format!(
+        let values = format!(
             "the rollout of {} {what}{why}; it is not tried again until the template changes, or windlass retry",
             rejected.build_id
         );
-        return (Truth::False, reason, said);
+        return (Truth::False, reason, values);
     }
     if facts.is_at_target() {
         return (Truth::True, Reason::Applied, String::new());
@@ -244,16 +244,16 @@ fn of_plan(plan: &Plan, name: &str, now: DateTime<Utc>) -> (Truth, Reason, Strin
         if at.failed {
             return (Truth::False, Reason::HookFailed, hooks::failure(&at, name));
         }
-        // It has a time-out of its own.
+        // Hooks have their own time-out.
         return (Truth::Unknown, Reason::Applying, task.message.clone());
     }
     if task.state == TaskState::Failed {
         return (Truth::False, Reason::GateFailed, task.message.clone());
     }
-    // One that has only just begun has nothing to say yet.
+    // A task that has only just begun has no message yet.
     let begins = || format!("{} begins", task.type_);
-    let message = Some(task.message.clone()).filter(|said| !said.is_empty()).unwrap_or_else(begins);
-    let reason = waits_for(&task.progress).unwrap_or(match task.type_.as_str() {
+    let message = Some(task.message.clone()).filter(|values| !values.is_empty()).unwrap_or_else(begins);
+    let reason = awaited_reason(&task.progress).unwrap_or(match task.type_.as_str() {
         "await-registered" => Reason::WaitingForPollers,
         "run-gate" => Reason::GateRunning,
         "ramp" => Reason::Ramping,
@@ -261,7 +261,7 @@ fn of_plan(plan: &Plan, name: &str, now: DateTime<Utc>) -> (Truth, Reason, Strin
         "await-promote" => Reason::ReadyToPromote,
         _ => Reason::Applying,
     });
-    // That its workers are not ready yet is what a rollout begins with.
+    // Every rollout begins with workers that are not ready.
     let reason =
         if reason == Reason::WorkersNotReady || reason == Reason::Paused { Reason::Applying } else { reason };
     if reason.needs_somebody() {
@@ -273,9 +273,9 @@ fn of_plan(plan: &Plan, name: &str, now: DateTime<Utc>) -> (Truth, Reason, Strin
     (Truth::Unknown, reason, message)
 }
 
-/// What a task wrote down that it waits for.
+/// The reason that a waiting task wrote into its progress.
 #[must_use]
-pub fn waits_for(progress: &Value) -> Option<Reason> {
+pub fn awaited_reason(progress: &Value) -> Option<Reason> {
     serde_json::from_value(progress.get("reason")?.clone()).ok()
 }
 
@@ -306,8 +306,8 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
         None => (Truth::True, Reason::WorkersReady, String::new()),
         Some(version) => {
             let (ready, of) = version.workers.as_ref().map_or((0, 0), |w| (w.ready, w.replicas));
-            let said = format!("{ready} of {of} workers of {} are ready", version.build);
-            (Truth::False, Reason::WorkersNotReady, said)
+            let values = format!("{ready} of {of} workers of {} are ready", version.build);
+            (Truth::False, Reason::WorkersNotReady, values)
         }
     }
 }

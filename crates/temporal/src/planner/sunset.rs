@@ -1,61 +1,61 @@
-//! What becomes of versions that nobody wants any more, and of those that workflows still need. Beside the plan: a new
-//! rollout waits for none of it.
+//! The retirement of versions that nobody needs, and the upkeep of those that workflows still need. Independent of
+//! the plan: a new rollout does not wait for it.
 //!
-//! Nothing is taken from a version unless Temporal answers, lists what it listed before, and says of just this version that
-//! nothing runs on it; and then only after workflows were counted once more.
+//! Nothing is taken from a version unless Temporal answers, still lists what it listed before, and reports of this
+//! version that nothing runs on it; and then only after one more count of its workflows.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use windlass_engine::{Plan, TaskState};
 
-use super::facts::{Facts, Temporal, Version};
+use super::facts::{Facts, TemporalState, Version};
 use crate::api::VersionState;
 use crate::port::BuildId;
 
-/// What is counted lags: where Temporal does not say itself that a version is drained, it is left for so long at least after no
+/// Counts lag: a version that Temporal does not report as drained is kept for at least this long after the last
 /// workflow was seen on it.
 pub const IDLE: TimeDelta = TimeDelta::seconds(30);
 
-/// What is to be done about one version.
+/// What to do about a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Act {
-    /// It needs its workers: they are made, or given their pods back.
+    /// Create its workers, or scale them up.
     Serve,
     /// Nothing.
     Leave,
-    /// Whether workflows run on it has to be counted before more is said.
+    /// Count its workflows, then decide again.
     Count,
-    /// It has no more pods.
+    /// Scale its workers to zero.
     ScaleDown,
-    /// Its Deployment goes.
+    /// Delete its Deployment.
     DeleteWorkers,
-    /// Temporal is to forget it.
+    /// Delete its record in Temporal.
     DeleteRecord,
-    /// Nothing is left of it.
+    /// Nothing of it is left: remove it from the status.
     Forget,
 }
 
-/// Which versions a plan is about, beside those that the routing and the spec name.
+/// The versions that a plan needs, besides those that the routing and the spec name.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted<'a> {
-    /// Whether the wanted version is to be kept: it is, or is about to be, rolled out.
+    /// True if the target is to be kept: it is rolled out, or about to be.
     pub target: bool,
-    /// The version of an active plan, and how far that has come with it.
+    /// The version of an active plan, and how far the plan is with its workers.
     pub planned: Option<(&'a BuildId, Making)>,
 }
 
-/// How far an active plan has come with the workers of its version.
+/// How far an active plan is with the workers of its version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Making {
-    /// It has yet to come to them, or is held up there: a version that takes tasks keeps the workers that it has.
+    /// Its task has not run, or is held up: a version that gets tasks keeps the workers that it has.
     Ahead,
-    /// Its own task makes or updates them in this look.
+    /// Its task creates or updates the workers in this reconcile.
     Now,
-    /// They are made: what is lost of them from then on nothing else makes again.
+    /// Its task is over: no task of the plan recreates lost workers.
     Over,
 }
 
 impl Making {
-    /// How far a plan has come. `is_carried_out`: whether its tasks run in this look.
+    /// How far a plan is. `is_carried_out`: true if its tasks run in this reconcile.
     #[must_use]
     pub fn of(facts: &Facts, plan: &Plan, is_carried_out: bool) -> Self {
         let makes_version = |type_: &str| type_ == "create-version";
@@ -68,7 +68,7 @@ impl Making {
     }
 }
 
-/// What is to be done about a version, and when to look again if that is nothing yet.
+/// Decides what to do about a version.
 #[must_use]
 pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<Utc>) -> Act {
     let is_wanted = wanted.target && version.build == facts.target.build;
@@ -76,26 +76,27 @@ pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<
     if making == Some(Making::Now) {
         return Act::Leave;
     }
-    let Temporal::Known(_) = &facts.temporal else {
-        // What is there stays, and what somebody deleted of it comes back.
+    let TemporalState::Known(_) = &facts.temporal else {
+        // Existing workers stay, and deleted ones are recreated.
         let is_kept = stands(version) || making == Some(Making::Over);
         return if is_kept { Act::Serve } else { Act::Leave };
     };
     match facts.state(version) {
         VersionState::Current | VersionState::Ramping => Act::Serve,
         VersionState::Draining if version.was_active() => Act::Serve,
-        // The plan's own task makes it, once, or gives it its pods back.
+        // The plan's own task creates them, or scales them up.
         _ if making == Some(Making::Ahead) => Act::Leave,
         _ if is_wanted && version.workers.is_none() && making.is_none() => Act::Leave,
         _ if is_wanted => Act::Serve,
-        // Somebody's workers of their own: what becomes of their records is not ours to say.
+        // Workers of another client: their record is not ours to delete.
         _ if version.workers.is_none() && version.listed.is_some() && !facts.is_ours(version) => Act::Leave,
         VersionState::Drained if version.was_active() => retire(facts, version, now),
-        // It was listed, and is not: Temporal has to say so of just this version.
+        // It was listed and no longer is: act only if Temporal reports this version as not found.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
         VersionState::NotRegistered if version.workers.is_none() => Act::Forget,
-        // It never took tasks: a gate may have run on it, or somebody pinned a workflow to it. Of one that Temporal does not
-        // know somebody may have deleted the record: what is pinned to it still needs its workers.
+        // It never got tasks, but a gate may have run on it, or a person may have pinned a workflow to it. If
+        // Temporal does not know it, a person may have deleted the record: workflows pinned to it still need its
+        // workers.
         VersionState::NotRegistered
         | VersionState::Inactive
         | VersionState::Draining
@@ -107,7 +108,7 @@ pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<
     }
 }
 
-/// The steps down of a version on which nothing runs.
+/// The next step of retiring a version on which nothing runs.
 fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     let Some(due) = due(facts, version) else { return Act::Leave };
     let Some(workers) = &version.workers else {
@@ -125,7 +126,7 @@ fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     counted(version, Act::DeleteWorkers)
 }
 
-/// The act, if just now nothing was found to run on the version.
+/// Returns the act if this reconcile counted no workflow on the version, else a count.
 fn counted(version: &Version, act: Act) -> Act {
     match pinned(version) {
         None => Act::Count,
@@ -138,16 +139,16 @@ fn pinned(version: &Version) -> Option<u64> {
     version.running.map(|running| running.pinned)
 }
 
-/// When a version on which nothing runs goes.
+/// When an idle version is retired.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Due {
-    /// When it has no more pods.
+    /// When it is scaled to zero.
     pub scale_down: DateTime<Utc>,
-    /// When it is deleted.
+    /// When its Deployment and its record are deleted.
     pub delete: DateTime<Utc>,
 }
 
-/// When a version goes; none: it is not known yet since when nothing runs on it.
+/// When a version is retired; `None` if it is not known to be idle.
 #[must_use]
 pub fn due(facts: &Facts, version: &Version) -> Option<Due> {
     let since = drained_since(version)?;
@@ -161,18 +162,18 @@ pub fn due(facts: &Facts, version: &Version) -> Option<Due> {
     Some(Due { scale_down: soon, delete: soon })
 }
 
-/// Since when nothing runs on a version: what Temporal says where that is later than what was written down.
+/// Since when nothing runs on a version: the later of what Temporal and the status say.
 #[must_use]
 pub fn drained_since(version: &Version) -> Option<DateTime<Utc>> {
     let recorded = version.record.as_ref().and_then(|record| record.drained_since);
     if version.was_active() {
-        let said = version.drained()?;
-        return said.max(recorded);
+        let reported = version.drained()?;
+        return reported.max(recorded);
     }
     recorded
 }
 
-/// Whether a version's workers are to be there although Temporal does not say what is so.
+/// True if a version keeps its workers while Temporal is lost.
 fn stands(version: &Version) -> bool {
     let recorded = version.record.as_ref().map(|record| record.state);
     let serves =

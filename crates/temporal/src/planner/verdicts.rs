@@ -1,4 +1,4 @@
-//! What the tasks that wait do next.
+//! Decides the next step of the tasks that wait.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::routing::{Next, lost};
 use crate::api::Reason;
 
-/// Whether the wanted version's workers are there.
+/// The next step of the task that waits for the target's workers.
 #[must_use]
 pub fn await_available(facts: &Facts) -> Next {
     let target = &facts.target.build;
@@ -20,9 +20,9 @@ pub fn await_available(facts: &Facts) -> Next {
         return Next::Done;
     }
     if workers.replicas == 0 {
-        let said =
+        let message =
             format!("waiting for Deployment {} to have replicas: it has been scaled to 0", workers.name);
-        return Next::wait(Reason::WorkersNotReady, said);
+        return Next::wait(Reason::WorkersNotReady, message);
     }
     let complaint = workers.complaint.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     Next::wait(
@@ -34,8 +34,8 @@ pub fn await_available(facts: &Facts) -> Next {
     )
 }
 
-/// Whether Temporal has heard of the wanted version's workers. Where it has reached its limit of versions it never does,
-/// and says so to nobody.
+/// The next step of the task that waits for Temporal to list the target. At its limit of versions Temporal never
+/// lists it, and returns no error to anybody.
 #[must_use]
 pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>) -> Next {
     let Some(described) = facts.described() else { return lost(facts) };
@@ -45,8 +45,8 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
         if version.and_then(|version| version.pollers).is_some_and(|pollers| pollers > 0) {
             return Next::Done;
         }
-        let said = format!("waiting for the workers of {target} to ask Temporal for tasks");
-        return Next::wait(Reason::WaitingForPollers, said);
+        let message = format!("waiting for the workers of {target} to ask Temporal for tasks");
+        return Next::wait(Reason::WaitingForPollers, message);
     }
     let patience = TimeDelta::seconds(i64::from(facts.spec.progress_deadline_seconds));
     let count = described.versions.len();
@@ -61,14 +61,14 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
             ),
         );
     }
-    let said = format!(
+    let message = format!(
         "waiting for Temporal to list {target}: its workers have to ask {} for tasks",
         facts.spec.connection.address
     );
-    Next::wait(Reason::WaitingForPollers, said)
+    Next::wait(Reason::WaitingForPollers, message)
 }
 
-/// Whether a person has said that the wanted version may take over: to Windlass, or to Temporal.
+/// The next step of the task that waits for a promotion, by Windlass or in Temporal.
 #[must_use]
 pub fn await_promote(facts: &Facts) -> Next {
     if facts.is_promoted() || facts.current() == Some(&facts.target.build) {

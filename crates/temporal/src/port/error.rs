@@ -1,115 +1,116 @@
-//! What Temporal may answer instead.
+//! Errors of calls to Temporal.
 
 use std::time::Duration;
 
 use super::names::Identity;
 
-/// What is not there.
+/// What Temporal reports as not found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Missing {
-    /// No worker of this deployment ever polled.
+    /// Temporal has no record of the deployment: no worker of it ever polled.
     Deployment,
     /// The deployment has no such version.
     Version,
-    /// There is no such namespace.
+    /// The namespace does not exist.
     Namespace,
-    /// There is no such workflow.
+    /// The workflow does not exist.
     Workflow,
 }
 
-/// Why Temporal did not do, or did not say, what it was asked. Each has the server's sentence where there is one.
+/// Why a call to Temporal failed. Each variant carries the server's message where there is one.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TemporalError {
     /// gRPC `RESOURCE_EXHAUSTED`.
     #[error("Temporal limits the rate of requests: {message}")]
     RateLimited {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
-        /// How long it asks us to wait.
+        /// How long the server asks clients to back off.
         retry_after: Option<Duration>,
     },
-    /// No connection, no answer in time, a TLS handshake that failed over the server's certificate, or gRPC `UNAVAILABLE`,
-    /// `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `CANCELLED`, `ABORTED`, `DATA_LOSS`.
+    /// No connection, no answer in time, a TLS handshake that failed over the server's certificate, or gRPC
+    /// `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `CANCELLED`, `ABORTED`, `DATA_LOSS`.
     #[error("Temporal cannot be reached: {message}")]
     Unreachable {
-        /// What was found.
+        /// The error's text.
         message: String,
     },
     /// gRPC `UNAUTHENTICATED` or `PERMISSION_DENIED`; a client certificate that the server refused; credentials that cannot
     /// be read.
     #[error("Temporal refuses the credentials: {message}")]
     CredentialsInvalid {
-        /// What was found.
+        /// The error's text.
         message: String,
     },
-    /// A Secret of the connection, or a key in it, is not there.
+    /// A Secret of the connection, or a key in it, does not exist.
     #[error("the connection's Secret is not there: {message}")]
     SecretNotFound {
         /// The Secret and the key.
         message: String,
     },
-    /// gRPC `NOT_FOUND`, and a namespace that is not there.
+    /// gRPC `NOT_FOUND`.
     #[error("Temporal does not know it: {message}")]
     NotFound {
-        /// What is not there.
+        /// What does not exist.
         what: Missing,
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
     /// gRPC `FAILED_PRECONDITION`: the conflict token is stale. Describe, decide, and try again.
     #[error("the deployment was changed in Temporal since it was described: {message}")]
     Conflict {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
     /// gRPC `FAILED_PRECONDITION`: another identity manages the deployment.
     #[error("another identity manages the deployment: {message}")]
     OwnedByOther {
-        /// Who, where the server says.
+        /// The manager's identity, if the server reports it.
         manager: Option<Identity>,
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
     /// gRPC `FAILED_PRECONDITION`: the version lacks a task queue that the current one has.
     #[error("the version lacks a task queue of the current one: {message}")]
     MissingTaskQueues {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// gRPC `FAILED_PRECONDITION`: no worker of the version was seen.
+    /// gRPC `FAILED_PRECONDITION`: Temporal has seen no worker of the version.
     #[error("the version has no pollers: {message}")]
     NoPollers {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// gRPC `FAILED_PRECONDITION` of a start that is pinned: the version is listed, and not yet known everywhere.
+    /// gRPC `FAILED_PRECONDITION` of a pinned start: the version is listed, but not yet known to all of Temporal's
+    /// services.
     #[error("the version is not known everywhere yet: {message}")]
     VersionNotReady {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// gRPC `FAILED_PRECONDITION` of a delete: workers of it were seen minutes ago.
+    /// gRPC `FAILED_PRECONDITION` of a delete: workers of the version polled within the last minutes.
     #[error("the version has pollers: {message}")]
     VersionHasPollers {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// gRPC `FAILED_PRECONDITION` of a delete: pinned workflows may run on it.
+    /// gRPC `FAILED_PRECONDITION` of a delete: pinned workflows may run on the version.
     #[error("the version is draining: {message}")]
     VersionDraining {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// gRPC `FAILED_PRECONDITION` of a delete: it is current or ramping.
+    /// gRPC `FAILED_PRECONDITION` of a delete: the version is current or ramping.
     #[error("the version is current or ramping: {message}")]
     VersionRouted {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
     /// Any other gRPC `FAILED_PRECONDITION`, and `INVALID_ARGUMENT`, `OUT_OF_RANGE`, `UNIMPLEMENTED`, `ALREADY_EXISTS`.
     #[error("Temporal refuses it: {message}")]
     Refused {
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
 }

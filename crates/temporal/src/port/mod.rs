@@ -1,8 +1,8 @@
-//! The port to Temporal: what is asked of it, and the few calls that change something there.
+//! The port to Temporal: its queries, and the few calls that change something.
 //!
-//! Everything here is about one namespace of one Temporal, which the implementor was made for by [`Connections`]. The RPCs
-//! are those of `temporal.api.workflowservice.v1.WorkflowService`. No call may hang: each has a time-out of the implementor's
-//! own (10 s at most), after which it is [`TemporalError::Unreachable`].
+//! An implementor serves one namespace of one Temporal server and is made by [`Connections`]. The RPCs are those of
+//! `temporal.api.workflowservice.v1.WorkflowService`. No call may hang: each has a time-out of the implementor's own
+//! (10 s at most), after which it fails with [`TemporalError::Unreachable`].
 
 mod error;
 mod names;
@@ -27,32 +27,32 @@ pub use version::{
 };
 pub use workflow::{GateStart, GateState};
 
-/// What is asked of Temporal.
+/// A client of one namespace of Temporal.
 #[async_trait]
 pub trait Temporal: Send + Sync {
-    /// A deployment: its routing, its versions, its manager, and the token that a write which is decided on this answer
-    /// has to bring along.
+    /// Describes a deployment: its routing, its versions, its manager, and the conflict token for a write that is
+    /// decided on this answer.
     ///
-    /// RPC `DescribeWorkerDeployment`. [`Missing::Deployment`] where no worker of it ever polled: Temporal makes the record
-    /// when the first one does. [`Missing::Namespace`] is another answer.
+    /// RPC `DescribeWorkerDeployment`. [`Missing::Deployment`] if no worker of the deployment ever polled: Temporal
+    /// creates the record at the first poll. [`Missing::Namespace`] is a separate error.
     async fn describe_deployment(
         &self,
         deployment: &DeploymentName,
     ) -> Result<DescribedDeployment, TemporalError>;
 
-    /// A version: how it stands, and the task queues that its workers ever polled.
+    /// Describes a version: its status, and every task queue that its workers have polled.
     ///
-    /// RPC `DescribeWorkerDeploymentVersion`. [`Missing::Version`] where Temporal does not know it.
+    /// RPC `DescribeWorkerDeploymentVersion`. [`Missing::Version`] if Temporal does not know it.
     async fn describe_version(
         &self,
         deployment: &DeploymentName,
         build: &BuildId,
     ) -> Result<DescribedVersion, TemporalError>;
 
-    /// The pollers of this version that were seen on a task queue of it.
+    /// Counts the pollers of this version that Temporal has seen on one of its task queues.
     ///
-    /// RPC `DescribeTaskQueue` for the queue and its kind: those of `pollers` whose `deployment_options` name this deployment
-    /// and build. Temporal remembers a poller for some minutes after it has gone.
+    /// RPC `DescribeTaskQueue` for the queue and its kind: those of `pollers` whose `deployment_options` name this
+    /// deployment and build. Temporal remembers a poller for some minutes after it is gone.
     async fn pollers(
         &self,
         deployment: &DeploymentName,
@@ -60,25 +60,26 @@ pub trait Temporal: Send + Sync {
         queue: &TaskQueue,
     ) -> Result<Pollers, TemporalError>;
 
-    /// How many workflows run on a version, by their versioning behaviour.
+    /// Counts the running workflows of a version, by their versioning behavior.
     ///
-    /// RPC `CountWorkflowExecutions`, once for each behaviour: `TemporalWorkerDeploymentVersion = '<deployment>:<build>' AND
-    /// TemporalWorkflowVersioningBehavior = 'Pinned' AND ExecutionStatus = 'Running'`. From the visibility store, which lags,
-    /// and of which a namespace may ask ten times a second only: the caller asks seldom.
+    /// RPC `CountWorkflowExecutions`, once for each behavior: `TemporalWorkerDeploymentVersion =
+    /// '<deployment>:<build>' AND TemporalWorkflowVersioningBehavior = 'Pinned' AND ExecutionStatus = 'Running'`. The
+    /// answer comes from the visibility store, which lags and which allows a namespace only ten queries a second:
+    /// call it rarely.
     async fn running_workflows(
         &self,
         deployment: &DeploymentName,
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError>;
 
-    /// The only call that changes where tasks go.
+    /// Changes the routing. No other call does.
     ///
-    /// RPC `SetWorkerDeploymentRampingVersion` or `SetWorkerDeploymentCurrentVersion`, with the guard's conflict token and
-    /// identity, and with neither `ignore_missing_task_queues` nor `allow_no_pollers`. [`TemporalError::Conflict`] where
-    /// the token is stale, [`TemporalError::OwnedByOther`] where another identity manages the deployment,
-    /// [`TemporalError::MissingTaskQueues`], [`TemporalError::NoPollers`].
+    /// RPC `SetWorkerDeploymentRampingVersion` or `SetWorkerDeploymentCurrentVersion`, with the guard's conflict
+    /// token and identity, and with neither `ignore_missing_task_queues` nor `allow_no_pollers`.
+    /// [`TemporalError::Conflict`] if the token is stale, [`TemporalError::OwnedByOther`] if another identity manages
+    /// the deployment, [`TemporalError::MissingTaskQueues`], [`TemporalError::NoPollers`].
     ///
-    /// Temporal accepts a write that changes nothing whatever its token is. Answers with the next token.
+    /// Temporal accepts a write that changes nothing, whatever its token. Returns the next token.
     async fn set_routing(
         &self,
         deployment: &DeploymentName,
@@ -86,10 +87,10 @@ pub trait Temporal: Send + Sync {
         guard: &Guard,
     ) -> Result<ConflictToken, TemporalError>;
 
-    /// Makes the guard's identity the manager of the deployment, or leaves it without one.
+    /// Makes the guard's identity the manager of the deployment, or removes the manager.
     ///
-    /// RPC `SetWorkerDeploymentManager`, `self` or an empty `manager_identity`. Temporal lets anyone take it from anyone: the
-    /// caller has read [`DescribedDeployment::manager`] first, and brings the token of that answer.
+    /// RPC `SetWorkerDeploymentManager`, `self` or an empty `manager_identity`. Temporal lets any identity take over
+    /// from any other: the caller reads [`DescribedDeployment::manager`] first and passes the token of that answer.
     async fn set_manager(
         &self,
         deployment: &DeploymentName,
@@ -97,13 +98,13 @@ pub trait Temporal: Send + Sync {
         guard: &Guard,
     ) -> Result<ConflictToken, TemporalError>;
 
-    /// Has Temporal forget a version.
+    /// Deletes Temporal's record of a version.
     ///
-    /// RPC `DeleteWorkerDeploymentVersion`. With `skip_drainage` also one on which pinned workflows still run, which are
-    /// stuck then until a person moves them. [`TemporalError::VersionHasPollers`] for minutes after its last worker has gone,
-    /// [`TemporalError::VersionDraining`], [`TemporalError::VersionRouted`]. One that is gone already is
-    /// `Ok` as long as its deployment is known, and not found after that. Ask every 5 s at most: each try has Temporal look
-    /// at the drainage anew.
+    /// RPC `DeleteWorkerDeploymentVersion`. With `skip_drainage` it also deletes a version on which pinned workflows
+    /// still run; those are stuck until a person moves them. [`TemporalError::VersionHasPollers`] for some minutes
+    /// after the last worker is gone, [`TemporalError::VersionDraining`], [`TemporalError::VersionRouted`]. Deleting
+    /// a version twice is `Ok` while the deployment exists, and not found after that. Call it every 5 s at most: each
+    /// call makes Temporal re-check the drainage.
     async fn delete_version(
         &self,
         deployment: &DeploymentName,
@@ -112,31 +113,31 @@ pub trait Temporal: Send + Sync {
         identity: &Identity,
     ) -> Result<(), TemporalError>;
 
-    /// Has Temporal forget a deployment that has no versions.
+    /// Deletes Temporal's record of a deployment that has no versions.
     ///
-    /// RPC `DeleteWorkerDeployment`. One that is gone already is `Ok`, or [`Missing::Deployment`].
+    /// RPC `DeleteWorkerDeployment`. Deleting it twice is `Ok` or [`Missing::Deployment`].
     async fn delete_deployment(
         &self,
         deployment: &DeploymentName,
         identity: &Identity,
     ) -> Result<(), TemporalError>;
 
-    /// Starts a gate's workflow, pinned to a version. The same workflow ID again starts no other workflow, whether the
-    /// first one still runs or is over: that is `Ok`, too.
+    /// Starts a gate's workflow, pinned to a version. A second call with the same workflow ID starts nothing and is
+    /// `Ok`, whether the first workflow still runs or is closed.
     ///
     /// RPC `StartWorkflowExecution` with `request_id` and `workflow_id` as given, `workflow_id_reuse_policy` reject
-    /// duplicate, `versioning_override` pinned to the version, `workflow_execution_timeout`, the input as one JSON payload (none:
-    /// no payload). [`TemporalError::VersionNotReady`] for the `FailedPrecondition` in the second after the version
-    /// appeared.
+    /// duplicate, `versioning_override` pinned to the version, `workflow_execution_timeout`, the input as one JSON
+    /// payload (none: no payload). [`TemporalError::VersionNotReady`] for the `FailedPrecondition` in the second
+    /// after the version appeared.
     async fn start_gate(&self, start: &GateStart) -> Result<(), TemporalError>;
 
-    /// How a gate's workflow stands.
+    /// Describes a gate's workflow.
     ///
-    /// RPC `DescribeWorkflowExecution`; where it has failed also `GetWorkflowExecutionHistory` for its closing event, whose
-    /// failure's message is the workflow's own words (of the innermost cause). [`Missing::Workflow`].
+    /// RPC `DescribeWorkflowExecution`; if it failed, also `GetWorkflowExecutionHistory` for its closing event, whose
+    /// (innermost) failure message is returned. [`Missing::Workflow`].
     async fn describe_gate(&self, workflow_id: &str) -> Result<GateState, TemporalError>;
 
-    /// Ends a gate's workflow that nobody waits for any more. One that is over, or never was, is `Ok`.
+    /// Terminates a gate's workflow that no plan waits for any more. `Ok` if it is closed or never existed.
     ///
     /// RPC `TerminateWorkflowExecution`.
     async fn end_gate(
@@ -147,15 +148,15 @@ pub trait Temporal: Send + Sync {
     ) -> Result<(), TemporalError>;
 }
 
-/// Where the ports come from.
+/// Makes the clients.
 #[async_trait]
 pub trait Connections: Send + Sync {
-    /// The port for a connection of an object in this namespace of Kubernetes, whose Secrets are read for it.
-    /// Asked at each reconcile: connections are shared between objects that say the same, and made anew when a
-    /// Secret has changed.
+    /// The client for the connection of an object in this Kubernetes namespace; reads the Secrets that the connection
+    /// names. Called in each reconcile: objects with equal settings share a connection, and a changed Secret makes a
+    /// new one.
     ///
-    /// [`TemporalError::SecretNotFound`] names the Secret or the key that is not there,
-    /// [`TemporalError::CredentialsInvalid`] what is no certificate, key or API key.
+    /// [`TemporalError::SecretNotFound`] names the Secret or key that does not exist,
+    /// [`TemporalError::CredentialsInvalid`] the one that is not a valid certificate, private key or API key.
     async fn connect(
         &self,
         namespace: &str,

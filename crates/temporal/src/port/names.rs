@@ -1,4 +1,4 @@
-//! The names that Temporal knows things by.
+//! Typed names of things in Temporal.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// This name.
+            /// Wraps a name.
             pub fn new(text: impl Into<String>) -> Self {
                 Self(text.into())
             }
 
-            /// Its text.
+            /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -37,26 +37,27 @@ name! {
     DeploymentName
 }
 name! {
-    /// The build ID of a version: with the deployment's name it is all that Temporal knows a version by.
+    /// The build ID of a version. Together with the deployment's name it identifies the version in Temporal.
     BuildId
 }
 name! {
-    /// Who changes something in Temporal.
+    /// The identity of a client that writes to Temporal.
     Identity
 }
 
-/// What a Describe hands out and a write brings back: the write is refused if something else was changed between.
+/// An opaque token that a Describe returns and a write passes back: Temporal refuses the write if the deployment
+/// changed in between.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ConflictToken(Vec<u8>);
 
 impl ConflictToken {
-    /// A token of these bytes, which only Temporal can read.
+    /// Wraps the token's bytes, which only Temporal can interpret.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The token's bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -1,4 +1,5 @@
-//! A port that asks no oftener than a namespace of Temporal allows, counts what it asks, and gives up what is not answered.
+//! A client wrapper that limits the rate of calls to what a namespace of Temporal allows, counts them, and times them
+//! out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,20 +16,21 @@ use super::{
 use crate::api::Connection;
 use crate::metrics::Metrics;
 
-/// A namespace may ask 50 times a second; others ask there, too.
+/// A namespace allows 50 calls a second by default; other clients need some of them.
 const BETWEEN: Duration = Duration::from_millis(40);
-/// The visibility store may be asked 10 times a second.
+/// The visibility store allows 10 queries a second.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(200);
-/// No call takes longer.
+/// The time-out of a call.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// An answer that was waited for so long in vain was none of a Temporal that is not there, which says so at once.
+/// A call that failed only after this long hit a Temporal that hangs; one that is down refuses the connection at
+/// once.
 const LONG: Duration = Duration::from_secs(5);
-/// For so long after such an answer nobody else waits for one. Else those who look at many objects of a Temporal that stands
-/// still would come to those of no other.
+/// For this long after such a failure all calls fail at once. Otherwise the workers that reconcile many objects of a
+/// hanging Temporal would starve the objects of every other one.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// Whose turn it is, for each namespace of each Temporal; and which of them stand still.
+/// The rate limit of each namespace of each Temporal server, and which of them hang.
 #[derive(Debug, Default)]
 pub struct Pace {
     next: Mutex<HashMap<(String, String, bool), Instant>>,
@@ -36,14 +38,14 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// What somebody else has waited for in vain just now.
+    /// The error of the last call that hung, while calls are suspended because of it.
     fn silence(&self, connection: &Connection) -> Option<TemporalError> {
         let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, error) = silent.get(&place(connection))?;
         (at.elapsed() < SILENT).then(|| error.clone())
     }
 
-    /// Takes note of what came of a call that began then.
+    /// Records the result of a call that started at `began`.
     fn answered(&self, connection: &Connection, began: Instant, error: Option<&TemporalError>) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
@@ -74,7 +76,7 @@ fn place(connection: &Connection) -> (String, String) {
     (connection.address.clone(), connection.namespace.clone())
 }
 
-/// A port that keeps to the pace.
+/// A client that observes the rate limits.
 pub struct Paced {
     port: Arc<dyn Temporal>,
     connection: Connection,
@@ -83,7 +85,7 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// This port, at this pace.
+    /// Wraps a client.
     #[must_use]
     pub fn new(port: Arc<dyn Temporal>, connection: Connection, pace: Arc<Pace>, metrics: Metrics) -> Self {
         Self { port, connection, pace, metrics }
@@ -104,7 +106,7 @@ impl Paced {
                 format!("{} gave no answer to {rpc} in {} s", self.connection.address, PATIENCE.as_secs());
             Err(TemporalError::Unreachable { message })
         });
-        self.metrics.asked(rpc, answer.as_ref().err());
+        self.metrics.count_request(rpc, answer.as_ref().err());
         self.pace.answered(&self.connection, began, answer.as_ref().err());
         answer
     }
@@ -200,10 +202,10 @@ impl Temporal for Paced {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::played::{Mood, Played, Settings};
+    use crate::fake::{FakeTemporal, Fault, Settings};
 
-    /// How long it took to be told that it cannot be reached.
-    async fn told(port: &Paced) -> Duration {
+    /// How long a failing call took.
+    async fn failed_call(port: &Paced) -> Duration {
         let began = monotonic();
         let answer = port.describe_deployment(&DeploymentName::new("shop/orders")).await;
         assert!(matches!(answer, Err(TemporalError::Unreachable { .. })), "{answer:?}");
@@ -212,7 +214,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_one_has_waited_for_in_vain_nobody_else_waits_for_until_a_moment_later() {
-        let played = Played::new(Arc::new(windlass_clock::SystemClock), Settings::default());
+        let fake = FakeTemporal::new(Arc::new(windlass_clock::SystemClock), Settings::default());
         let pace = Arc::new(Pace::default());
         let to = |namespace: &str| {
             let connection = Connection {
@@ -220,20 +222,20 @@ mod tests {
                 namespace: namespace.into(),
                 ..Connection::default()
             };
-            Paced::new(Arc::new(played.clone()), connection, pace.clone(), Metrics::default())
+            Paced::new(Arc::new(fake.clone()), connection, pace.clone(), Metrics::default())
         };
-        played.is(Mood::Slow(Duration::from_mins(1)));
-        assert_eq!(told(&to("a")).await, PATIENCE);
-        assert_eq!(told(&to("a")).await, Duration::ZERO);
-        assert_eq!(told(&to("b")).await, PATIENCE, "another namespace may be another Temporal");
+        fake.set_fault(Fault::Slow(Duration::from_mins(1)));
+        assert_eq!(failed_call(&to("a")).await, PATIENCE);
+        assert_eq!(failed_call(&to("a")).await, Duration::ZERO);
+        assert_eq!(failed_call(&to("b")).await, PATIENCE, "another namespace may be another Temporal");
         tokio::time::advance(SILENT).await;
-        assert_eq!(told(&to("a")).await, PATIENCE);
-        // One that is not there says so at once, and is asked each time.
+        assert_eq!(failed_call(&to("a")).await, PATIENCE);
+        // A server that is down refuses at once, so that each call is tried.
         tokio::time::advance(SILENT).await;
-        played.is(Mood::Down);
-        assert!(told(&to("a")).await < LONG);
-        let calls = played.calls();
-        told(&to("a")).await;
-        assert_eq!(played.calls(), calls + 1);
+        fake.set_fault(Fault::Down);
+        assert!(failed_call(&to("a")).await < LONG);
+        let calls = fake.calls();
+        failed_call(&to("a")).await;
+        assert_eq!(fake.calls(), calls + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Where tasks go, and how that is changed.
+//! The routing of tasks, and its changes.
 
 use super::names::{BuildId, ConflictToken, Identity};
 use super::version::VersionSummary;
@@ -6,72 +6,73 @@ use super::version::VersionSummary;
 /// A deployment as Temporal describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedDeployment {
-    /// What a write that is decided on this has to bring along.
+    /// The token for a write that is decided on this answer.
     pub conflict_token: ConflictToken,
-    /// Where tasks go.
+    /// Which version gets the tasks.
     pub routing: Routing,
-    /// Whether all task queues go by that routing (`routing_config_update_state` is not `IN_PROGRESS`).
+    /// True if all task queues follow that routing (`routing_config_update_state` is not `IN_PROGRESS`).
     pub is_settled: bool,
-    /// Who alone may change the routing; nobody: anyone.
+    /// The only identity that may change the routing; `None`: any may.
     pub manager: Option<Identity>,
-    /// Who changed something last.
+    /// The identity of the last change.
     pub last_modifier: Option<Identity>,
     /// Its versions.
     pub versions: Vec<VersionSummary>,
 }
 
-/// Where tasks go that are not pinned.
+/// Which version gets the tasks that are not pinned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routing {
-    /// The current version; none: workers without a version.
+    /// The current version; `None`: workers without a version.
     pub current: Option<BuildId>,
-    /// What takes a part from it.
+    /// The version that gets a share of the tasks, if any.
     pub ramp: Option<Ramp>,
 }
 
-/// A part of the tasks that goes elsewhere.
+/// A share of the tasks that goes to another version than the current one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ramp {
-    /// Where to.
+    /// The version that gets the share.
     pub to: RampTarget,
-    /// How much.
+    /// The share.
     pub percent: Percent,
 }
 
-/// Where a ramp leads.
+/// The target of a ramp.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RampTarget {
-    /// To a version.
+    /// A version.
     Version(BuildId),
-    /// To workers without a version: only a hand sets that.
+    /// Workers without a version; only people set that.
     Unversioned,
 }
 
-/// A part of the tasks, from 0 to 100. A hand may have set one that is no whole number.
+/// A share of the tasks, from 0 to 100. One that a person set may be fractional.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Percent(pub f32);
 
 /// One change of the routing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoutingWrite {
-    /// This part of the tasks goes to this version.
+    /// Sends this share of the tasks to this version.
     Ramp {
         /// The version.
         to: BuildId,
-        /// How much, 1 to 100.
+        /// The share, 1 to 100.
         percent: Percent,
     },
-    /// No part goes elsewhere (`build_id` empty, `percentage` 0).
+    /// Ends the ramp (`build_id` empty, `percentage` 0).
     ClearRamp,
-    /// This version is the current one; a ramp to it ends thereby. None (`build_id` empty): workers without a version.
+    /// Makes this version the current one, which ends a ramp to it. `None` (`build_id` empty): workers without a
+    /// version.
     Current(Option<BuildId>),
 }
 
-/// What guards a write.
+/// The preconditions of a write.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Guard {
     /// The token of the answer that the write was decided on.
     pub token: ConflictToken,
-    /// Who writes.
+    /// The identity of the writer.
     pub identity: Identity,
 }

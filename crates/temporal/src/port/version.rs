@@ -4,70 +4,70 @@ use chrono::{DateTime, Utc};
 
 use super::names::BuildId;
 
-/// What a deployment says of one of its versions.
+/// What a deployment's description lists of one version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionSummary {
-    /// Which.
+    /// Its build ID.
     pub build: BuildId,
-    /// How it stands.
+    /// Its status.
     pub status: VersionStatus,
-    /// When Temporal first heard of it.
+    /// When Temporal created the record.
     pub created: Option<DateTime<Utc>>,
-    /// When it first was current or ramping. None: it never was, whatever its status says by now.
+    /// When it first became current or ramping; `None`: never, whatever its status is.
     pub first_activated: Option<DateTime<Utc>>,
-    /// When it last became current. None: it never was.
+    /// When it last became current; `None`: never.
     pub last_current: Option<DateTime<Utc>>,
-    /// When it last ceased to be current or ramping, if it has.
+    /// When it last stopped being current or ramping, if it has.
     pub last_deactivated: Option<DateTime<Utc>>,
-    /// Whether pinned workflows still run on it, if Temporal says.
+    /// Its drainage, if Temporal reports one.
     pub drainage: Option<Drainage>,
 }
 
-/// How a version stands (`WorkerDeploymentVersionStatus`).
+/// The status of a version (`WorkerDeploymentVersionStatus`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum VersionStatus {
-    /// Temporal says nothing, or what this program does not know.
+    /// Absent, or a value that this program does not know.
     Unspecified,
-    /// Made by a person's call: no worker of it ever polled.
+    /// Created by an API call: no worker of it ever polled.
     Created,
-    /// Its workers polled, and it was never current or ramping.
+    /// Its workers polled, but it was never current or ramping.
     Inactive,
-    /// It takes what is not pinned elsewhere.
+    /// It gets the tasks that are not pinned to another version.
     Current,
-    /// It takes a part of that.
+    /// It gets a share of those tasks.
     Ramping,
-    /// It takes nothing new, and pinned workflows may still run on it.
+    /// It gets no new workflows; pinned workflows may still run on it.
     Draining,
-    /// It takes nothing new, and no pinned workflow ran on it when Temporal last looked.
+    /// It gets no new workflows, and no pinned workflow ran on it at Temporal's last check.
     Drained,
 }
 
 /// Whether pinned workflows still run on a version (`VersionDrainageInfo`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Drainage {
-    /// Whether they do.
+    /// The status at the last check.
     pub status: DrainageStatus,
-    /// Since when that is so.
+    /// When the status last changed.
     pub changed: Option<DateTime<Utc>>,
-    /// When Temporal last looked.
+    /// When Temporal last checked.
     pub checked: Option<DateTime<Utc>>,
 }
 
-/// Whether pinned workflows still run on a version.
+/// The drainage status of a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DrainageStatus {
-    /// They may.
+    /// Pinned workflows may run.
     Draining,
-    /// None does.
+    /// No pinned workflow runs.
     Drained,
 }
 
-/// A version, and the task queues that its workers ever polled.
+/// A version with every task queue that its workers have polled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedVersion {
-    /// What the deployment says of it, too.
+    /// The same summary that the deployment's description has.
     pub summary: VersionSummary,
-    /// The task queues, without the kinds that Windlass does not know.
+    /// The task queues, without those of an unknown kind.
     pub task_queues: Vec<TaskQueue>,
 }
 
@@ -76,37 +76,37 @@ pub struct DescribedVersion {
 pub struct TaskQueue {
     /// Its name.
     pub name: String,
-    /// What kind of tasks it holds.
+    /// The kind of its tasks.
     pub kind: TaskQueueKind,
 }
 
-/// What kind of tasks a task queue holds.
+/// The kind of a task queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum TaskQueueKind {
-    /// Tasks of workflows.
+    /// Workflow tasks.
     Workflow,
-    /// Activities.
+    /// Activity tasks.
     Activity,
-    /// Nexus operations.
+    /// Nexus tasks.
     Nexus,
 }
 
 /// The pollers of a version on a task queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Pollers {
-    /// How many of this version Temporal remembers.
+    /// Pollers of this version that Temporal remembers.
     pub count: u32,
-    /// How many of workers without a version: those whose `deployment_options` are absent or unversioned.
+    /// Pollers without a version: their `deployment_options` are absent or unversioned.
     pub unversioned: u32,
-    /// When one of this version last asked.
+    /// When a poller of this version last polled.
     pub last_seen: Option<DateTime<Utc>>,
 }
 
-/// How many workflows run on a version.
+/// The running workflows of a version.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RunningWorkflows {
-    /// Those that end on the build that they began on.
+    /// Pinned workflows: they end on the build that they started on.
     pub pinned: u64,
-    /// Those that move to the current version with their next task.
+    /// Auto-upgrade workflows: they move to the current version with their next task.
     pub auto_upgrade: u64,
 }

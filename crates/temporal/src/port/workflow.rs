@@ -1,4 +1,4 @@
-//! The workflow that a version has to get through before it takes tasks.
+//! The gate's workflow, which has to succeed on a version before the version gets tasks.
 
 use std::time::Duration;
 
@@ -6,46 +6,46 @@ use serde_json::Value;
 
 use super::names::{BuildId, DeploymentName, Identity};
 
-/// What starts a gate's workflow.
+/// The parameters of a gate's workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateStart {
     /// The deployment of the version.
     pub deployment: DeploymentName,
     /// The version that it is pinned to.
     pub build: BuildId,
-    /// The workflow's ID: one for each task, attempt and task queue.
+    /// The workflow's ID: unique per task, attempt and task queue.
     pub workflow_id: String,
-    /// The request's ID: the same for the same workflow ID.
+    /// The request's ID: a function of the workflow ID, so that retries are idempotent.
     pub request_id: String,
     /// The workflow's type.
     pub workflow_type: String,
-    /// Where it is run.
+    /// The task queue that it runs on.
     pub task_queue: String,
-    /// Its one argument, if it takes one.
+    /// Its one argument, if any.
     pub input: Option<Value>,
-    /// After this Temporal ends it.
+    /// Its execution time-out.
     pub timeout: Duration,
-    /// Who starts it.
+    /// The identity of the caller.
     pub identity: Identity,
 }
 
-/// How a gate's workflow stands.
+/// The state of a gate's workflow.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum GateState {
     /// It runs.
     Running,
-    /// It has ended well.
+    /// It completed.
     Completed,
-    /// It has failed.
+    /// It failed.
     Failed {
-        /// The workflow's own words.
+        /// The failure's message.
         message: String,
     },
-    /// It was not over in time.
+    /// It timed out.
     TimedOut,
-    /// A person ended it: cancelled or terminated.
+    /// A person cancelled or terminated it.
     Ended {
-        /// Why, if a reason was given.
+        /// The reason, if one was given.
         message: String,
     },
 }

@@ -1,10 +1,10 @@
-//! One look at a WorkerDeployment: what is, what should be, what is done about it. A plan is persisted before its first
-//! task acts, and what a task did is persisted before the next one does.
+//! The reconcile of a WorkerDeployment: observe, decide, act, report. A plan is persisted before its first task runs,
+//! and the result of a task before the next one does.
 
-mod carry_on;
 mod hooks;
-pub(crate) mod look;
 mod plans;
+mod proceed;
+pub(crate) mod state;
 mod versions;
 
 use std::time::Duration;
@@ -15,18 +15,18 @@ use windlass_core::api::RawPlan;
 use crate::api::names::FINALIZER;
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
-use crate::goodbye;
+use crate::finalize;
 use crate::observe::{self, Read};
 use crate::planner::{Decision, decide};
-use look::{Look, finalizers, unreadable};
+use state::{Reconcile, finalizers, unreadable};
 
-/// How soon what is at rest is looked at again; jitter is added.
-const REST: Duration = Duration::from_secs(30);
-/// Right away.
-const AT_ONCE: Duration = Duration::from_millis(100);
+/// Requeue of an object at rest, before jitter.
+const RESYNC: Duration = Duration::from_secs(30);
+/// Requeue right away.
+const IMMEDIATELY: Duration = Duration::from_millis(100);
 
-/// Looks at an object, and answers how long after it is to be looked at again; none: it is gone.
-pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Duration>, ClusterError> {
+/// Reconciles an object. Returns when to requeue it; `None` if it is gone.
+pub async fn reconcile(cx: &Context, namespace: &str, name: &str) -> Result<Option<Duration>, ClusterError> {
     let cluster = Cluster::new(cx.client.clone(), namespace);
     let Some(object) = cluster.get(Kind::Workers, name).await? else {
         cx.forget(namespace, name);
@@ -41,11 +41,11 @@ pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Du
     let spec = match &read.spec {
         Ok(spec) => spec.clone(),
         Err(sentence) if read.deleted_at().is_some() => {
-            return goodbye::go_unread(cx, &cluster, &read, sentence).await.map(Some);
+            return finalize::finalize_unreadable(cx, &cluster, &read, sentence).await.map(Some);
         }
         Err(sentence) => {
             unreadable(cx, &cluster, &read, sentence).await?;
-            return Ok(Some(REST));
+            return Ok(Some(RESYNC));
         }
     };
     if !has_finalizer {
@@ -53,30 +53,30 @@ pub async fn look(cx: &Context, namespace: &str, name: &str) -> Result<Option<Du
         all.push(json!(FINALIZER));
         let op = json!({"op": "add", "path": "/metadata/finalizers", "value": all});
         cluster.patch(Kind::Workers, &read.object, false, vec![op]).await?;
-        return Ok(Some(AT_ONCE));
+        return Ok(Some(IMMEDIATELY));
     }
-    Box::pin(run(Look::new(cx, cluster, read, spec).await?)).await.map(Some)
+    Box::pin(run(Reconcile::new(cx, cluster, read, spec).await?)).await.map(Some)
 }
 
-/// Does what is next.
-async fn run(mut look: Look<'_>) -> Result<Duration, ClusterError> {
-    if let Some(temporal) = look.temporal.clone() {
-        observe::ask_for_missing(&mut look.facts, &*temporal).await;
+/// Decides and acts.
+async fn run(mut state: Reconcile<'_>) -> Result<Duration, ClusterError> {
+    if let Some(temporal) = state.temporal.clone() {
+        observe::ask_for_missing(&mut state.facts, &*temporal).await;
     }
-    if look.facts.deleted_at.is_some() {
-        return goodbye::go(look).await;
+    if state.facts.deleted_at.is_some() {
+        return finalize::finalize(state).await;
     }
-    let plan = match look.read.status.plan.as_ref().map(RawPlan::parse).transpose() {
+    let plan = match state.read.status.plan.as_ref().map(RawPlan::parse).transpose() {
         Ok(plan) => plan,
-        Err(sentence) => return look.end_unreadable(&sentence).await,
+        Err(sentence) => return state.fail_unreadable_plan(&sentence).await,
     };
-    look.check(plan.as_ref()).await?;
-    look.check_hooks().await;
-    look.obey_restart();
-    let asked = look.asked();
-    let decision = decide(&look.facts, plan.as_ref(), &asked);
+    state.check(plan.as_ref()).await?;
+    state.check_hooks().await;
+    state.obey_restart();
+    let requests = state.requests();
+    let decision = decide(&state.facts, plan.as_ref(), &requests);
     match decision {
-        Decision::Keep | Decision::Refuse { .. } => look.carry_on(plan, decision, &asked).await,
-        decision => look.change(plan, decision, &asked).await,
+        Decision::Keep | Decision::Refuse { .. } => state.proceed(plan, decision, &requests).await,
+        decision => state.change(plan, decision, &requests).await,
     }
 }

@@ -1,30 +1,30 @@
-//! How plans begin and end: each in one write, before anything is done.
+//! Starting and ending plans: each is one write, before anything is done.
 
 use std::time::Duration;
 
 use windlass_core::api::{HistoryEntry, RawPlan, Rejected};
 use windlass_engine::{Advance, Env, Plan, PlanState, control, executor};
 
-use super::AT_ONCE;
-use super::look::Look;
+use super::IMMEDIATELY;
+use super::state::Reconcile;
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::ClusterError;
 use crate::events::Event;
-use crate::planner::decide::Asked;
+use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, begin};
 use crate::tasks::workflow_id;
 
-/// Of how many gates of a plan that ends the workflows are ended.
+/// The most workflows of a gate that are terminated.
 const GATES: usize = 20;
 
-impl Look<'_> {
-    /// Ends a plan, begins one, or both: in one write, before anything is done.
+impl Reconcile<'_> {
+    /// Ends the plan, starts one, or both: in one write, before anything is done.
     pub(super) async fn change(
         self,
         plan: Option<Plan>,
         decision: Decision,
-        asked: &Asked,
+        requests: &AnnotationRequests,
     ) -> Result<Duration, ClusterError> {
         let (now, target) = (self.now, self.facts.target.clone());
         let mut status = self.facts.status.clone();
@@ -44,10 +44,10 @@ impl Look<'_> {
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
                 let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
-                self.tell(Event::normal("RolloutStarted", fresh.id.clone(), note));
+                self.record_event(Event::normal("RolloutStarted", fresh.id.clone(), note));
                 if let Some(rejected) = status.rejected.take() {
-                    let names_it = asked.retried_plan() == Some(rejected.plan_id.as_str());
-                    let words = asked.retry.clone().filter(|_| names_it);
+                    let names_it = requests.retried_plan() == Some(rejected.plan_id.as_str());
+                    let words = requests.retry.clone().filter(|_| names_it);
                     status.spent_retry = words.or(Some(rejected.plan_id));
                 }
                 status.cause = Some(cause.reason().as_str().to_owned());
@@ -61,7 +61,7 @@ impl Look<'_> {
                         "the rollout to {} makes room for one to {} ({})",
                         old.target_hash, target.hash, target.build
                     );
-                    self.tell(Event::normal("RolloutSuperseded", old.id.clone(), note));
+                    self.record_event(Event::normal("RolloutSuperseded", old.id.clone(), note));
                     self.record(&mut status, old, "Superseded", "Superseded", "");
                 }
                 if decision == Decision::Supersede {
@@ -81,7 +81,7 @@ impl Look<'_> {
         status.plan = shown.as_ref().map(RawPlan::of).or(status.plan);
         status.update_revision = Some(Children::target_revision(&self.facts));
         self.finish(status, shown.as_ref(), &decision, &[]).await?;
-        Ok(AT_ONCE)
+        Ok(IMMEDIATELY)
     }
 
     async fn give_up(&self, status: &mut WorkerDeploymentStatus, old: &mut Plan, decision: &Decision) {
@@ -97,10 +97,10 @@ impl Look<'_> {
         let event = if outcome == "RolledBack" { "RolledBack" } else { "RolloutAborted" };
         let why = if message.is_empty() { "a person asked for it" } else { &message };
         let note = format!("rollout {} to {build} is taken back: {why}", old.id);
-        self.tell(Event::warning(event, old.id.clone(), note));
+        self.record_event(Event::warning(event, old.id.clone(), note));
         self.record(status, old, outcome, reason.as_str(), &message);
         if self.facts.is_at_target() {
-            // Only what comes after the promotion is left out: nothing is taken back.
+            // Only steps after the promotion are skipped: nothing is rolled back.
             return;
         }
         status.rejected = Some(Rejected {
@@ -112,14 +112,14 @@ impl Look<'_> {
         });
     }
 
-    pub(super) async fn end_unreadable(self, sentence: &str) -> Result<Duration, ClusterError> {
+    pub(super) async fn fail_unreadable_plan(self, sentence: &str) -> Result<Duration, ClusterError> {
         let mut status = self.facts.status.clone();
         let raw = status.plan.clone().unwrap_or_default();
         let failed = raw.failed(&self.facts.uid, sentence, self.now);
         self.fail(&mut status, &failed, &self.facts.target.hash, sentence);
         status.plan = Some(RawPlan::of(&failed));
         self.finish(status, Some(&failed), &Decision::Keep, &[]).await?;
-        Ok(AT_ONCE)
+        Ok(IMMEDIATELY)
     }
 
     pub(super) async fn advance(
@@ -133,27 +133,27 @@ impl Look<'_> {
         status.plan = Some(RawPlan::of(plan));
         match advance {
             Advance::Waiting { recheck_after } => recheck_after,
-            Advance::Checkpoint | Advance::Held | Advance::Invalidated { .. } => Some(AT_ONCE),
+            Advance::Checkpoint | Advance::Held | Advance::Invalidated { .. } => Some(IMMEDIATELY),
             Advance::Ended => {
-                if self.was_moved_meanwhile(plan) {
+                if self.was_rerouted(plan) {
                     plan.state = PlanState::Superseded;
                     status.plan = Some(RawPlan::of(plan));
                     let message = "tasks went elsewhere before the last hooks were done";
                     self.record(status, plan, "Superseded", Reason::ChildDrift.as_str(), message);
                 } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
-                    self.tell(Event::normal("RolloutComplete", plan.id.clone(), note));
+                    self.record_event(Event::normal("RolloutComplete", plan.id.clone(), note));
                     self.record(status, plan, "Complete", Reason::RolloutComplete.as_str(), "");
                     self.complete(status);
                 } else {
                     self.fail(status, plan, &plan.target_hash, &plan.failure);
                 }
-                Some(AT_ONCE)
+                Some(IMMEDIATELY)
             }
         }
     }
 
-    /// Ends a plan since its object is being deleted.
+    /// Ends the active plan because the object is being deleted.
     pub(crate) async fn end_for_deletion(&mut self) -> Result<(), ClusterError> {
         let raw = self.facts.status.plan.as_ref();
         let Some(mut plan) = raw.and_then(|raw| raw.parse().ok()).filter(Plan::is_active) else {
@@ -169,8 +169,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Ends the workflows of gates that nobody waits for any more: as long as one runs, its version is not retired. One that
-    /// is missed ends at its time-out.
+    /// Terminates the workflows of a gate whose plan ends: while one runs, its version is not retired. One that is
+    /// missed ends at its time-out.
     async fn end_gates(&self, plan: &Plan) {
         let Some(temporal) = &self.temporal else { return };
         let Some(task) = plan.current_task().filter(|task| task.type_ == "run-gate") else { return };
@@ -198,7 +198,7 @@ impl Look<'_> {
         }
     }
 
-    /// Takes into the status that a plan has failed: its target is not tried again by itself.
+    /// Records that a plan failed; its target is rejected until a person retries it.
     fn fail(&self, status: &mut WorkerDeploymentStatus, plan: &Plan, hash: &str, why: &str) {
         self.record(status, plan, "Failed", Reason::PlanFailed.as_str(), why);
         status.rejected = Some(Rejected {
@@ -208,7 +208,7 @@ impl Look<'_> {
             outcome: "Failed".to_owned(),
             message: why.to_owned(),
         });
-        self.tell(Event::warning("RolloutFailed", plan.id.clone(), why));
+        self.record_event(Event::warning("RolloutFailed", plan.id.clone(), why));
     }
 
     fn record(
@@ -219,7 +219,7 @@ impl Look<'_> {
         reason: &str,
         message: &str,
     ) {
-        self.cx.metrics.ended(outcome);
+        self.cx.metrics.count_rollout(outcome);
         let entry = HistoryEntry {
             plan_id: plan.id.clone(),
             recipe: plan.recipe.clone(),

@@ -1,10 +1,10 @@
-//! What versions need beside a plan: workers, or to go.
+//! Maintains the versions independently of the plan: their workers and their retirement.
 
 use std::time::Duration;
 
 use windlass_engine::Plan;
 
-use super::look::Look;
+use super::state::Reconcile;
 use crate::api::VersionState;
 use crate::cluster::ClusterError;
 use crate::events::Event;
@@ -13,21 +13,21 @@ use crate::planner::routing;
 use crate::planner::sunset::{Act, Making, Wanted, act};
 use crate::port::BuildId;
 
-/// How soon it is looked again at what is about to go.
+/// Requeue while a version is being retired.
 const MOVING: Duration = Duration::from_secs(3);
 
-/// What came of looking after a version.
-enum Tended {
-    /// Nothing more is to be done now.
-    Rests,
-    /// Some of it is to go within this time.
-    Moves(Duration),
-    /// Nothing is left of it.
+/// The result of maintaining a version.
+enum VersionOutcome {
+    /// Nothing is left to do.
+    Idle,
+    /// Check again after this time.
+    Requeue(Duration),
+    /// The version no longer exists.
     Gone,
 }
 
-impl Look<'_> {
-    /// The pollers of the version that a plan is about; and at rest, seldom, those of the current one.
+impl Reconcile<'_> {
+    /// Counts the pollers of the plan's version; at rest, at a lower rate, those of the current version.
     pub(super) async fn ask_for_pollers(&mut self, active: bool) {
         let Some(temporal) = self.temporal.clone() else { return };
         let build =
@@ -38,9 +38,9 @@ impl Look<'_> {
         }
     }
 
-    /// Does what versions need, each for itself. Answers with those of which nothing is left, and how soon the next of the
-    /// others is to go, if one is.
-    pub(super) async fn tend(
+    /// Does what each version needs; a failure does not affect the others. Returns the versions that no longer exist,
+    /// and when to check the others again.
+    pub(super) async fn maintain_versions(
         &mut self,
         active: bool,
         plan: Option<&Plan>,
@@ -50,38 +50,42 @@ impl Look<'_> {
         let is_rejected = self.facts.status.rejected.is_some();
         let wanted = Wanted {
             target: planned.is_some() || (self.facts.is_at_target() && !is_rejected),
-            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.are_hooks_fine))),
+            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.hooks_accepted))),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let mut forgotten = Vec::new();
         let mut pending: Option<Duration> = None;
         let soonest = |pending: Option<Duration>, next| Some(pending.map_or(next, |other| other.min(next)));
         for build in builds {
-            match self.tend_to(&build, &wanted).await {
-                Ok(Tended::Rests) => {}
-                Ok(Tended::Moves(next)) => pending = soonest(pending, next),
-                Ok(Tended::Gone) => {
+            match self.maintain_version(&build, &wanted).await {
+                Ok(VersionOutcome::Idle) => {}
+                Ok(VersionOutcome::Requeue(next)) => pending = soonest(pending, next),
+                Ok(VersionOutcome::Gone) => {
                     self.cx.is_deleted(&self.facts.uid, &build);
                     forgotten.push(build);
                 }
-                // What is wrong with one version keeps no other waiting, nor the plan.
+                // A problem with one version blocks neither the others nor the plan.
                 Err(error) => {
                     pending = soonest(pending, MOVING);
-                    self.tell_of_trouble(&build, &error);
+                    self.report_failure(&build, &error);
                 }
             }
         }
         (forgotten, pending)
     }
 
-    async fn tend_to(&mut self, build: &BuildId, wanted: &Wanted<'_>) -> Result<Tended, ClusterError> {
+    async fn maintain_version(
+        &mut self,
+        build: &BuildId,
+        wanted: &Wanted<'_>,
+    ) -> Result<VersionOutcome, ClusterError> {
         let mut next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
         let left = self.cx.until_delete(&self.facts.uid, build);
         if next == Act::Count && self.is_only_a_record(build) && !left.is_zero() {
-            // It would be counted only for what Temporal may not be asked yet.
-            return Ok(Tended::Moves(left));
+            // The count would only serve a deletion that is not due yet.
+            return Ok(VersionOutcome::Requeue(left));
         }
-        // Only where that matters is it counted what runs, and then decided by what was found.
+        // Count only where the decision depends on it, then decide again.
         if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
             observe::count(&mut self.facts, build, &*temporal).await;
             next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
@@ -94,41 +98,41 @@ impl Look<'_> {
                 let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
                 if self.children.serve(&self.facts, build).await? && was_sunset {
                     let note = format!("workflows run on {build} again: its workers are given back");
-                    self.tell(Event::normal("VersionRevived", format!("{build}/{}", self.now), note));
+                    self.record_event(Event::normal("VersionRevived", format!("{build}/{}", self.now), note));
                 }
             }
             Act::ScaleDown => {
                 self.children.scale_down(build).await?;
                 let note = format!("no workflow runs on {build}: it has no more pods");
-                self.tell(Event::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
-                return Ok(Tended::Moves(MOVING));
+                self.record_event(Event::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
+                return Ok(VersionOutcome::Requeue(MOVING));
             }
             Act::DeleteWorkers => {
                 self.children.delete(build).await?;
                 let note = format!("no workflow runs on {build}: its Deployment is deleted");
-                self.tell(Event::normal("VersionDeleted", format!("{build}/{}", self.now), note));
-                return Ok(Tended::Moves(MOVING));
+                self.record_event(Event::normal("VersionDeleted", format!("{build}/{}", self.now), note));
+                return Ok(VersionOutcome::Requeue(MOVING));
             }
             Act::DeleteRecord => {
                 self.delete_record(build, false).await;
-                return Ok(Tended::Moves(self.cx.until_delete(&self.facts.uid, build).max(MOVING)));
+                return Ok(VersionOutcome::Requeue(self.cx.until_delete(&self.facts.uid, build).max(MOVING)));
             }
-            Act::Forget => return Ok(Tended::Gone),
-            Act::Count => return Ok(Tended::Moves(MOVING)),
+            Act::Forget => return Ok(VersionOutcome::Gone),
+            Act::Count => return Ok(VersionOutcome::Requeue(MOVING)),
             Act::Leave => {}
         }
-        Ok(Tended::Rests)
+        Ok(VersionOutcome::Idle)
     }
 
-    /// Whether nothing is left of a version but what Temporal knows of it, and nobody has pinned a workflow to it since: that
-    /// would have it drain.
+    /// True if only Temporal's record of a version is left, and no workflow was pinned to it since: that would make
+    /// it drain.
     fn is_only_a_record(&self, build: &BuildId) -> bool {
         let version = &self.facts.versions[build];
         let drains = self.facts.state(version) == VersionState::Draining;
         version.workers.is_none() && version.listed.is_some() && !drains
     }
 
-    /// Of a version that drains a person wants to know how much there is left to do.
+    /// Counts the workflows of a draining version, for display.
     async fn count_for_people(&mut self, build: &BuildId) {
         let version = &self.facts.versions[build];
         let drains = self.facts.state(version) == VersionState::Draining && version.running.is_none();
@@ -139,16 +143,16 @@ impl Look<'_> {
         }
     }
 
-    fn tell_of_trouble(&self, build: &BuildId, error: &ClusterError) {
-        // Somebody else was faster, and it is looked at again soon.
+    fn report_failure(&self, build: &BuildId, error: &ClusterError) {
+        // The object changed in between; the next reconcile tries again.
         if matches!(error, ClusterError::Conflict(_) | ClusterError::Gone(_)) {
             return;
         }
         let note = format!("the workers of {build} could not be changed: {error}");
-        self.tell(Event::warning("ApplyFailed", note.clone(), note));
+        self.record_event(Event::warning("ApplyFailed", note.clone(), note));
     }
 
-    /// Asks Temporal to forget a version: seldom, since each time it looks at the drainage anew.
+    /// Deletes Temporal's record of a version, at a low rate: each request makes Temporal re-check the drainage.
     pub(crate) async fn delete_record(&self, build: &BuildId, skip_drainage: bool) {
         let (Some(temporal), None) = (&self.temporal, self.facts.other_manager()) else { return };
         if !self.cx.may_delete(&self.facts.uid, build) {
@@ -167,7 +171,7 @@ impl Look<'_> {
         let Some(guard) = self.scope().guard() else { return };
         if temporal.set_routing(&self.facts.deployment, &write, &guard).await.is_ok() {
             let note = "a ramp that belongs to no rollout is taken back: all tasks go to the current version";
-            self.tell(Event::normal("RampCleared", self.now.to_string(), note));
+            self.record_event(Event::normal("RampCleared", self.now.to_string(), note));
         }
     }
 }

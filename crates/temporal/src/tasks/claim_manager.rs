@@ -1,4 +1,4 @@
-//! Makes Windlass the manager of the deployment in Temporal, so that nobody else changes its routing unseen.
+//! Makes Windlass the manager of the deployment in Temporal, so that no other client changes its routing unnoticed.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,10 @@ use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 use crate::api::Reason;
 use crate::events::Event;
 use crate::planner::routing::{Next, PAUSED, owned};
-use crate::scope::{LATER, SOON, WorkerScope, due, troubled, wait, waits};
+use crate::scope::{LATER, SOON, WorkerScope, due_unless_paused, outcome, wait_for, wait_out};
 
-/// Makes Windlass the manager of the deployment, unless somebody else is. Temporal would let it take that over.
+/// Makes Windlass the manager of the deployment, unless another identity is. Temporal itself would allow the
+/// takeover.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimManager {}
@@ -18,7 +19,7 @@ pub struct ClaimManager {}
 #[async_trait]
 impl Task for ClaimManager {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, Due::Default)
+        due_unless_paused(cx, Due::Default)
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -33,21 +34,24 @@ impl Task for ClaimManager {
         if scope.facts.other_manager().is_some() {
             let next = owned(&scope.facts);
             if let Next::Wait { message, .. } = &next {
-                scope.tell(Event::warning("OwnedByOther", cx.plan.id.clone(), message.clone()));
+                scope.record_event(Event::warning("OwnedByOther", cx.plan.id.clone(), message.clone()));
             }
-            return Ok(waits(next, cx));
+            return Ok(outcome(next, cx));
         }
         if scope.facts.spec.paused {
-            return Ok(wait(cx, Reason::Paused, PAUSED, LATER));
+            return Ok(wait_for(cx, Reason::Paused, PAUSED, LATER));
         }
         let Some(guard) = scope.guard() else {
-            return Ok(wait(cx, Reason::TemporalUnreachable, "waiting for Temporal", LATER));
+            return Ok(wait_for(cx, Reason::TemporalUnreachable, "waiting for Temporal", LATER));
         };
         match temporal.set_manager(&scope.facts.deployment, true, &guard).await {
-            Ok(_) => {
-                Ok(wait(cx, Reason::Applying, "waiting for Temporal to name Windlass as the manager", SOON))
-            }
-            Err(error) => Ok(troubled(cx, &error)),
+            Ok(_) => Ok(wait_for(
+                cx,
+                Reason::Applying,
+                "waiting for Temporal to name Windlass as the manager",
+                SOON,
+            )),
+            Err(error) => Ok(wait_out(cx, &error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How one step of a rollout happens: a file a task. A name and its params are wire format.
+//! The tasks of a rollout, a file each. Their names and parameters are wire format.
 
 mod claim_manager;
 mod create_version;

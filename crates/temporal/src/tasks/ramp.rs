@@ -1,4 +1,4 @@
-//! One step of a ramp: a part of the tasks goes to the wanted version, for a while.
+//! A ramp step: a share of the tasks goes to the target for a while.
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
@@ -9,22 +9,24 @@ use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 use crate::api::Reason;
 use crate::events::Event;
 use crate::planner::routing::{LAG, Next, ramp};
-use crate::scope::{SOON, WorkerScope, due, remembered, remembering, troubled, wait, waits};
+use crate::scope::{
+    SOON, WorkerScope, due_unless_paused, outcome, recorded_time, wait_for, wait_out, wait_with,
+};
 
-/// What a task remembers: since when the step was seen to hold.
+/// Progress: when Temporal was first seen to have the ramp.
 const SET_AT: &str = "setAt";
-/// And when it was last written: what was written a moment ago may not be described yet.
+/// Progress: when the ramp was last written; Temporal's description may lag behind it.
 const WRITTEN_AT: &str = "writtenAt";
 
-/// One step of a ramp. Its time begins when Temporal describes it, and is persisted: however seldom it is looked at, and however
-/// long a write takes, no step is passed over, and none is shorter.
+/// A ramp step. Its pause starts when Temporal describes the ramp, and that time is persisted: no step is skipped or
+/// shortened, however rare the reconciles or slow the writes.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ramp {
     percent: u8,
     #[serde(default)]
     pause_seconds: u32,
-    /// Whether the rollout stops after it for hooks, which the plan has as tasks of their own.
+    /// True if hooks run after it; they are tasks of their own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     hooks: bool,
 }
@@ -34,40 +36,49 @@ pub struct Ramp {
 impl Task for Ramp {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         let patience = cx.env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
-        due(cx, Due::After(i64::from(self.pause_seconds) + i64::from(patience)))
+        due_unless_paused(cx, Due::After(i64::from(self.pause_seconds) + i64::from(patience)))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
-        let [set_at, written_at] = [SET_AT, WRITTEN_AT].map(|key| remembered(&cx.record.progress, key));
+        let [set_at, written_at] = [SET_AT, WRITTEN_AT].map(|key| recorded_time(&cx.record.progress, key));
         let pause = TimeDelta::seconds(i64::from(self.pause_seconds));
-        // A clock that went back knows no more how long the step has been held: its time begins anew.
+        // The clock went back, so the step's age is unknown: its pause starts again.
         let was_set = set_at;
         let set_at = set_at.filter(|at| *at <= cx.now);
         match ramp(&scope.facts, self.percent, pause, set_at, cx.now) {
             Next::Write(write) => {
                 if written_at.max(set_at).is_some_and(|at| at <= cx.now && cx.now - at < LAG) {
-                    return Ok(wait(cx, Reason::Ramping, "waiting for Temporal to describe the ramp", SOON));
+                    return Ok(wait_for(
+                        cx,
+                        Reason::Ramping,
+                        "waiting for Temporal to describe the ramp",
+                        SOON,
+                    ));
                 }
                 if let Err(error) = scope.write(&write).await {
-                    return Ok(troubled(cx, &error));
+                    return Ok(wait_out(cx, &error));
                 }
                 if let Some(at) = was_set.or(written_at) {
                     let note = format!(
                         "the ramp was changed by hand, and is put back at the plan's step of {} %",
                         self.percent
                     );
-                    scope.tell(Event::warning("RampRestored", format!("{}/{at}", cx.record.id), note));
+                    scope.record_event(Event::warning(
+                        "RampRestored",
+                        format!("{}/{at}", cx.record.id),
+                        note,
+                    ));
                 }
                 let message = format!("waiting for Temporal to describe the ramp of {} %", self.percent);
-                // When it came into force nobody knows yet: the write may have taken its time.
+                // When the write takes effect is unknown until Temporal describes it.
                 let times = [(WRITTEN_AT, json!(cx.now)), (SET_AT, Value::Null)];
-                Ok(remembering(cx, Reason::Ramping, &message, SOON, &times))
+                Ok(wait_with(cx, Reason::Ramping, &message, SOON, &times))
             }
             Next::Wait { reason, message, .. } if set_at.is_none() && reason == Reason::Ramping => {
-                Ok(remembering(cx, reason, &message, SOON, &[(SET_AT, json!(cx.now))]))
+                Ok(wait_with(cx, reason, &message, SOON, &[(SET_AT, json!(cx.now))]))
             }
-            next => Ok(waits(next, cx)),
+            next => Ok(outcome(next, cx)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The tasks that move all tasks: to the wanted version, or back from one that is not wanted any more.
+//! The tasks that switch the routing to the target, and back from an obsolete version.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::planner::routing::{self, Next};
-use crate::scope::{SOON, WorkerScope, due, troubled, wait, waits};
+use crate::scope::{SOON, WorkerScope, due_unless_paused, outcome, wait_for, wait_out};
 
-/// Makes the wanted version the current one.
+/// Makes the target the current version.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetCurrent {}
@@ -17,7 +17,7 @@ pub struct SetCurrent {}
 #[async_trait]
 impl Task for SetCurrent {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, Due::Default)
+        due_unless_paused(cx, Due::Default)
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -26,7 +26,7 @@ impl Task for SetCurrent {
     }
 }
 
-/// Takes a ramp back that leads to a version that is not wanted any more.
+/// Ends a ramp to an obsolete version.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClearRamp {}
@@ -35,7 +35,7 @@ pub struct ClearRamp {}
 #[async_trait]
 impl Task for ClearRamp {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, Due::Default)
+        due_unless_paused(cx, Due::Default)
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -45,9 +45,11 @@ impl Task for ClearRamp {
 }
 
 async fn carry_out(cx: &TaskContext<'_>, scope: &WorkerScope, next: Next) -> Result<Outcome, TaskError> {
-    let Next::Write(write) = next else { return Ok(waits(next, cx)) };
+    let Next::Write(write) = next else { return Ok(outcome(next, cx)) };
     match scope.write(&write).await {
-        Ok(()) => Ok(wait(cx, Reason::Promoting, "waiting for Temporal to describe the new routing", SOON)),
-        Err(error) => Ok(troubled(cx, &error)),
+        Ok(()) => {
+            Ok(wait_for(cx, Reason::Promoting, "waiting for Temporal to describe the new routing", SOON))
+        }
+        Err(error) => Ok(wait_out(cx, &error)),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs a workflow on the wanted version, which has to succeed before the version takes tasks, or more of them.
+//! Runs a workflow on the target, which has to succeed before the version gets tasks, or more of them.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::api::Reason;
 use crate::events::Event;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};
-use crate::scope::{LATER, WorkerScope, due, remembering, troubled, wait};
+use crate::scope::{LATER, WorkerScope, due_unless_paused, wait_for, wait_out, wait_with};
 
-/// How long after its time-out a gate stands still.
+/// How long after its own time-out a gate counts as stalled, in seconds.
 const GRACE_SECONDS: i64 = 60;
-/// Where it is written down which workflow is on which task queue.
+/// Progress: the task queues, in the order of their workflows.
 const QUEUES: &str = "queues";
-/// How soon a workflow is started after that.
+/// Requeue after that progress was written.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Runs a workflow on the wanted version, once on each task queue. The workflow's ID is made of the task's: however often the
-/// task is run, each workflow is started once.
+/// Runs a workflow on the target, once on each task queue. The workflow's ID is derived from the task's: running the
+/// task again starts no second workflow.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RunGate {
@@ -43,7 +43,7 @@ pub fn workflow_id(record: &TaskRecord, index: usize) -> String {
 #[async_trait]
 impl Task for RunGate {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS))
+        due_unless_paused(cx, Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS))
     }
 
     fn holds(&self) -> bool {
@@ -62,57 +62,58 @@ impl Task for RunGate {
         };
         let queues = match self.queues(scope, &*temporal).await {
             Ok(queues) if queues.is_empty() => {
-                let said = format!(
+                let message = format!(
                     "waiting for workers of {} on a task queue of workflows",
                     scope.facts.target.build
                 );
-                return Ok(wait(cx, Reason::WaitingForPollers, &said, LATER));
+                return Ok(wait_for(cx, Reason::WaitingForPollers, &message, LATER));
             }
             Ok(queues) => queues,
-            Err(error) => return Ok(troubled(cx, &error)),
+            Err(error) => return Ok(wait_out(cx, &error)),
         };
-        // Workers may come to poll one queue after the other. Which workflow is whose is written down before one is started.
-        let known = gated(cx.record);
-        let new = queues.iter().filter(|queue| !known.contains(queue));
-        let queues: Vec<String> = known.iter().chain(new).cloned().collect();
-        if queues != known {
-            let said = format!("gate {} is to run on {}", self.workflow_type, queues.join(", "));
+        // More queues may appear while workers start. Persist the assignment of workflows to queues before starting
+        // any.
+        let assigned = assigned_queues(cx.record);
+        let new = queues.iter().filter(|queue| !assigned.contains(queue));
+        let queues: Vec<String> = assigned.iter().chain(new).cloned().collect();
+        if queues != assigned {
+            let message = format!("gate {} is to run on {}", self.workflow_type, queues.join(", "));
             let more = [(QUEUES, json!(queues))];
-            return Ok(remembering(cx, Reason::GateRunning, &said, AT_ONCE, &more));
+            return Ok(wait_with(cx, Reason::GateRunning, &message, AT_ONCE, &more));
         }
         let mut running = Vec::new();
         for (index, queue) in queues.iter().enumerate() {
             let id = workflow_id(cx.record, index);
-            match self.look(scope, &*temporal, &id, queue).await {
-                Ok(Look::Succeeded) => {}
-                // That its time is up Temporal says: it began when it was started, whatever was waited for before that.
-                Ok(Look::Runs) => running.push(format!("{id} on {queue}")),
-                Ok(Look::Failed(message)) => {
+            match self.gate_status(scope, &*temporal, &id, queue).await {
+                Ok(GateStatus::Succeeded) => {}
+                // Temporal enforces the time-out: it counts from the workflow's start, not from the task's.
+                Ok(GateStatus::Running) => running.push(format!("{id} on {queue}")),
+                Ok(GateStatus::Failed(message)) => {
                     let message = format!("gate {} failed on {queue} ({id}): {message}", self.workflow_type);
-                    scope.tell(Event::warning("GateFailed", id, message.clone()));
+                    scope.record_event(Event::warning("GateFailed", id, message.clone()));
                     return Ok(Outcome::Failed { message });
                 }
-                Ok(Look::Paused) => return Ok(wait(cx, Reason::Paused, PAUSED, LATER)),
-                Err(error) => return Ok(troubled(cx, &error)),
+                Ok(GateStatus::Paused) => return Ok(wait_for(cx, Reason::Paused, PAUSED, LATER)),
+                Err(error) => return Ok(wait_out(cx, &error)),
             }
         }
         if running.is_empty() {
             return Ok(Outcome::Done);
         }
-        let said = format!("waiting for gate {} to succeed: {}", self.workflow_type, running.join(", "));
-        Ok(wait(cx, Reason::GateRunning, &said, Duration::from_secs(2)))
+        let message = format!("waiting for gate {} to succeed: {}", self.workflow_type, running.join(", "));
+        Ok(wait_for(cx, Reason::GateRunning, &message, Duration::from_secs(2)))
     }
 }
 
-enum Look {
+enum GateStatus {
     Succeeded,
-    Runs,
+    Running,
     Paused,
     Failed(String),
 }
 
-/// The task queues that the task has begun with, in the order of their workflows' numbers.
-fn gated(record: &TaskRecord) -> Vec<String> {
+/// The task queues that the task has assigned, in the order of their workflows' numbers.
+fn assigned_queues(record: &TaskRecord) -> Vec<String> {
     serde_json::from_value(record.progress[QUEUES].clone()).unwrap_or_default()
 }
 
@@ -134,28 +135,28 @@ impl RunGate {
         Ok(names)
     }
 
-    async fn look(
+    async fn gate_status(
         &self,
         scope: &WorkerScope,
         temporal: &dyn Temporal,
         id: &str,
         queue: &str,
-    ) -> Result<Look, TemporalError> {
+    ) -> Result<GateStatus, TemporalError> {
         match temporal.describe_gate(id).await {
-            Ok(GateState::Running) => return Ok(Look::Runs),
-            Ok(GateState::Completed) => return Ok(Look::Succeeded),
-            Ok(GateState::Failed { message }) => return Ok(Look::Failed(message)),
+            Ok(GateState::Running) => return Ok(GateStatus::Running),
+            Ok(GateState::Completed) => return Ok(GateStatus::Succeeded),
+            Ok(GateState::Failed { message }) => return Ok(GateStatus::Failed(message)),
             Ok(GateState::TimedOut) => {
-                return Ok(Look::Failed(format!("it was not over in {} s", self.timeout_seconds)));
+                return Ok(GateStatus::Failed(format!("it was not over in {} s", self.timeout_seconds)));
             }
             Ok(GateState::Ended { message }) => {
-                return Ok(Look::Failed(format!("it was cancelled or terminated: {message}")));
+                return Ok(GateStatus::Failed(format!("it was cancelled or terminated: {message}")));
             }
             Err(TemporalError::NotFound { what: Missing::Workflow, .. }) => {}
             Err(error) => return Err(error),
         }
         if scope.facts.spec.paused {
-            return Ok(Look::Paused);
+            return Ok(GateStatus::Paused);
         }
         let facts = &scope.facts;
         let start = GateStart {
@@ -169,6 +170,6 @@ impl RunGate {
             timeout: Duration::from_secs(u64::from(self.timeout_seconds)),
             identity: facts.identity.clone(),
         };
-        temporal.start_gate(&start).await.map(|()| Look::Runs)
+        temporal.start_gate(&start).await.map(|()| GateStatus::Running)
     }
 }

@@ -1,13 +1,13 @@
-//! The tasks that only wait: for workers, for Temporal to hear of them, for a person.
+//! The tasks that only wait: for workers, for Temporal to list them, for a person.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
 
 use crate::planner::verdicts;
-use crate::scope::{WorkerScope, due, waits};
+use crate::scope::{WorkerScope, due_unless_paused, outcome};
 
-/// Waits until the wanted version's workers are available.
+/// Waits until the target's workers are available.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitAvailable {}
@@ -16,15 +16,15 @@ pub struct AwaitAvailable {}
 #[async_trait]
 impl Task for AwaitAvailable {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, Due::Default)
+        due_unless_paused(cx, Due::Default)
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        Ok(waits(verdicts::await_available(&cx.env.get::<WorkerScope>()?.facts), cx))
+        Ok(outcome(verdicts::await_available(&cx.env.get::<WorkerScope>()?.facts), cx))
     }
 }
 
-/// Waits until Temporal lists the wanted version, and a worker of it asks for tasks.
+/// Waits until Temporal lists the target and one of its workers polls.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitRegistered {}
@@ -33,17 +33,17 @@ pub struct AwaitRegistered {}
 #[async_trait]
 impl Task for AwaitRegistered {
     fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due(cx, Due::Default)
+        due_unless_paused(cx, Due::Default)
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
         let began = cx.record.started_at.unwrap_or(cx.now);
-        Ok(waits(verdicts::await_registered(&scope.facts, began, cx.now), cx))
+        Ok(outcome(verdicts::await_registered(&scope.facts, began, cx.now), cx))
     }
 }
 
-/// Waits until a person promotes the wanted version.
+/// Waits until a person promotes the target.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitPromote {}
@@ -56,6 +56,6 @@ impl Task for AwaitPromote {
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        Ok(waits(verdicts::await_promote(&cx.env.get::<WorkerScope>()?.facts), cx))
+        Ok(outcome(verdicts::await_promote(&cx.env.get::<WorkerScope>()?.facts), cx))
     }
 }

@@ -1,4 +1,4 @@
-//! The cases of the custom build ID.
+//! The cases of a fixed build ID.
 
 use serde_json::{Value, json};
 
@@ -114,20 +114,20 @@ async fn two_templates_under_one_id_are_one_version() {
     assert_eq!(s.status()["versions"].as_array().unwrap().len(), 1);
 }
 
-/// What each case of the custom build ID makes: the versions' names, whether a rollout began, and whether a Deployment was made.
+/// Each case's versions, whether a rollout started, and whether a Deployment was created.
 #[tokio::test(start_paused = true)]
 async fn the_nine_cases_of_the_build_id_as_one_table() {
     struct Case {
         what: &'static str,
-        /// The ID and the image at first.
+        /// The initial build ID and image.
         from: (Option<&'static str>, &'static str),
-        /// What is patched then, one after the other.
+        /// The patches, applied in order.
         patches: Vec<Value>,
-        /// How often a version became current in all.
+        /// How many times a version became current in total.
         current: usize,
-        /// The build ID that is current in the end; `*`: one that is made of the image's tag.
+        /// The current build ID at the end; `*`: one generated from the image's tag.
         ends_on: &'static str,
-        /// How many Deployments there are in the end.
+        /// The number of Deployments at the end.
         deployments: usize,
     }
     let id = |id: Value| json!({"spec": {"unsafeCustomBuildID": id}});
@@ -165,7 +165,8 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
             1,
         ),
         case("removed", blue, vec![id(Value::Null)], 2, "v1-*", 2),
-        // The ninth is about objects: workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted.
+        // The ninth case is about objects:
+        // workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted.
         case("nothing recorded", blue, vec![json!({"metadata": {"labels": {"seen": "yes"}}})], 1, "blue", 1),
     ];
     for Case { what, from, patches, current, ends_on, deployments } in cases {
@@ -211,7 +212,7 @@ async fn workers_of_the_current_one_come_back_while_another_template_of_its_id_i
     own["unsafeCustomBuildID"] = json!("blue");
     let (s, blue) = Stage::running(own).await;
     s.patch(json!({"spec": {"paused": true, "template": template("v2")}})).await;
-    s.until("it is held up", |s| s.says("RolloutInProgress") == "True/Paused").await;
+    s.until("it is held up", |s| s.condition("RolloutInProgress") == "True/Paused").await;
     let image = |s: &Stage| {
         let of = s.deployment_of(&blue)?;
         of["spec"]["template"]["spec"]["containers"][0]["image"].as_str().map(str::to_owned)
@@ -223,7 +224,7 @@ async fn workers_of_the_current_one_come_back_while_another_template_of_its_id_i
     assert_eq!(image(&s), before);
     s.seconds(3600).await;
     assert_eq!(image(&s), before, "paused is paused");
-    assert_eq!(s.says("Stalled"), "False/Progressing", "and is no stall: {}", s.message("UpToDate"));
+    assert_eq!(s.condition("Stalled"), "False/Progressing", "and is no stall: {}", s.message("UpToDate"));
     assert_eq!(s.events("RolloutStalled"), 0);
     s.patch(json!({"spec": {"paused": false}})).await;
     s.until("the other template is there", |s| image(s).is_some_and(|image| image.ends_with("v2"))).await;

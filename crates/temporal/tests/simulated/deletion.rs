@@ -1,4 +1,4 @@
-//! How a `WorkerDeployment` goes.
+//! The deletion of a `WorkerDeployment`.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use kube::api::DeleteParams;
 use serde_json::json;
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
-use windlass_temporal::played::{Mood, Played, Settings, Write};
+use windlass_temporal::fake::{FakeTemporal, Fault, Settings, Write};
 use windlass_temporal::port::{BuildId, RoutingWrite};
 
 use crate::stage::{Stage, deployment, spec};
@@ -35,7 +35,7 @@ async fn a_deleted_one_gives_its_tasks_back_and_waits_for_its_workflows() {
 async fn one_that_is_deleted_now_waits_for_nothing_not_even_for_temporal() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
-    s.temporal.is(Mood::Down);
+    s.temporal.set_fault(Fault::Down);
     s.delete().await;
     s.seconds(60).await;
     assert!(s.object().is_some() && !s.deployments().is_empty());
@@ -69,7 +69,7 @@ async fn records_that_temporal_does_not_give_up_are_not_waited_for_for_ever() {
     let temporal = s.temporal.clone();
     let polling = tokio::spawn(async move {
         loop {
-            // Somebody's own worker polls as this version.
+            // A worker of somebody else polls as this version.
             temporal.poll(&deployment(), &v1, &["orders"], 1);
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
@@ -81,9 +81,9 @@ async fn records_that_temporal_does_not_give_up_are_not_waited_for_for_ever() {
     assert!(s.object().is_none(), "{:#}", s.status());
 }
 
-/// How many writes Temporal had got when the operator first deleted a Deployment.
+/// Counts Temporal's writes before the operator's first delete of a Deployment.
 #[derive(Clone)]
-struct Moment(Played, Arc<Mutex<Option<usize>>>);
+struct Moment(FakeTemporal, Arc<Mutex<Option<usize>>>);
 
 impl Moment {
     fn new(s: &Stage) -> Self {
@@ -108,27 +108,27 @@ impl FaultPlan for Moment {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_deleted_now_gives_back_what_it_held_although_answers_are_lost() {
-    for mood in [Mood::Well, Mood::LosesAnswers] {
+    for fault in [Fault::None, Fault::LosesAnswers] {
         let (s, v1) = Stage::running(spec("v1")).await;
         s.temporal.start(&deployment(), "long", None, 99.0);
         s.roll_to("v2").await;
         s.until("it ramps", |s| s.ramps() == [100, 5]).await;
-        s.temporal.is(mood.clone());
+        s.temporal.set_fault(fault.clone());
         s.annotate("windlass.dev/delete", "now").await;
         let began = s.temporal.writes().len();
         let watcher = Moment::new(&s);
         s.delete().await;
         s.seconds(30).await;
-        assert!(s.object().is_none() && s.deployments().is_empty(), "{mood:?}: {:#}", s.status());
+        assert!(s.object().is_none() && s.deployments().is_empty(), "{fault:?}: {:#}", s.status());
         let writes = s.temporal.writes();
         let back = [RoutingWrite::ClearRamp, RoutingWrite::Current(None)].map(Write::Routing);
         let back_first = watcher
             .writes_at_first_delete()
             .is_some_and(|n| back.iter().all(|write| writes[began..n].contains(write)));
-        assert!(back_first, "{mood:?}, {v1}: {writes:?}");
-        assert_eq!(writes.last(), Some(&Write::Manager(None)), "{mood:?}");
-        // The next of its name finds nobody in its way.
-        s.temporal.is(Mood::Well);
+        assert!(back_first, "{fault:?}, {v1}: {writes:?}");
+        assert_eq!(writes.last(), Some(&Write::Manager(None)), "{fault:?}");
+        // A new object of the same name finds nothing left behind.
+        s.temporal.set_fault(Fault::None);
         s.create(spec("v2")).await;
         let v2 = s.target().await;
         s.until_current(&v2).await;
@@ -145,14 +145,14 @@ async fn one_that_never_took_tasks_leaves_those_of_somebody_elses_workers_alone(
     let mut manual = spec("v1");
     manual["rollout"] = json!({"strategy": "Manual"});
     s.create(manual).await;
-    s.until("it waits for a promotion", |s| s.says("UpToDate").contains("ReadyToPromote")).await;
+    s.until("it waits for a promotion", |s| s.condition("UpToDate").contains("ReadyToPromote")).await;
     s.delete().await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
     let touched: Vec<Write> = s.temporal.writes().split_off(before);
     assert!(!touched.iter().any(|write| matches!(write, Write::Routing(_))), "{touched:?}");
 }
 
-/// Whom the API server does not let delete one Deployment.
+/// An API server that refuses to delete one Deployment.
 struct Keeps(String);
 
 impl FaultPlan for Keeps {
@@ -201,29 +201,29 @@ async fn one_that_is_retained_while_temporal_is_gone_for_a_moment_is_left_withou
     let mut retained = spec("v1");
     retained["deletionPolicy"] = json!("Retain");
     let (s, _) = Stage::running(retained).await;
-    s.temporal.is(Mood::Down);
+    s.temporal.set_fault(Fault::Down);
     s.delete().await;
     s.seconds(20).await;
-    s.temporal.is(Mood::Well);
+    s.temporal.set_fault(Fault::None);
     s.until("it is gone", |s| s.object().is_none()).await;
     assert_eq!(s.temporal.writes().last(), Some(&Write::Manager(None)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_retained_and_deleted_now_waits_for_nothing_either() {
-    for mood in [Mood::Down, Mood::LosesAnswers, Mood::Well] {
+    for fault in [Fault::Down, Fault::LosesAnswers, Fault::None] {
         let mut retained = spec("v1");
         retained["deletionPolicy"] = json!("Retain");
         let (s, _) = Stage::running(retained).await;
         let before = s.deployments();
-        s.temporal.is(mood.clone());
+        s.temporal.set_fault(fault.clone());
         s.annotate("windlass.dev/delete", "now").await;
         s.delete().await;
         s.seconds(10).await;
-        assert!(s.object().is_none(), "{mood:?}: {:#}", s.status());
-        assert_eq!(s.deployments(), before, "{mood:?}");
+        assert!(s.object().is_none(), "{fault:?}: {:#}", s.status());
+        assert_eq!(s.deployments(), before, "{fault:?}");
         let is_freed = s.temporal.writes().last() == Some(&Write::Manager(None));
-        assert_eq!(is_freed, mood != Mood::Down, "{mood:?}");
+        assert_eq!(is_freed, fault != Fault::Down, "{fault:?}");
     }
 }
 
@@ -235,7 +235,7 @@ async fn one_that_another_manages_and_that_serves_nothing_there_goes_at_once() {
     s.temporal.by_hand(&deployment(), &RoutingWrite::Current(Some(BuildId::new("theirs")))).unwrap();
     let before = s.temporal.writes().len();
     s.create(spec("v1")).await;
-    s.until("it is said", |s| s.says("UpToDate").ends_with("OwnedByOther")).await;
+    s.until("it is said", |s| s.condition("UpToDate").ends_with("OwnedByOther")).await;
     s.delete().await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
     assert_eq!(s.temporal.writes().len(), before, "{:?}", s.temporal.writes());
@@ -243,35 +243,35 @@ async fn one_that_another_manages_and_that_serves_nothing_there_goes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_never_found_its_temporal_goes_at_once() {
-    for mood in [Mood::Down, Mood::Secretless, Mood::Refusing] {
+    for fault in [Fault::Down, Fault::Secretless, Fault::Refusing] {
         let s = Stage::new();
-        s.temporal.is(mood.clone());
+        s.temporal.set_fault(fault.clone());
         s.create(spec("v1")).await;
         s.until("it is said", |s| s.status()["temporalLostAt"].is_string()).await;
         s.delete().await;
         s.seconds(10).await;
-        assert!(s.object().is_none(), "{mood:?}: {:#}", s.status());
+        assert!(s.object().is_none(), "{fault:?}: {:#}", s.status());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_whose_workers_and_secrets_went_with_their_namespace_is_not_waited_for_for_ever() {
     let (s, v1) = Stage::running(spec("v1")).await;
-    s.temporal.is(Mood::Secretless);
+    s.temporal.set_fault(Fault::Secretless);
     s.delete().await;
     s.seconds(1200).await;
     assert!(s.object().is_some(), "workers are there");
     s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
     s.until("it is gone", |s| s.object().is_none()).await;
 
-    // Where they go first it is tried for some minutes.
+    // The operator tries for some minutes to release the routing first.
     let (s, v1) = Stage::running(spec("v1")).await;
-    s.temporal.is(Mood::Secretless);
+    s.temporal.set_fault(Fault::Secretless);
     s.delete().await;
     s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
     s.seconds(300).await;
     assert!(s.message("Reconciling").contains("its workers are gone"), "{}", s.message("Reconciling"));
-    s.temporal.is(Mood::Well);
+    s.temporal.set_fault(Fault::None);
     s.until("it is gone", |s| s.object().is_none()).await;
     let back = Write::Routing(RoutingWrite::Current(None));
     assert!(s.temporal.writes().contains(&back), "{:?}", s.temporal.writes());
@@ -295,9 +295,9 @@ async fn a_workflow_that_began_right_before_the_deletion_keeps_its_workers_altho
 #[tokio::test(start_paused = true)]
 async fn one_whose_spec_cannot_be_read_any_more_goes_without_workers_or_when_that_is_said() {
     let (s, _) = Stage::running(spec("v1")).await;
-    // The API server takes it, and no Deployment could have it.
+    // The schema allows it, but no Deployment does.
     s.patch(json!({"spec": {"maxSurge": 3_000_000_000_u64}})).await;
-    s.until("it is said", |s| s.says("Stalled") == "True/InvalidSpec").await;
+    s.until("it is said", |s| s.condition("Stalled") == "True/InvalidSpec").await;
     s.delete().await;
     s.seconds(120).await;
     assert!(s.object().is_some() && !s.deployments().is_empty());

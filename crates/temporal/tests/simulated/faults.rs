@@ -1,34 +1,35 @@
-//! The fault catalogue of workers: what can go wrong at each write to Kubernetes, and at each call of Temporal, for a while. A
-//! story is played once without a fault; then each fault strikes at each of its points, in a run of its own, and every
-//! oracle looks at every run. What dies is in `killed.rs`, clocks, watches
-//! and leaders in `upset.rs`.
+//! The fault catalogue of workers: faults at each write to Kubernetes, and at each call of Temporal, for a while. The
+//! scenario runs once without a fault; then each fault strikes at each of its points, in a run of its own, and every
+//! oracle checks every run. `killed.rs` kills the operator; `upset.rs` has clocks, watches and leaders.
 //!
-//! `WINDLASS_WORKER_SWEEP_EVERY=1` walks every point; plain `cargo test` every 61st of the calls, and a sixteenth of what befalls writes.
+//! `WINDLASS_WORKER_SWEEP_EVERY=1` runs every point; plain `cargo test` every 61st of the calls, and a sixteenth of
+//! the writes.
 
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
 use serde_json::json;
 use windlass_sim::{After, AuditEntry, Before, Failure, FaultPlan, RequestInfo};
-use windlass_temporal::played::{Mood, Write};
+use windlass_temporal::fake::{Fault, Write};
 use windlass_temporal::port::RoutingWrite;
 
 use crate::stage::{End, Stage, spec};
 
-/// A first version, a workflow that is pinned to it, a second one with a gate and two steps, and the end of the first.
+/// The scenario: a first version, a workflow that is pinned to it, a second version with a gate and two steps, and
+/// the end of the first.
 pub async fn story(s: &Stage) -> End {
     let mut spec = spec("v1");
     spec["rollout"]["gate"] = json!({"workflowType": "Check", "timeoutSeconds": 60});
     s.through_two_versions(spec).await
 }
 
-/// What has to hold of each run, whatever befell it.
+/// The oracles of each run.
 pub async fn watch(s: &Stage, what: &str) {
     assert_pauses(s, what);
     settle(s, what).await;
 }
 
-/// The same, but for how long each step was held, which a clock that jumps says otherwise.
+/// The oracles without the pauses, which a clock that jumps distorts.
 pub async fn settle(s: &Stage, what: &str) {
     s.assert_no_orphans();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -39,9 +40,9 @@ pub async fn settle(s: &Stage, what: &str) {
         }
     });
     assert!(counts.values().all(|count| *count == 1), "{what}: something was made twice: {counts:?}");
-    // What began at the story's last calls has its own time.
-    s.temporal.falls_ill(u64::MAX, Mood::Well, TimeDelta::zero());
-    s.temporal.is(Mood::Well);
+    // A fault that began at the last calls ends by itself.
+    s.temporal.fail_at_call(u64::MAX, Fault::None, TimeDelta::zero());
+    s.temporal.set_fault(Fault::None);
     s.seconds(60).await;
     let before = s.cluster.version();
     s.seconds(120).await;
@@ -52,7 +53,7 @@ pub async fn settle(s: &Stage, what: &str) {
     assert_eq!(writes, [], "{what}: at rest nothing is written");
 }
 
-/// No step was shorter than its pause of 5 s.
+/// Asserts that no step was shorter than its pause of 5 s.
 pub fn assert_pauses(s: &Stage, what: &str) {
     let mut last: Option<(i32, chrono::DateTime<chrono::Utc>)> = None;
     for (at, write) in s.temporal.timed_writes() {
@@ -85,23 +86,23 @@ async fn whatever_befalls_temporal_at_any_call_the_rollout_ends_as_without_it() 
     assert_eq!((end.ramps.as_slice(), end.gates), ([100, 5, 50, 100].as_slice(), 2));
     let calls = clean.temporal.calls();
     watch(&clean, "clean").await;
-    let moods = [
-        Mood::Down,
-        Mood::Slow(std::time::Duration::from_secs(4)),
-        Mood::Forgetful,
-        Mood::Empty,
-        Mood::Limiting,
-        Mood::Refusing,
-        Mood::Secretless,
-        Mood::LosesAnswers,
+    let faults = [
+        Fault::Down,
+        Fault::Slow(std::time::Duration::from_secs(4)),
+        Fault::Forgetful,
+        Fault::Empty,
+        Fault::Limiting,
+        Fault::Refusing,
+        Fault::Secretless,
+        Fault::LosesAnswers,
     ];
     let mut points = 0;
-    for (number, mood) in moods.iter().enumerate() {
-        // Another part of the calls for each mood, so that all moods together leave out few.
-        for call in (1 + number as u64 * every() / moods.len() as u64..=calls).step_by(every() as usize) {
+    for (number, fault) in faults.iter().enumerate() {
+        // Each fault strikes at other calls, so that all faults together cover most of them.
+        for call in (1 + number as u64 * every() / faults.len() as u64..=calls).step_by(every() as usize) {
             let s = Stage::new();
-            s.temporal.falls_ill(call, mood.clone(), TimeDelta::seconds(20));
-            let what = format!("{mood:?} for 20 s from call {call} on");
+            s.temporal.fail_at_call(call, fault.clone(), TimeDelta::seconds(20));
+            let what = format!("{fault:?} for 20 s from call {call} on");
             assert_eq!(story(&s).await, end, "{what}");
             watch(&s, &what).await;
             points += 1;
@@ -111,11 +112,11 @@ async fn whatever_befalls_temporal_at_any_call_the_rollout_ends_as_without_it() 
     assert!(points >= 8, "{points} points at {calls} calls");
 }
 
-/// What becomes of one write of the operator's.
+/// Fails one write of the operator's.
 struct Strike {
     write: u64,
     failure: Failure,
-    /// Whether it is carried out all the same, and only its answer lost.
+    /// True if the write is carried out and only its answer is lost.
     carried_out: bool,
 }
 
@@ -144,7 +145,7 @@ impl FaultPlan for Strike {
 #[tokio::test(start_paused = true)]
 async fn a_step_is_held_for_its_pause_also_where_the_write_of_it_takes_long() {
     let (s, _) = Stage::running(spec("v1")).await;
-    s.temporal.is(Mood::Slow(std::time::Duration::from_secs(4)));
+    s.temporal.set_fault(Fault::Slow(std::time::Duration::from_secs(4)));
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     assert_eq!(s.ramps(), [100, 5, 50, 100]);

@@ -1,8 +1,8 @@
-//! What single fields of the spec do in a rollout, and what is told of it: events and metrics.
+//! The effect of single fields of the spec, and events and metrics.
 
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
-use windlass_temporal::played::Mood;
+use windlass_temporal::fake::Fault;
 use windlass_temporal::port::{DeploymentName, Percent, RoutingWrite};
 
 use crate::stage::{NAMESPACE, Stage, deployment, spec};
@@ -34,15 +34,15 @@ async fn a_gate_is_run_once_on_each_queue_that_is_named_and_with_its_input() {
     });
     let s = Stage::new();
     s.create(gated).await;
-    s.until("the input tells it to fail", |s| s.says("UpToDate") == "False/GateFailed").await;
+    s.until("the input tells it to fail", |s| s.condition("UpToDate") == "False/GateFailed").await;
     assert!(s.message("UpToDate").contains("no such table: orders"), "{}", s.message("UpToDate"));
     let v1 = s.target().await;
     let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
     assert_eq!(s.status()["plan"]["tasks"][4]["type"], "run-gate");
-    // The plan's gate is the one that was asked for when it began: with another input it is another plan.
+    // A plan keeps the gate it started with: another input is another plan.
     s.patch(json!({"spec": {"rollout": {"gate": {"input": {"fail": null}}}}})).await;
     s.annotate("windlass.dev/abort", &plan).await;
-    s.until("it is given up", |s| s.says("RolloutInProgress") == "False/RolloutAborted").await;
+    s.until("it is given up", |s| s.condition("RolloutInProgress") == "False/RolloutAborted").await;
     s.annotate("windlass.dev/retry", &plan).await;
     s.until_current(&v1).await;
     let mut queues = s.temporal.gated_queues(&v1);
@@ -66,7 +66,7 @@ async fn a_promotion_passes_over_the_steps_that_are_left_by_hash_and_by_build_id
         assert_eq!(s.ramps(), [100, 5, 100], "by build ID: {by_build}");
         assert_eq!(s.status()["spentForcePromote"], asked);
         assert_eq!(s.events("StaleForcePromote"), 0);
-        // What was spent promotes nothing else.
+        // A used value promotes nothing else.
         s.set_image("v3").await;
         s.until("the next has its steps", |s| s.status()["rampPercent"] == 5).await;
         s.seconds(60).await;
@@ -151,7 +151,7 @@ async fn templates_beyond_the_limit_go_with_the_oldest_first_but_those_that_are_
     let label = |r: &DynamicObject| r.metadata.labels.as_ref().unwrap()["windlass.dev/build-id"].clone();
     let mut kept: Vec<String> = list.items.iter().map(label).collect();
     kept.sort();
-    // v1 has a workflow, v5 is current, and v4 is the one that is kept for people.
+    // v1 has a workflow, v5 is current, and v4 is within the history limit.
     let mut expected: Vec<String> = [0, 3, 4].map(|index: usize| builds[index].to_string()).to_vec();
     expected.sort();
     assert_eq!(kept, expected);
@@ -189,14 +189,14 @@ async fn a_rollout_that_gets_no_further_is_told_once() {
     s.until("it is told", |s| s.events("RolloutStalled") == 1).await;
     s.seconds(600).await;
     assert_eq!(s.events("RolloutStalled"), 1);
-    assert_eq!(s.says("Stalled"), "True/NoProgress");
+    assert_eq!(s.condition("Stalled"), "True/NoProgress");
 }
 
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_how_many_versions_there_are_what_ended_and_that_temporal_is_lost() {
     let (s, v1) = Stage::running(spec("v1")).await;
     let of = |name: &str, value: u32| format!("{name}{{namespace=\"shop\",name=\"orders\"}} {value}\n");
-    let told = |s: &Stage, line: &str| {
+    let assert_metric = |s: &Stage, line: &str| {
         let text = s.metrics.text();
         assert!(text.contains(line), "{line} is not in {text}");
     };
@@ -204,21 +204,21 @@ async fn metrics_tell_how_many_versions_there_are_what_ended_and_that_temporal_i
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.seconds(10).await;
-    told(&s, &of("windlass_worker_versions", 2));
-    told(&s, "windlass_worker_rollouts_total{outcome=\"Complete\"} 2\n");
-    told(&s, &of("windlass_temporal_unreachable", 0));
-    s.temporal.is(Mood::Down);
-    s.until("it is noticed", |s| s.says("UpToDate").ends_with("TemporalUnreachable")).await;
-    told(&s, &of("windlass_temporal_unreachable", 1));
-    told(
+    assert_metric(&s, &of("windlass_worker_versions", 2));
+    assert_metric(&s, "windlass_worker_rollouts_total{outcome=\"Complete\"} 2\n");
+    assert_metric(&s, &of("windlass_temporal_unreachable", 0));
+    s.temporal.set_fault(Fault::Down);
+    s.until("it is noticed", |s| s.condition("UpToDate").ends_with("TemporalUnreachable")).await;
+    assert_metric(&s, &of("windlass_temporal_unreachable", 1));
+    assert_metric(
         &s,
         "windlass_worker_up_to_date_reason{namespace=\"shop\",name=\"orders\",reason=\"TemporalUnreachable\"} 1\n",
     );
-    s.temporal.is(Mood::Well);
+    s.temporal.set_fault(Fault::None);
     s.temporal.end("long");
     s.until("v1 is gone", |s| s.record(&v1).is_null()).await;
-    told(&s, &of("windlass_temporal_unreachable", 0));
-    told(&s, &of("windlass_worker_versions", 1));
+    assert_metric(&s, &of("windlass_temporal_unreachable", 0));
+    assert_metric(&s, &of("windlass_worker_versions", 1));
     s.delete().await;
     s.until("it is gone", |s| s.object().is_none()).await;
     s.seconds(5).await;
@@ -228,8 +228,8 @@ async fn metrics_tell_how_many_versions_there_are_what_ended_and_that_temporal_i
 #[tokio::test(start_paused = true)]
 async fn metrics_of_an_object_whose_finalizer_a_hand_took_away_go_too() {
     let (s, _) = Stage::running(spec("v1")).await;
-    s.temporal.is(Mood::Down);
-    s.until("it is noticed", |s| s.says("UpToDate").ends_with("TemporalUnreachable")).await;
+    s.temporal.set_fault(Fault::Down);
+    s.until("it is noticed", |s| s.condition("UpToDate").ends_with("TemporalUnreachable")).await;
     s.delete().await;
     s.patch(json!({"metadata": {"finalizers": null}})).await;
     s.until("it is gone", |s| s.object().is_none()).await;

@@ -1,7 +1,7 @@
 //! Gates.
 
 use serde_json::json;
-use windlass_temporal::played::GateEnd;
+use windlass_temporal::fake::GateEnd;
 use windlass_temporal::port::BuildId;
 
 use crate::stage::{Stage, spec};
@@ -23,17 +23,17 @@ async fn a_gate_that_fails_holds_the_rollout_in_its_own_words_until_a_retry() {
         s.patch(json!({"spec": {"unsafeCustomBuildID": "two"}})).await;
         s.temporal.gates_end(
             &windlass_temporal::port::BuildId::new("two"),
-            GateEnd::Badly("no such table: orders".into()),
+            GateEnd::Fails("no such table: orders".into()),
         );
         s.target().await
     };
-    s.until("it has failed", |s| s.says("UpToDate") == "False/GateFailed").await;
+    s.until("it has failed", |s| s.condition("UpToDate") == "False/GateFailed").await;
     assert!(s.message("UpToDate").contains("no such table: orders"), "{}", s.message("UpToDate"));
     s.seconds(120).await;
-    assert_eq!(s.says("Stalled"), "True/GateFailed");
+    assert_eq!(s.condition("Stalled"), "True/GateFailed");
     assert_eq!(s.status()["currentBuildID"], v1.as_str());
     assert_eq!((s.temporal.gates(), s.events("GateFailed")), (2, 1), "one for each version");
-    s.temporal.gates_end(&v2, GateEnd::Well(chrono::TimeDelta::seconds(1)));
+    s.temporal.gates_end(&v2, GateEnd::Succeeds(chrono::TimeDelta::seconds(1)));
     let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
     s.annotate("windlass.dev/retry", &plan).await;
     s.until_current(&v2).await;
@@ -47,16 +47,16 @@ async fn a_gate_that_fails_takes_its_version_back_where_that_is_asked_for() {
     let v1 = s.target().await;
     s.until_current(&v1).await;
     let bad = windlass_temporal::port::BuildId::new("bad");
-    s.temporal.gates_end(&bad, GateEnd::Badly("no such table: orders".into()));
+    s.temporal.gates_end(&bad, GateEnd::Fails("no such table: orders".into()));
     s.patch(json!({"spec": {"unsafeCustomBuildID": "bad"}})).await;
-    s.until("it is rolled back", |s| s.says("UpToDate") == "False/RolledBack").await;
+    s.until("it is rolled back", |s| s.condition("UpToDate") == "False/RolledBack").await;
     assert!(s.message("UpToDate").contains("no such table: orders"), "{}", s.message("UpToDate"));
     let history = s.status()["history"].clone();
     assert_eq!(history.as_array().unwrap().last().unwrap()["reason"], "GateFailed");
     s.until("its workers and its record go", |s| s.record(&bad).is_null() && s.deployment_of(&bad).is_none())
         .await;
     assert_eq!(s.status()["currentBuildID"], v1.as_str());
-    assert_eq!(s.says("UpToDate"), "False/RolledBack");
+    assert_eq!(s.condition("UpToDate"), "False/RolledBack");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +80,7 @@ async fn a_gate_of_a_rollout_that_makes_room_is_ended_and_its_version_goes() {
     s.until_current(&s.target().await).await;
     let v2 = s.roll_to("v2").await;
     s.temporal.gates_end(&v2, GateEnd::Never);
-    s.until("the gate runs", |s| s.says("UpToDate") == "Unknown/GateRunning").await;
+    s.until("the gate runs", |s| s.condition("UpToDate") == "Unknown/GateRunning").await;
     let v3 = s.roll_to("v3").await;
     s.until_current(&v3).await;
     s.until("v2 goes", |s| s.record(&v2).is_null() && s.deployment_of(&v2).is_none()).await;
@@ -96,8 +96,8 @@ async fn a_pause_before_a_gate_takes_nothing_of_its_time() {
     s.seconds(600).await;
     s.patch(json!({"spec": {"paused": false}})).await;
     s.until_current(&v2).await;
-    // The same where the pause comes while the gate is next.
-    s.temporal.gates_end(&v2, GateEnd::Well(chrono::TimeDelta::seconds(1)));
+    // The same, with the pause before the gate starts.
+    s.temporal.gates_end(&v2, GateEnd::Succeeds(chrono::TimeDelta::seconds(1)));
     let v3 = s.roll_to("v3").await;
     s.until("its gate is next", |s| {
         let status = s.status();
@@ -117,7 +117,7 @@ async fn each_task_queue_is_gated_also_one_that_workers_come_to_poll_later() {
     s.create(gated("v1", "Hold")).await;
     s.until_current(&s.target().await).await;
     let before = s.temporal.gates();
-    s.temporal.gates_end(&BuildId::new("two"), GateEnd::Well(chrono::TimeDelta::seconds(20)));
+    s.temporal.gates_end(&BuildId::new("two"), GateEnd::Succeeds(chrono::TimeDelta::seconds(20)));
     s.patch(json!({"spec": {"unsafeCustomBuildID": "two"}})).await;
     let v2 = s.target().await;
     s.until("the first gate runs", |s| s.temporal.gates() == before + 1).await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windlass_temporal::port::{BuildId, Percent, RoutingWrite};
 
-use crate::hands::Says;
+use crate::fake_hooks::HookResult;
 use crate::stage::{NAME, Stage, deployment, spec};
 
 fn http(name: &str, at: &str) -> Value {
@@ -14,7 +14,7 @@ fn approval(name: &str, at: &str) -> Value {
     json!({"name": name, "at": at, "approval": {}})
 }
 
-/// Two steps, the first of which stops for hooks.
+/// Two steps, of which the first stops for hooks.
 fn hooked(hooks: &Value) -> Value {
     let mut spec = spec("v1");
     spec["hooks"] = hooks.clone();
@@ -50,7 +50,7 @@ async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last(
         approval("person", "BeforePromotion"),
     ]);
     let (s, v1) = second(&hooks).await;
-    s.hands.done(&["first", "look"]);
+    s.hooks.done(&["first", "look"]);
     let v2 = s.roll_to("v2").await;
     s.until("a person is asked", |s| s.status()["hooks"][0]["state"] == "AwaitingApproval").await;
     s.seconds(1).await;
@@ -72,7 +72,7 @@ async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last(
     );
     assert_eq!(s.status()["currentBuildID"], v1.as_str());
     assert_eq!(
-        (s.events("ApprovalRequested"), s.hands.ran()),
+        (s.events("ApprovalRequested"), s.hooks.ran()),
         (1, vec!["first".into(), "look".into(), "person".into()])
     );
     let task = s.status()["hooks"][0]["taskID"].as_str().unwrap().to_owned();
@@ -84,8 +84,8 @@ async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last(
         s.status()["requestedRolloutHash"],
         "its last hook waits"
     );
-    assert_ne!(s.says("UpToDate"), "True/Applied");
-    s.hands.done(&["last"]);
+    assert_ne!(s.condition("UpToDate"), "True/Applied");
+    s.hooks.done(&["last"]);
     s.until_current(&v2).await;
     assert_eq!(last(&s)["outcome"], "Complete");
     s.assert_no_orphans();
@@ -94,16 +94,16 @@ async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last(
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_fails_holds_and_is_tried_again_as_often_as_that_is_asked_for() {
     let (s, v1) = second(&json!([http("look", "AfterStep")])).await;
-    s.hands.say("look", Says::Fails("answered 500".into()));
+    s.hooks.set_result("look", HookResult::Fails("answered 500".into()));
     let v2 = s.roll_to("v2").await;
-    s.until("it has failed", |s| s.says("UpToDate") == "False/HookFailed").await;
+    s.until("it has failed", |s| s.condition("UpToDate") == "False/HookFailed").await;
     let message = s.message("UpToDate");
     assert!(
         message.contains("hook look failed: answered 500") && message.contains("windlass retry wwd/"),
         "{message}"
     );
     s.seconds(120).await;
-    assert_eq!((s.says("Stalled"), s.events("HookFailed")), ("True/HookFailed".into(), 1));
+    assert_eq!((s.condition("Stalled"), s.events("HookFailed")), ("True/HookFailed".into(), 1));
     assert_eq!(
         (s.status()["currentBuildID"].clone(), s.status()["rampPercent"].clone()),
         (json!(v1.as_str()), json!(5))
@@ -111,12 +111,12 @@ async fn a_hook_that_fails_holds_and_is_tried_again_as_often_as_that_is_asked_fo
     let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
     s.annotate("windlass.dev/retry", &plan).await;
     s.until("it has failed once more", |s| {
-        s.status()["plan"]["tasks"][5]["attempt"] == 2 && s.says("UpToDate") == "False/HookFailed"
+        s.status()["plan"]["tasks"][5]["attempt"] == 2 && s.condition("UpToDate") == "False/HookFailed"
     })
     .await;
     s.seconds(5).await;
     assert_eq!(s.events("HookFailed"), 2, "once for each attempt");
-    s.hands.done(&["look"]);
+    s.hooks.done(&["look"]);
     s.annotate("windlass.dev/retry", &format!("{plan}/2")).await;
     s.until_current(&v2).await;
 }
@@ -127,17 +127,17 @@ async fn what_a_failure_leads_to_is_the_lists_to_say() {
         let mut hook = http("look", "AfterStep");
         hook["onFailure"] = json!(on_failure);
         let (s, v1) = second(&json!([hook])).await;
-        s.hands.say("look", Says::Fails("answered 500".into()));
+        s.hooks.set_result("look", HookResult::Fails("answered 500".into()));
         let v2 = s.roll_to("v2").await;
         s.until("it is over", |s| last(s)["outcome"] == outcome).await;
         if on_failure == "Rollback" {
             s.until("its ramp is gone", |s| s.status()["rampingBuildID"].is_null()).await;
             assert_eq!(s.status()["currentBuildID"], v1.as_str());
             assert_eq!(
-                (s.says("UpToDate"), last(&s)["reason"].clone()),
+                (s.condition("UpToDate"), last(&s)["reason"].clone()),
                 ("False/RolledBack".into(), json!("HookFailed"))
             );
-            assert_eq!(s.hands.ended().len(), 1, "what its hooks began is ended");
+            assert_eq!(s.hooks.ended().len(), 1, "what its hooks began is ended");
             s.seconds(120).await;
             assert_eq!(s.status()["currentBuildID"], v1.as_str(), "it is not tried again by itself");
         } else {
@@ -174,18 +174,18 @@ async fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
         types(&s)
     );
     assert_eq!(types(&s).iter().filter(|type_| *type_ == "ramp").count(), 2);
-    s.hands.done(&["look", "came"]);
+    s.hooks.done(&["look", "came"]);
     s.until_current(&v2).await;
-    assert_eq!(s.hands.ran(), ["look", "came"]);
+    assert_eq!(s.hooks.ran(), ["look", "came"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_way_back_waits_for_no_hook() {
     let (s, v1) = second(&json!([http("first", "BeforeRollout"), http("look", "AfterStep")])).await;
-    s.hands.done(&["first", "look"]);
+    s.hooks.done(&["first", "look"]);
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
-    s.hands.say("first", Says::Fails("never".into()));
+    s.hooks.set_result("first", HookResult::Fails("never".into()));
     assert_eq!(s.roll_to("v1").await, v1);
     s.until_current(&v1).await;
 }
@@ -198,21 +198,21 @@ async fn the_ramp_is_kept_at_its_step_while_a_hook_runs() {
     let by_hand = RoutingWrite::Ramp { to: v2.clone(), percent: Percent(77.0) };
     s.temporal.by_hand(&deployment(), &by_hand).unwrap();
     s.until("it is put back", |s| s.ramps().last() == Some(&5) && s.events("RampRestored") == 1).await;
-    s.hands.done(&["look"]);
+    s.hooks.done(&["look"]);
     s.until_current(&v2).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn hooks_that_cannot_be_carried_out_are_refused_before_anything_is_done() {
     let (s, v1) = second(&json!([http("first", "BeforeRollout")])).await;
-    s.hands.refuse(Some("hook first: http.url has host peer, which is not allowed"));
-    s.hands.done(&["first"]);
+    s.hooks.refuse(Some("hook first: http.url has host peer, which is not allowed"));
+    s.hooks.done(&["first"]);
     s.set_image("v2").await;
-    s.until("it is refused", |s| s.says("UpToDate") == "False/InvalidSpec").await;
+    s.until("it is refused", |s| s.condition("UpToDate") == "False/InvalidSpec").await;
     assert!(s.message("UpToDate").contains("hook first"), "{}", s.message("UpToDate"));
     s.seconds(60).await;
     assert_eq!((s.deployments().len(), s.status()["currentBuildID"].clone()), (1, json!(v1.as_str())));
-    s.hands.refuse(None);
+    s.hooks.refuse(None);
     let v2 = s.target().await;
     s.until_current(&v2).await;
 }
@@ -255,5 +255,5 @@ async fn a_deletion_ends_the_plan_with_an_entry_in_the_history() {
     })
     .await;
     assert_eq!((last(&s)["planID"].clone(), last(&s)["reason"].clone()), (json!(seen), json!("Terminating")));
-    assert_eq!(s.hands.ended(), [plan]);
+    assert_eq!(s.hooks.ended(), [plan]);
 }

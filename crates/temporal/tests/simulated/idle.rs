@@ -1,4 +1,4 @@
-//! What it costs to have many that are at rest.
+//! The cost of many objects at rest.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde_json::json;
 
 use crate::stage::{NAMESPACE, Stage, spec};
 
-/// How long they are watched, in minutes.
+/// How long they are measured, in minutes.
 const MINUTES: u64 = 10;
 
-/// Prints what docs/dev/cost.md says, of so many as `WINDLASS_IDLE_WORKERS` wants: 10 where it wants nothing.
+/// Prints the numbers of docs/dev/cost.md for `WINDLASS_IDLE_WORKERS` objects (default: 10).
 #[tokio::test(start_paused = true)]
 #[allow(clippy::cast_precision_loss, reason = "counts are small")]
 async fn at_rest_each_is_described_once_in_30_to_40_s_and_nothing_is_written() {
@@ -33,7 +33,7 @@ async fn at_rest_each_is_described_once_in_30_to_40_s_and_nothing_is_written() {
         all.len() == many && all.iter().all(is_up)
     })
     .await;
-    // For two minutes after the last change they are looked at oftener.
+    // They are requeued sooner for two minutes after the last change.
     s.seconds(180).await;
     let (calls, describes, version) = (s.temporal.calls(), s.temporal.describes(), s.cluster.version());
     let requests = s.cluster.audit_len();
@@ -57,6 +57,6 @@ async fn at_rest_each_is_described_once_in_30_to_40_s_and_nothing_is_written() {
         (least..=most).contains(&describes),
         "{describes} descriptions in {MINUTES} min, of {least} to {most}"
     );
-    // Every two minutes who polls is asked: of one task queue two calls.
+    // Pollers are counted every two minutes: two calls per task queue.
     assert!(calls - describes <= many * (MINUTES / 2 + 1) * 2, "{} other calls", calls - describes);
 }

@@ -1,7 +1,7 @@
-//! The operator dies before, and right after, each of its writes, to Kubernetes and to Temporal; another one starts.
+//! The operator dies before, and right after, each of its writes to Kubernetes and to Temporal; another one starts.
 
 use windlass_sim::{After, Before, Failure, FaultPlan, RequestInfo};
-use windlass_temporal::played::Write;
+use windlass_temporal::fake::Write;
 use windlass_temporal::port::RoutingWrite;
 
 use crate::stage::{End, Stage, deployment, spec};
@@ -27,7 +27,7 @@ async fn death_at_any_write_to_temporal_changes_nothing_of_the_end() {
     }
 }
 
-/// Fails one write of the operator's, before it is carried out or after, and kills it.
+/// Fails one write of the operator, before or after it is carried out, and kills the operator.
 struct Death {
     write: u64,
     before: bool,
@@ -75,14 +75,14 @@ async fn death_at_any_write_to_kubernetes_changes_nothing_of_the_end() {
     }
 }
 
-/// One with a current version, on which a workflow runs.
+/// A stage whose current version has a running workflow.
 async fn begun() -> Stage {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s
 }
 
-/// It is deleted while the workflow runs, which ends some time later.
+/// Deletes the object while the workflow runs, which ends some time later.
 async fn gone(s: &Stage, what: &str) {
     s.delete().await;
     s.seconds(90).await;

@@ -1,7 +1,7 @@
-//! What is refused, and by whom.
+//! What is refused, and by what.
 
 use serde_json::{Value, json};
-use windlass_temporal::played::Settings;
+use windlass_temporal::fake::Settings;
 
 use crate::stage::{Stage, spec};
 
@@ -14,7 +14,7 @@ async fn at_the_limit_of_versions_none_is_made_and_none_evicted() {
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.set_image("v3").await;
-    s.until("it says so", |s| s.says("UpToDate") == "False/VersionLimitReached").await;
+    s.until("it says so", |s| s.condition("UpToDate") == "False/VersionLimitReached").await;
     s.seconds(300).await;
     assert_eq!(s.names().len(), 2);
     assert_eq!(s.status()["currentBuildID"], v2.as_str());
@@ -28,15 +28,15 @@ async fn a_version_that_temporal_never_lists_because_of_its_limit_is_said_to_be_
     s.create(spec("v1")).await;
     s.until_current(&s.target().await).await;
     s.set_image("v2").await;
-    s.until("it waits", |s| s.says("UpToDate") == "Unknown/WaitingForPollers").await;
-    s.until("it says so", |s| s.says("UpToDate") == "False/VersionLimitReached").await;
+    s.until("it waits", |s| s.condition("UpToDate") == "Unknown/WaitingForPollers").await;
+    s.until("it says so", |s| s.condition("UpToDate") == "False/VersionLimitReached").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("other").await;
-    s.until("it says so", |s| s.says("UpToDate") == "False/MissingTaskQueues").await;
+    s.until("it says so", |s| s.condition("UpToDate") == "False/MissingTaskQueues").await;
     assert_eq!(s.status()["currentBuildID"], v1.as_str());
 }
 
@@ -51,15 +51,15 @@ async fn workers_that_ask_nobody_and_workers_that_do_not_run_are_waited_for_and_
         let v1 = s.target().await;
         s.until_current(&v1).await;
         s.set_image(tag).await;
-        s.until("it waits", |s| s.says("UpToDate") == before).await;
-        s.until("it is stalled", |s| s.says("UpToDate") == after).await;
+        s.until("it waits", |s| s.condition("UpToDate") == before).await;
+        s.until("it is stalled", |s| s.condition("UpToDate") == after).await;
         assert_eq!(s.status()["currentBuildID"], v1.as_str());
         s.set_image("v3").await;
         s.until_current(&s.target().await).await;
     }
 }
 
-/// So many steps of a ramp.
+/// A ramp with this many steps.
 fn steps(count: u8) -> Value {
     (1..=count).map(|percent| json!({"percent": percent})).collect()
 }
@@ -133,11 +133,11 @@ async fn the_samples_are_taken_as_they_are_and_read_as_they_are_meant() {
         let params = kube::api::PostParams::default();
         let object = serde_json::from_value(sample.clone()).unwrap();
         let stored = json!(s.api("WorkerDeployment").create(&params, &object).await.unwrap());
-        // What is not a field of the definition would be gone.
-        for (field, said) in sample["spec"].as_object().unwrap() {
+        // The server would have dropped a field that the definition lacks.
+        for (field, from) in sample["spec"].as_object().unwrap() {
             let mut both = stored["spec"][field].clone();
             assert_eq!(
-                merged(&mut both, said),
+                merged(&mut both, from),
                 stored["spec"][field],
                 "{name}: {field} is stored as it is written"
             );
@@ -147,19 +147,19 @@ async fn the_samples_are_taken_as_they_are_and_read_as_they_are_meant() {
     assert_eq!(names, ["orders", "invoices"]);
 }
 
-/// A value with everything that another says.
-fn merged(into: &mut Value, said: &Value) -> Value {
-    match (into, said) {
-        (Value::Object(into), Value::Object(said)) => {
-            for (key, value) in said {
+/// Merges `from` into `into`.
+fn merged(into: &mut Value, from: &Value) -> Value {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
                 let merged = merged(into.entry(key.clone()).or_insert(Value::Null), value);
                 into.insert(key.clone(), merged);
             }
             Value::Object(into.clone())
         }
-        (Value::Array(into), Value::Array(said)) if into.len() == said.len() => {
-            into.iter_mut().zip(said).map(|(into, said)| merged(into, said)).collect()
+        (Value::Array(into), Value::Array(from)) if into.len() == from.len() => {
+            into.iter_mut().zip(from).map(|(into, from)| merged(into, from)).collect()
         }
-        (_, said) => said.clone(),
+        (_, from) => from.clone(),
     }
 }

@@ -1,13 +1,13 @@
-//! A Temporal that does not answer, or not with what is so.
+//! A Temporal that does not answer, or answers wrongly.
 
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_temporal::played::Mood;
+use windlass_temporal::fake::Fault;
 
 use crate::stage::{Stage, deployment, spec};
 
-/// A stage with a current version and one that drains, long after the latter's delays if it were drained.
+/// A stage with a current version and a draining one, whose retirement would be long due if it were drained.
 async fn two_versions() -> Stage {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
@@ -18,25 +18,25 @@ async fn two_versions() -> Stage {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_scaled_down_or_deleted_over_answers_that_cannot_be_relied_on() {
-    for (mood, says) in [
-        (Mood::Down, "Unknown/TemporalUnreachable"),
-        (Mood::Forgetful, "Unknown/TemporalUnreachable"),
-        (Mood::Empty, "Unknown/TemporalUnreachable"),
-        (Mood::Limiting, "Unknown/RateLimited"),
-        (Mood::Refusing, "False/CredentialsInvalid"),
+    for (fault, reason) in [
+        (Fault::Down, "Unknown/TemporalUnreachable"),
+        (Fault::Forgetful, "Unknown/TemporalUnreachable"),
+        (Fault::Empty, "Unknown/TemporalUnreachable"),
+        (Fault::Limiting, "Unknown/RateLimited"),
+        (Fault::Refusing, "False/CredentialsInvalid"),
     ] {
         let s = two_versions().await;
         let before = s.deployments();
         let writes = s.temporal.writes().len();
-        s.temporal.is(mood.clone());
-        s.until("it says so", |s| s.says("UpToDate") == says).await;
+        s.temporal.set_fault(fault.clone());
+        s.until("it says so", |s| s.condition("UpToDate") == reason).await;
         s.seconds(600).await;
-        assert_eq!(s.deployments(), before, "{mood:?}");
+        assert_eq!(s.deployments(), before, "{fault:?}");
         assert!(s.message("UpToDate").starts_with("since 20"), "{}", s.message("UpToDate"));
         s.set_image("v3").await;
         s.seconds(120).await;
-        assert_eq!(s.temporal.writes().len(), writes, "{mood:?}");
-        s.temporal.is(Mood::Well);
+        assert_eq!(s.temporal.writes().len(), writes, "{fault:?}");
+        s.temporal.set_fault(Fault::None);
         let v3 = s.target().await;
         s.until_current(&v3).await;
         s.assert_no_orphans();
@@ -45,16 +45,16 @@ async fn nothing_is_scaled_down_or_deleted_over_answers_that_cannot_be_relied_on
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_goes_on_over_a_slow_temporal_and_over_one_whose_answers_are_lost() {
-    for mood in [Mood::Slow(Duration::from_secs(4)), Mood::LosesAnswers] {
+    for fault in [Fault::Slow(Duration::from_secs(4)), Fault::LosesAnswers] {
         let s = two_versions().await;
         let before = s.ramps().len();
-        s.temporal.is(mood.clone());
+        s.temporal.set_fault(fault.clone());
         s.set_image("v3").await;
         let v3 = s.target().await;
         s.until_current(&v3).await;
         let mut steps = s.ramps()[before..].to_vec();
         steps.dedup();
-        assert_eq!(steps, [5, 50, 100], "{mood:?}");
+        assert_eq!(steps, [5, 50, 100], "{fault:?}");
         s.assert_no_orphans();
     }
 }
@@ -65,9 +65,9 @@ async fn a_rollout_that_lost_temporal_in_mid_ramp_goes_on_where_it_was() {
     let before = s.ramps().len();
     let v3 = s.roll_to("v3").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
-    s.temporal.is(Mood::Down);
+    s.temporal.set_fault(Fault::Down);
     s.seconds(60).await;
-    s.temporal.is(Mood::Well);
+    s.temporal.set_fault(Fault::None);
     s.until_current(&v3).await;
     assert_eq!(s.ramps()[before..], [5, 50, 100]);
 }
@@ -79,24 +79,24 @@ async fn a_connection_that_leads_to_no_temporal_is_given_to_no_workers() {
     let address = |deployment: &serde_json::Value| {
         deployment["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"].clone()
     };
-    for mood in [Mood::Down, Mood::Forgetful, Mood::Empty] {
-        s.temporal.is(mood.clone());
+    for fault in [Fault::Down, Fault::Forgetful, Fault::Empty] {
+        s.temporal.set_fault(fault.clone());
         s.patch(json!({"spec": {"connection": {"address": "misspelt:7233"}, "replicas": 2}})).await;
-        s.until("it is said", |s| s.says("UpToDate") == "Unknown/TemporalUnreachable").await;
+        s.until("it is said", |s| s.condition("UpToDate") == "Unknown/TemporalUnreachable").await;
         s.seconds(300).await;
-        assert_eq!(s.deployments(), before, "{mood:?}");
+        assert_eq!(s.deployments(), before, "{fault:?}");
         s.patch(json!({"spec": {"connection": {"address": "temporal:7233"}}})).await;
-        s.temporal.is(Mood::Well);
-        s.until("it is found", |s| s.says("UpToDate") == "True/Applied").await;
+        s.temporal.set_fault(Fault::None);
+        s.until("it is found", |s| s.condition("UpToDate") == "True/Applied").await;
     }
     s.assert_no_orphans();
-    // What is lost of them is made again all the same, and once Temporal is found all have where it is.
-    s.temporal.is(Mood::Down);
+    // Lost workers are recreated all the same, and once Temporal is reachable all of them get the new connection.
+    s.temporal.set_fault(Fault::Down);
     s.patch(json!({"spec": {"connection": {"address": "moved:7233"}}})).await;
-    s.until("it is said", |s| s.says("UpToDate") == "Unknown/TemporalUnreachable").await;
+    s.until("it is said", |s| s.condition("UpToDate") == "Unknown/TemporalUnreachable").await;
     let name = s.names()[0].clone();
     s.api("Deployment").delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
     s.until("it is there again", |s| s.names().len() == 2).await;
-    s.temporal.is(Mood::Well);
+    s.temporal.set_fault(Fault::None);
     s.until("all have where it is", |s| s.deployments().iter().all(|d| address(d) == "moved:7233")).await;
 }

@@ -1,14 +1,14 @@
-//! The controller of `WorkerDeployments`, unmodified, on the simulated cluster and a played Temporal.
+//! The controller of `WorkerDeployments`, unmodified, on the simulated cluster and a fake Temporal.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod agrees;
 mod builds;
 mod deletion;
+mod fake_hooks;
 mod faults;
 mod fields;
 mod gates;
-mod hands;
 mod hooks;
 mod idle;
 mod killed;

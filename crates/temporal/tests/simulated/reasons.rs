@@ -1,14 +1,14 @@
-//! Every reason that a person meets is reached, and is another one than the others.
+//! Every reason is reached, and they differ.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use windlass_temporal::played::{GateEnd, Mood};
+use windlass_temporal::fake::{Fault, GateEnd};
 use windlass_temporal::port::BuildId;
 
 use crate::stage::{Stage, deployment, spec};
 
-/// A stage with a current version, whose next one would have this gate and be called `two`.
+/// A stage with a current version, whose next one has this gate and the build ID `two`.
 async fn gated(end: GateEnd) -> Stage {
     let mut spec = spec("v1");
     spec["rollout"]["gate"] = json!({"workflowType": "Check", "timeoutSeconds": 60});
@@ -25,18 +25,18 @@ async fn rolling(patch: Value, tag: &str) -> Stage {
     s
 }
 
-async fn ill(mood: Mood) -> Stage {
+async fn ill(fault: Fault) -> Stage {
     let (s, _) = Stage::running(spec("v1")).await;
-    s.temporal.is(mood);
+    s.temporal.set_fault(fault);
     s
 }
 
-/// Something that ends in this reason.
+/// A stage that ends with this reason.
 async fn reach(reason: &str) -> Stage {
     match reason {
         "WaitingForPollers" => rolling(json!({}), "mute").await,
         "GateRunning" => gated(GateEnd::Never).await,
-        "GateFailed" => gated(GateEnd::Badly("no such table".to_owned())).await,
+        "GateFailed" => gated(GateEnd::Fails("no such table".to_owned())).await,
         "MissingTaskQueues" => rolling(json!({}), "other").await,
         "ReadyToPromote" => {
             rolling(json!({"spec": {"rollout": {"strategy": "Manual", "steps": null}}}), "v2").await
@@ -49,13 +49,13 @@ async fn reach(reason: &str) -> Stage {
             s.set_image("v2").await;
             s
         }
-        "RateLimited" => ill(Mood::Limiting).await,
-        "TemporalUnreachable" => ill(Mood::Down).await,
-        "CredentialsInvalid" => ill(Mood::Refusing).await,
-        "ConnectionSecretNotFound" => ill(Mood::Secretless).await,
+        "RateLimited" => ill(Fault::Limiting).await,
+        "TemporalUnreachable" => ill(Fault::Down).await,
+        "CredentialsInvalid" => ill(Fault::Refusing).await,
+        "ConnectionSecretNotFound" => ill(Fault::Secretless).await,
         "InvalidSpec" => {
             let s = Stage::new();
-            s.hands.refuse(Some("the host is not allowed"));
+            s.hooks.refuse(Some("the host is not allowed"));
             let mut spec = spec("v1");
             spec["hooks"] = json!([{"name": "release", "at": "BeforeRollout", "approval": {}}]);
             s.create(spec).await;
@@ -85,10 +85,10 @@ async fn each_reason_is_reached_and_says_more_than_its_name() {
     let mut messages = BTreeSet::new();
     for (reason, truth) in reasons {
         let s = reach(reason).await;
-        s.until(reason, |s| s.says("UpToDate") == format!("{truth}/{reason}")).await;
+        s.until(reason, |s| s.condition("UpToDate") == format!("{truth}/{reason}")).await;
         assert!(!s.message("UpToDate").is_empty(), "{reason} has a sentence");
-        // What a person has to see to is a stall, at once and by the same name.
-        let stalled = s.says("Stalled");
+        // A reason that needs a person is a stall at once, with the same reason.
+        let stalled = s.condition("Stalled");
         let expected =
             if truth == "False" { format!("True/{reason}") } else { "False/Progressing".to_owned() };
         assert_eq!(stalled, expected, "{reason}");

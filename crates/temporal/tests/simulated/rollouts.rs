@@ -1,7 +1,7 @@
-//! Rollouts, and what takes their place.
+//! Rollouts, and what supersedes them.
 
 use serde_json::json;
-use windlass_temporal::played::Write;
+use windlass_temporal::fake::Write;
 use windlass_temporal::port::{Percent, RoutingWrite};
 
 use crate::stage::{Stage, deployment, spec};
@@ -9,8 +9,8 @@ use crate::stage::{Stage, deployment, spec};
 #[tokio::test(start_paused = true)]
 async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
     let (s, v1) = Stage::running(spec("v1")).await;
-    assert_eq!(s.says("Ready"), "True/WorkersReady");
-    assert_eq!(s.says("RolloutInProgress"), "False/RolloutComplete");
+    assert_eq!(s.condition("Ready"), "True/WorkersReady");
+    assert_eq!(s.condition("RolloutInProgress"), "False/RolloutComplete");
     assert_eq!(s.record(&v1)["state"], "Current");
     assert!(matches!(s.temporal.writes()[0], Write::Manager(Some(_))), "{:?}", s.temporal.writes());
     assert_eq!(s.names(), [format!("orders-{v1}")]);
@@ -23,7 +23,7 @@ async fn a_pinned_workflow_runs_on_while_the_next_version_ramps_and_its_own_goes
     let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(s.temporal.start(&deployment(), "long", None, 99.0), Some(v1.clone()));
     let v2 = s.roll_to("v2").await;
-    s.until("the ramp", |s| s.says("UpToDate") == "Unknown/Ramping").await;
+    s.until("the ramp", |s| s.condition("UpToDate") == "Unknown/Ramping").await;
     s.until_current(&v2).await;
     assert_eq!(s.ramps(), [100, 5, 50, 100], "no step is left out: {:?}", s.temporal.writes());
     s.seconds(60).await;
@@ -62,7 +62,8 @@ async fn back_to_the_current_version_clears_the_ramp_without_a_rollout() {
     s.set_image("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
     s.set_image("v1").await;
-    s.until("no ramp", |s| s.status()["rampPercent"].is_null() && s.says("UpToDate") == "True/Applied").await;
+    s.until("no ramp", |s| s.status()["rampPercent"].is_null() && s.condition("UpToDate") == "True/Applied")
+        .await;
     assert_eq!(s.ramps(), [100, 5, 0]);
     assert_eq!(s.status()["currentBuildID"], v1.as_str());
 }
@@ -86,9 +87,9 @@ async fn manual_never_promotes_and_takes_nothing_into_its_hands_before() {
     manual["rollout"] = json!({"strategy": "Manual"});
     s.create(manual).await;
     let v1 = s.target().await;
-    s.until("it is ready", |s| s.says("UpToDate") == "Unknown/ReadyToPromote").await;
+    s.until("it is ready", |s| s.condition("UpToDate") == "Unknown/ReadyToPromote").await;
     s.seconds(600).await;
-    assert_eq!(s.says("UpToDate"), "Unknown/ReadyToPromote");
+    assert_eq!(s.condition("UpToDate"), "Unknown/ReadyToPromote");
     assert_eq!(s.temporal.writes(), Vec::new());
     let hash = s.status()["requestedRolloutHash"].clone();
     s.patch(json!({"spec": {"forcePromote": hash}})).await;
@@ -118,11 +119,11 @@ async fn what_another_manages_is_not_touched_until_a_person_sets_it() {
     s.temporal.manage(&deployment(), Some("alice"));
     let before = s.temporal.writes().len();
     let v2 = s.roll_to("v2").await;
-    s.until("it says so", |s| s.says("UpToDate") == "False/OwnedByOther").await;
+    s.until("it says so", |s| s.condition("UpToDate") == "False/OwnedByOther").await;
     s.seconds(120).await;
     assert_eq!(s.temporal.writes().len(), before);
     assert!(s.message("UpToDate").contains("alice"), "{}", s.message("UpToDate"));
-    assert_eq!(s.says("Stalled"), "True/OwnedByOther");
+    assert_eq!(s.condition("Stalled"), "True/OwnedByOther");
     s.temporal.manage(&deployment(), None);
     s.until_current(&v2).await;
 }
@@ -135,7 +136,7 @@ async fn a_paused_rollout_goes_no_further_and_goes_on_when_it_is_resumed() {
     s.patch(json!({"spec": {"paused": true}})).await;
     s.seconds(60).await;
     assert_eq!(s.status()["rampPercent"], 5);
-    assert_eq!(s.says("RolloutInProgress"), "True/Paused");
+    assert_eq!(s.condition("RolloutInProgress"), "True/Paused");
     s.patch(json!({"spec": {"paused": false}})).await;
     s.until_current(&v2).await;
 }
@@ -148,7 +149,7 @@ async fn an_aborted_rollout_is_taken_back_and_tried_again_when_asked() {
     let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
     s.annotate("windlass.dev/abort", &plan).await;
     s.until("it is aborted", |s| {
-        s.says("UpToDate") == "False/Aborted" && s.status()["rampPercent"].is_null()
+        s.condition("UpToDate") == "False/Aborted" && s.status()["rampPercent"].is_null()
     })
     .await;
     s.seconds(60).await;

@@ -1,4 +1,4 @@
-//! The page that says what is shown by which test names tests that there are.
+//! Every test that docs/dev/temporal.md names exists.
 
 use std::path::Path;
 

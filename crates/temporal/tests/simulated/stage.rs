@@ -1,4 +1,4 @@
-//! A cluster, a Temporal, the operator, and a played kubelet whose pods ask that Temporal for tasks.
+//! A cluster, a Temporal, the operator, and a simulated kubelet whose pods poll that Temporal.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,30 +12,30 @@ use kube::api::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass_sim::{Cluster, ClusterClock, Latency, Options};
-use windlass_temporal::played::{Played, Settings};
+use windlass_temporal::fake::{FakeTemporal, Settings};
 use windlass_temporal::port::{BuildId, DeploymentName};
 use windlass_temporal::{Metrics, Workers};
 
-use crate::hands::Hands;
+use crate::fake_hooks::FakeHooks;
 
 pub const NAMESPACE: &str = "shop";
 pub const NAME: &str = "orders";
 
 pub struct Stage {
     pub cluster: Arc<Cluster>,
-    pub temporal: Played,
-    pub hands: Hands,
-    /// What the operators count.
+    pub temporal: FakeTemporal,
+    pub hooks: FakeHooks,
+    /// The operators' metrics.
     pub metrics: Metrics,
-    /// The operator's, which shows what the cluster's does until a test makes it jump.
+    /// The operator's clock, which follows the cluster's until a test makes it jump.
     pub clock: Arc<ClusterClock>,
     operator: Arc<Mutex<Option<JoinHandle<()>>>>,
     kubelet: JoinHandle<()>,
-    /// Workflows that were found to run without workers, at any moment.
+    /// Workflows that were ever found to run without workers.
     pub orphaned: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// What a run ends with: the workers, and what a person reads.
+/// The end of a run: the workers, and what a person reads.
 #[derive(Debug, PartialEq)]
 pub struct End {
     pub names: Vec<String>,
@@ -55,20 +55,20 @@ impl Stage {
         cluster.install(json!(windlass_temporal::api::crd())).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.install(namespace).unwrap();
-        let temporal = Played::new(cluster.clock(), settings);
+        let temporal = FakeTemporal::new(cluster.clock(), settings);
         let orphaned = Arc::new(Mutex::new(BTreeSet::new()));
         let client = cluster.client("kubelet", "default");
         let kubelet = tokio::spawn(kubelet(client, temporal.clone(), orphaned.clone()));
-        let hands = Hands::default();
+        let hooks = FakeHooks::default();
         let clock = ClusterClock::starting_at(cluster.clock().now());
         let metrics = Metrics::default();
         let stage =
-            Self { cluster, temporal, hands, metrics, clock, operator: Arc::default(), kubelet, orphaned };
+            Self { cluster, temporal, hooks, metrics, clock, operator: Arc::default(), kubelet, orphaned };
         stage.start_operator();
         stage
     }
 
-    /// One whose first version has taken over, and that version.
+    /// A stage whose first version is current, and that version.
     pub async fn running(spec: Value) -> (Self, BuildId) {
         let stage = Self::new();
         stage.create(spec).await;
@@ -85,9 +85,9 @@ impl Stage {
         *self.operator.lock().unwrap() = Some(self.one_more_operator("operator"));
     }
 
-    /// Starts an operator beside the one that there is.
+    /// Starts another operator.
     pub fn one_more_operator(&self, name: &str) -> JoinHandle<()> {
-        operate(name, &self.cluster, &self.temporal, &self.hands, &self.metrics, &self.clock)
+        operate(name, &self.cluster, &self.temporal, &self.hooks, &self.metrics, &self.clock)
     }
 
     pub fn kill_operator(&self) {
@@ -96,11 +96,11 @@ impl Stage {
         }
     }
 
-    /// What kills the operator and starts another one a second later.
+    /// An action that kills the operator and starts another one a second later.
     pub fn killer(&self) -> impl FnOnce() + Send + 'static {
         let (cluster, temporal, operator) =
             (self.cluster.clone(), self.temporal.clone(), self.operator.clone());
-        let (hands, metrics, clock) = (self.hands.clone(), self.metrics.clone(), self.clock.clone());
+        let (hooks, metrics, clock) = (self.hooks.clone(), self.metrics.clone(), self.clock.clone());
         move || {
             if let Some(old) = operator.lock().unwrap().take() {
                 old.abort();
@@ -108,7 +108,7 @@ impl Stage {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 *operator.lock().unwrap() =
-                    Some(operate("operator", &cluster, &temporal, &hands, &metrics, &clock));
+                    Some(operate("operator", &cluster, &temporal, &hooks, &metrics, &clock));
             });
         }
     }
@@ -153,7 +153,7 @@ impl Stage {
         self.patch(json!({"spec": {"template": template(tag)}})).await;
     }
 
-    /// Asks for another image, and answers with the version that is wanted then.
+    /// Sets another image, and returns the new target.
     pub async fn roll_to(&self, tag: &str) -> BuildId {
         self.set_image(tag).await;
         self.target().await
@@ -171,8 +171,8 @@ impl Stage {
         self.object().map(|object| object["status"].clone()).unwrap_or_default()
     }
 
-    /// Status and reason of a condition, as in `True/Applied`.
-    pub fn says(&self, type_: &str) -> String {
+    /// Status and reason of a condition, such as `True/Applied`.
+    pub fn condition(&self, type_: &str) -> String {
         let status = self.status();
         let found = status["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == type_);
         let text = |field: &str| found.and_then(|c| c[field].as_str()).unwrap_or("-").to_owned();
@@ -204,7 +204,7 @@ impl Stage {
         self.cluster.snapshot_of(NAMESPACE, &["Event"]).iter().filter(|e| e["reason"] == reason).count()
     }
 
-    /// The build ID that is wanted, once the operator has looked at the spec as it is now.
+    /// The target, once the operator has observed the current spec.
     pub async fn target(&self) -> BuildId {
         self.until("the spec is looked at", |s| {
             let object = s.object().unwrap();
@@ -221,7 +221,7 @@ impl Stage {
         found.cloned().unwrap_or_default()
     }
 
-    /// Waits for something, at most ten minutes of the cluster's time.
+    /// Waits for a condition, at most ten minutes of the cluster's time.
     pub async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
         for _ in 0..6_000 {
             if is_so(self) {
@@ -234,7 +234,7 @@ impl Stage {
 
     pub async fn until_current(&self, build: &BuildId) {
         self.until(&format!("{build} is current"), |s| {
-            s.status()["currentBuildID"] == build.as_str() && s.says("UpToDate") == "True/Applied"
+            s.status()["currentBuildID"] == build.as_str() && s.condition("UpToDate") == "True/Applied"
         })
         .await;
     }
@@ -243,9 +243,9 @@ impl Stage {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// The steps of ramps that were written, and `0` for one that was taken back; `100` for a new current version.
+    /// The ramps written, in percent; `0`: a ramp was taken back, `100`: a new current version.
     pub fn ramps(&self) -> Vec<i32> {
-        use windlass_temporal::played::Write;
+        use windlass_temporal::fake::Write;
         use windlass_temporal::port::RoutingWrite;
         let of = |write: Write| match write {
             Write::Routing(RoutingWrite::Ramp { percent, .. }) => Some(percent.0 as i32),
@@ -256,7 +256,7 @@ impl Stage {
         self.temporal.writes().into_iter().filter_map(of).collect()
     }
 
-    /// A first version of this spec, a workflow that is pinned to it, a second version, and the end of the first.
+    /// A first version with this spec, a workflow that is pinned to it, a second version, and the end of the first.
     pub async fn through_two_versions(&self, spec: Value) -> End {
         self.create(spec).await;
         let v1 = self.target().await;
@@ -267,7 +267,7 @@ impl Stage {
         self.temporal.end("long");
         self.until("v1 is gone", |s| s.record(&v1).is_null() && s.deployment_of(&v1).is_none()).await;
         let mut ramps = self.ramps();
-        // A write whose answer or record was lost may be made twice, one after the other.
+        // A write whose answer or record was lost may be made twice in a row.
         ramps.dedup();
         let history = self.status()["history"].clone();
         End {
@@ -293,17 +293,17 @@ impl Drop for Stage {
 fn operate(
     name: &str,
     cluster: &Cluster,
-    temporal: &Played,
-    hands: &Hands,
+    temporal: &FakeTemporal,
+    hooks: &FakeHooks,
     metrics: &Metrics,
     clock: &Arc<ClusterClock>,
 ) -> JoinHandle<()> {
     let workers = Workers::new(cluster.client(name, "default"), Arc::new(temporal.clone()));
-    let workers = workers.clock(clock.clone()).hooks(Arc::new(hands.clone())).metrics(metrics.clone());
+    let workers = workers.clock(clock.clone()).hooks(Arc::new(hooks.clone())).metrics(metrics.clone());
     tokio::spawn(workers.run(std::future::pending()))
 }
 
-/// The name of the deployment in Temporal.
+/// The deployment's name in Temporal.
 pub fn deployment() -> DeploymentName {
     DeploymentName::new(format!("{NAMESPACE}/{NAME}"))
 }
@@ -312,7 +312,7 @@ pub fn template(tag: &str) -> Value {
     json!({"spec": {"containers": [{"name": "worker", "image": format!("orders:{tag}")}]}})
 }
 
-/// A spec that ramps in two quick steps and retires quickly.
+/// A spec that ramps in two short steps and retires versions quickly.
 pub fn spec(tag: &str) -> Value {
     json!({
         "replicas": 2,
@@ -324,9 +324,9 @@ pub fn spec(tag: &str) -> Value {
     })
 }
 
-/// Plays the Deployment controller and the workers. An image whose tag begins with `broken` never becomes available; one
-/// with `mute` runs, and asks nobody for tasks.
-async fn kubelet(client: Client, temporal: Played, orphaned: Arc<Mutex<BTreeSet<String>>>) {
+/// Simulates the Deployment controller and the workers. An image whose tag begins with `broken` never becomes
+/// available; one with `mute` runs and polls nobody.
+async fn kubelet(client: Client, temporal: FakeTemporal, orphaned: Arc<Mutex<BTreeSet<String>>>) {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let mut polled: BTreeSet<(String, String)> = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! Versions that nobody wants any more, and that come back.
+//! Versions that nobody needs any more, and their return.
 
-use windlass_temporal::played::Write;
+use windlass_temporal::fake::Write;
 use windlass_temporal::port::RoutingWrite;
 
 use crate::stage::{Stage, deployment, spec};
@@ -68,7 +68,7 @@ async fn workers_of_a_version_whose_record_somebody_deleted_stay_while_a_workflo
     s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
-    // Its pods do not get as far as Temporal just then, so that nothing brings the record back.
+    // Its pods cannot reach Temporal, so that nothing recreates the record.
     s.temporal.forget(&deployment(), &v1);
     s.until("it is not known there", |s| s.record(&v1)["state"] == "NotRegistered").await;
     s.seconds(120).await;
@@ -102,7 +102,7 @@ async fn of_a_version_that_drains_it_is_said_how_many_workflows_run() {
 #[tokio::test(start_paused = true)]
 async fn records_of_somebody_elses_workers_are_left_to_them_while_nobody_manages_the_deployment() {
     let s = Stage::new();
-    // Theirs have ended for the night, and one of them was never promoted.
+    // The other client's workers have stopped for the night, and one version was never promoted.
     let theirs = ["drained", "never"].map(windlass_temporal::port::BuildId::new);
     for build in &theirs {
         s.temporal.poll(&deployment(), build, &["orders"], 1);
@@ -116,10 +116,10 @@ async fn records_of_somebody_elses_workers_are_left_to_them_while_nobody_manages
     let mut manual = spec("v1");
     manual["rollout"] = serde_json::json!({"strategy": "Manual"});
     s.create(manual).await;
-    s.until("it waits for a promotion", |s| s.says("UpToDate") == "Unknown/ReadyToPromote").await;
+    s.until("it waits for a promotion", |s| s.condition("UpToDate") == "Unknown/ReadyToPromote").await;
     s.seconds(600).await;
     assert_eq!(s.temporal.writes(), [], "nothing of it is ours");
-    // Once it is managed from here, they are records of which nothing is left.
+    // Once Windlass is the manager, they are records without workers.
     s.patch(serde_json::json!({"spec": {"forcePromote": s.status()["requestedRolloutHash"]}})).await;
     s.until("they are forgotten", |s| theirs.iter().all(|build| s.record(build).is_null())).await;
     s.until_current(&s.target().await).await;
@@ -137,7 +137,7 @@ async fn a_record_that_temporal_keeps_because_of_somebody_elses_pollers_costs_li
     s.seconds(600).await;
     let (calls, describes) = (s.temporal.calls() - calls, s.temporal.describes() - describes);
     assert!(describes <= 21 && calls <= describes + 20, "{describes} descriptions, {calls} calls in 10 min");
-    // It is as well once they are gone.
+    // The same holds once they are gone.
     s.temporal.poll(&deployment(), &v1, &[], 0);
     s.until("it is forgotten", |s| s.record(&v1).is_null()).await;
 }

@@ -1,5 +1,5 @@
-//! What befalls the operator itself, at each of its writes: its clock jumps, its watches go wrong, and another one leads
-//! while a write of its own is still under way.
+//! Disturbances of the operator itself, at each of its writes: its clock jumps, its watches misbehave, and another
+//! replica leads while a write is under way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use windlass_sim::{AuditEntry, Before, ClusterClock, EventInfo, FaultPlan, Reque
 use crate::faults::{assert_pauses, every, settle, story, watch};
 use crate::stage::{End, Stage, spec};
 
-/// What happens at one write of the operator's.
+/// The action at one write of the operator.
 struct At {
     write: u64,
-    /// How late the write is.
+    /// How long the write is delayed.
     late: Duration,
     happens: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -32,7 +32,7 @@ impl FaultPlan for At {
     }
 }
 
-/// What happens to one event of the operator's watches, and nothing to the others.
+/// The fate of one event of the operator's watches.
 struct Event {
     number: u64,
     seen: u64,
@@ -49,7 +49,7 @@ impl FaultPlan for Event {
     }
 }
 
-/// How the story ends where nothing happens, and how many writes of the operator's it has.
+/// The scenario's end without disturbances, and its number of writes.
 async fn clean() -> (End, u64) {
     let clean = Stage::new();
     let end = story(&clean).await;
@@ -59,7 +59,7 @@ async fn clean() -> (End, u64) {
     (end, writes)
 }
 
-/// Each so-manieth write, of which every one is walked on request.
+/// A sample of the writes; all of them on request.
 fn some(writes: u64, from: u64) -> impl Iterator<Item = u64> {
     (1 + from..=writes).step_by(every().min(13) as usize)
 }
@@ -67,7 +67,7 @@ fn some(writes: u64, from: u64) -> impl Iterator<Item = u64> {
 #[tokio::test(start_paused = true)]
 async fn whenever_the_operators_clock_jumps_the_rollout_ends_as_without_it() {
     let (end, writes) = clean().await;
-    // Back by less than a story waits for: since when a version is drained Temporal says, by its own clock.
+    // Back by less than the scenario waits for: Temporal's own clock says since when a version is drained.
     for (number, by) in [300, -240].into_iter().enumerate() {
         for write in some(writes, number as u64) {
             let s = Stage::new();
@@ -101,7 +101,7 @@ async fn whatever_befalls_an_event_of_a_watch_the_rollout_ends_as_without_it() {
     for (which, fate) in fates.iter().enumerate() {
         for number in (1 + which as u64..=20).step_by(step) {
             let s = Stage::new();
-            // One that is late is asked about again, and is then another.
+            // A late event is fetched again, and may then be another.
             s.cluster.set_faults(Box::new(Event { number, seen: 0, fate: fate.clone() }));
             let what = format!("{fate:?} at event {number}");
             assert_eq!(story(&s).await, end, "{what}");
@@ -133,7 +133,7 @@ async fn a_leader_that_is_overtaken_in_the_middle_of_a_write_makes_nothing_twice
                 other = Some(s.one_more_operator("another"));
                 both_until = Some(now + Duration::from_secs(20));
             }
-            // Both act until then; the write of the first one arrives after what the second one did.
+            // Both act until then; the first one's write arrives after the second one's.
             if both_until.is_some_and(|until| now > until) {
                 s.kill_operator();
                 both_until = None;

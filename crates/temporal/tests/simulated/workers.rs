@@ -1,10 +1,10 @@
-//! What the workers' Deployments say, and how seldom Temporal is asked to forget those that went.
+//! The contents of the workers' Deployments, and how rarely the operator asks Temporal to delete records.
 
 use chrono::TimeDelta;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, RequestInfo};
-use windlass_temporal::played::{Mood, Settings};
+use windlass_temporal::fake::{Fault, Settings};
 
 use crate::stage::{Stage, deployment, spec};
 
@@ -31,7 +31,7 @@ async fn workers_get_where_temporal_is_and_their_own_secret_and_nothing_that_the
         "tls": {"caSecret": "operators-ca", "certSecret": "operators-cert"},
         "workerSecret": "workers-own",
     });
-    // A name that a worker may not choose.
+    // A variable that a worker may not set.
     given["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "TEMPORAL_WORKER_BUILD_ID", "value": "another"}, {"name": "QUEUE", "value": "q"}]);
     let (s, v1) = Stage::running(given).await;
@@ -53,7 +53,7 @@ async fn workers_get_where_temporal_is_and_their_own_secret_and_nothing_that_the
 
 #[tokio::test(start_paused = true)]
 async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds() {
-    // As long as pollers are remembered it refuses; and it looks at the drainage anew each time.
+    // While it remembers pollers it refuses, and each request makes it re-check the drainage.
     let s = Stage::with(Settings { pollers: TimeDelta::seconds(60), ..Settings::default() });
     let mut quick = spec("v1");
     quick["sunset"] = json!({"scaleDownDelaySeconds": 0, "deleteDelaySeconds": 0});
@@ -63,7 +63,7 @@ async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds()
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.until("its workers are gone", |s| s.deployment_of(&v1).is_none()).await;
-    // Each change of something else has the object looked at.
+    // Each change of another field causes a reconcile.
     for replicas in 3..20 {
         s.patch(json!({"spec": {"replicas": replicas}})).await;
         s.seconds(1).await;
@@ -103,7 +103,7 @@ async fn what_is_wrong_with_one_versions_workers_is_said_and_keeps_no_rollout_wa
     let mut slow = spec("v1");
     slow["sunset"]["scaleDownDelaySeconds"] = 3600.into();
     let (s, v1) = Stage::running(slow).await;
-    // A policy of the cluster that somebody has made for what is old.
+    // An admission policy that freezes old objects.
     s.cluster.set_faults(Box::new(Frozen(format!("orders-{v1}"))));
     let v2 = s.roll_to("v2").await;
     s.patch(json!({"spec": {"replicas": 3}})).await;
@@ -124,17 +124,17 @@ async fn while_temporal_is_lost_no_template_is_thrown_away() {
     s.until_current(&v2).await;
     s.kill_operator();
     s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
-    s.temporal.is(Mood::Down);
+    s.temporal.set_fault(Fault::Down);
     s.start_operator();
     s.seconds(60).await;
-    s.temporal.is(Mood::Well);
+    s.temporal.set_fault(Fault::None);
     s.until("its workers are there again", |s| s.deployment_of(&v1).is_some()).await;
     let revisions = s.cluster.snapshot_of("shop", &["ControllerRevision"]);
     assert_eq!(revisions.len(), 2, "those of the versions that live");
     s.temporal.end("long");
 }
 
-/// Admission that refuses each change of a Deployment.
+/// Admission that refuses every change of a Deployment.
 struct Frozen(String);
 
 impl FaultPlan for Frozen {

@@ -67,7 +67,7 @@ fn what_has_not_begun_follows_the_list_and_what_has_stays() {
         "@a create-version await-available await-registered claim-manager run-gate ramp @b run-gate ramp run-gate ramp @b set-current"
     );
     list(&mut facts, &[("x", "BeforeRollout"), ("y", "AfterStep"), ("z", "AfterRollout")]);
-    // So many tasks are done, the next one runs.
+    // `done` tasks are done, and the next one runs.
     let table = [
         (
             0,
@@ -103,7 +103,7 @@ fn a_plan_with_too_many_tasks_is_refused_by_the_names_of_its_hooks() {
     let steps: Vec<Value> = (1..=20).map(|percent| json!({"percent": percent, "hooks": true})).collect();
     let many = [("a", "AfterStep"), ("b", "AfterStep"), ("c", "AfterStep"), ("d", "AfterStep")];
     let facts = hooked(json!({ "steps": steps }), &many);
-    let sentence = hooks::too_many(&facts).unwrap();
+    let sentence = hooks::too_many_tasks(&facts).unwrap();
     assert!(sentence.starts_with("hooks a, b, c, d: a rollout would have 105 tasks"), "{sentence}");
-    assert_eq!(hooks::too_many(&hooked(json!({}), &many)), None);
+    assert_eq!(hooks::too_many_tasks(&hooked(json!({}), &many)), None);
 }

@@ -1,4 +1,4 @@
-//! Tables of what the planner decides.
+//! Table tests of the planner's decisions.
 
 mod hooks;
 mod names;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
-use super::facts::{Facts, Temporal, Version, Workers};
+use super::facts::{Facts, TemporalState, Version, Workers};
 use super::{Target, recipe};
 use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::port::{
@@ -31,7 +31,7 @@ fn spec(rollout: serde_json::Value) -> WorkerDeploymentSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-/// Facts of a deployment whose current version is `one`, and that wants `two`.
+/// Facts of a deployment whose current version is `one` and whose target is `two`.
 fn facts(rollout: serde_json::Value) -> Facts {
     let spec = spec(rollout);
     let one = BuildId::new("one");
@@ -47,7 +47,7 @@ fn facts(rollout: serde_json::Value) -> Facts {
         status: WorkerDeploymentStatus::default(),
         deployment: DeploymentName::new("shop/orders"),
         identity: Identity::new("windlass/shop/orders/uid"),
-        temporal: Temporal::Known(DescribedDeployment {
+        temporal: TemporalState::Known(DescribedDeployment {
             conflict_token: ConflictToken::default(),
             routing: Routing { current: Some(one.clone()), ramp: None },
             is_settled: true,

@@ -1,4 +1,4 @@
-//! Build IDs and the names that follow from them.
+//! Build IDs and the names derived from them.
 
 use super::spec;
 use crate::planner::Target;

@@ -1,11 +1,11 @@
-//! The shape of plans, and what is done to the routing.
+//! The tasks of plans, and their routing changes.
 
 use chrono::TimeDelta;
 use serde_json::json;
 
 use super::{facts, now, tasks, version};
 use crate::api::{Reason, VersionRecord, VersionState};
-use crate::planner::facts::{Temporal, believe};
+use crate::planner::facts::{TemporalState, believe};
 use crate::planner::routing::{Next, ramp, set_current, stray_ramp};
 use crate::planner::sunset::{Act, Wanted, act};
 use crate::port::{
@@ -42,7 +42,7 @@ fn a_plan_has_the_tasks_that_its_strategy_and_its_way_ask_for() {
     assert_eq!(tasks(&back), new, "it only ramped: it has shown nothing");
 
     let mut ramped = facts(json!({}));
-    let Temporal::Known(described) = &mut ramped.temporal else { panic!() };
+    let TemporalState::Known(described) = &mut ramped.temporal else { panic!() };
     described.routing.ramp =
         Some(Ramp { to: RampTarget::Version(BuildId::new("other")), percent: Percent(5.0) });
     assert_eq!(tasks(&ramped)[0], "clear-ramp");
@@ -66,10 +66,10 @@ fn no_tasks_are_given_to_workers_that_nobody_saw_ask_for_them() {
     f.spec.paused = true;
     assert_eq!(reason(set_current(&f)), Some(Reason::Paused));
     f.spec.paused = false;
-    let Temporal::Known(described) = &mut f.temporal else { panic!() };
+    let TemporalState::Known(described) = &mut f.temporal else { panic!() };
     described.manager = Some(Identity::new("alice"));
     assert_eq!(reason(set_current(&f)), Some(Reason::OwnedByOther));
-    let Temporal::Known(described) = &mut f.temporal else { panic!() };
+    let TemporalState::Known(described) = &mut f.temporal else { panic!() };
     described.routing.ramp = Some(Ramp { to: RampTarget::Version(two), percent: Percent(5.0) });
     assert_eq!(stray_ramp(&f, false), None, "what another manages is not taken back either");
 }
@@ -81,7 +81,7 @@ fn a_steps_time_counts_from_when_it_was_seen_to_hold_however_late_it_is_looked_a
     let mut served = version(&two, VersionStatus::Ramping, true);
     served.pollers = Some(2);
     f.versions.insert(two.clone(), served);
-    let Temporal::Known(described) = &mut f.temporal else { panic!() };
+    let TemporalState::Known(described) = &mut f.temporal else { panic!() };
     described.routing.ramp = Some(Ramp { to: RampTarget::Version(two.clone()), percent: Percent(5.0) });
     let pause = TimeDelta::seconds(60);
     let is_done = |ago: Option<i64>| {
@@ -105,7 +105,7 @@ fn what_not_all_task_queues_know_of_yet_is_waited_for() {
     f.versions.insert(two.clone(), served);
     let (pause, long_ago) = (TimeDelta::seconds(60), Some(now() - TimeDelta::hours(1)));
     let described = |f: &mut super::Facts, is_settled: bool, current: &BuildId| {
-        let Temporal::Known(described) = &mut f.temporal else { panic!() };
+        let TemporalState::Known(described) = &mut f.temporal else { panic!() };
         described.is_settled = is_settled;
         described.routing.current = Some(current.clone());
         described.routing.ramp =
@@ -123,10 +123,10 @@ fn what_not_all_task_queues_know_of_yet_is_waited_for() {
 #[test]
 fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
     let f = facts(json!({}));
-    let Temporal::Known(described) = &f.temporal else { panic!() };
+    let TemporalState::Known(described) = &f.temporal else { panic!() };
     let missing = || TemporalError::NotFound { what: Missing::Deployment, message: String::new() };
     let is_lost =
-        |answer, status: &_| matches!(believe(answer, status, &f.deployment), Temporal::Lost { .. });
+        |answer, status: &_| matches!(believe(answer, status, &f.deployment), TemporalState::Lost { .. });
     let mut status = f.status.clone();
     assert!(!is_lost(Err(missing()), &status), "before the first worker asks, Temporal knows nothing");
     status.versions = vec![VersionRecord {
@@ -169,6 +169,6 @@ fn a_version_goes_only_when_it_is_drained_due_and_counted() {
     f.spec.sunset.scale_down_delay_seconds = 3_701;
     assert_eq!(of(&f), Act::Leave, "a second too early");
     f.spec.sunset.scale_down_delay_seconds = 0;
-    f.temporal = Temporal::Lost { reason: Reason::TemporalUnreachable, message: String::new() };
+    f.temporal = TemporalState::Lost { reason: Reason::TemporalUnreachable, message: String::new() };
     assert_eq!(of(&f), Act::Leave);
 }

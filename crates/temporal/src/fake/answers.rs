@@ -1,38 +1,38 @@
-//! The port of a played Temporal.
+//! The fake's implementation of the port.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 
 use super::state::{Gate, State, Write, no_deployment, no_version};
-use super::{GateEnd, Mood, Played};
+use super::{FakeTemporal, Fault, GateEnd};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
     Guard, Identity, Missing, Pollers, RoutingWrite, RunningWorkflows, TaskQueue, TaskQueueKind, Temporal,
     TemporalError,
 };
 
-impl Played {
-    /// Answers a question, as well as the mood allows.
+impl FakeTemporal {
+    /// Answers a query, subject to the current fault.
     async fn ask<T>(
         &self,
         answer: impl FnOnce(&mut State, DateTime<Utc>) -> Result<T, TemporalError>,
     ) -> Result<T, TemporalError> {
         let now = self.clock.now();
-        let mood = self.state().called(now);
-        match mood {
-            Mood::Down => {
+        let fault = self.state().called(now);
+        match fault {
+            Fault::Down => {
                 return Err(TemporalError::Unreachable { message: "connection refused".to_owned() });
             }
-            Mood::Limiting => {
+            Fault::Limiting => {
                 let message = "namespace rate limit exceeded".to_owned();
                 return Err(TemporalError::RateLimited { message, retry_after: None });
             }
-            Mood::Refusing => {
+            Fault::Refusing => {
                 return Err(TemporalError::CredentialsInvalid { message: "unauthorized".to_owned() });
             }
-            Mood::Slow(by) => tokio::time::sleep(by).await,
-            Mood::Well | Mood::Forgetful | Mood::Empty | Mood::LosesAnswers | Mood::Secretless => {}
+            Fault::Slow(by) => tokio::time::sleep(by).await,
+            Fault::None | Fault::Forgetful | Fault::Empty | Fault::LosesAnswers | Fault::Secretless => {}
         }
         let now = self.clock.now();
         let mut state = self.state();
@@ -40,13 +40,13 @@ impl Played {
         answer(&mut state, now)
     }
 
-    /// Carries a write out; the operator may die before or after it.
+    /// Carries out a write; a test may kill the operator before or after it.
     async fn write<T>(
         &self,
         act: impl FnOnce(&mut State, DateTime<Utc>) -> Result<(T, Write), TemporalError>,
     ) -> Result<T, TemporalError> {
         if self.springs(true) {
-            // Whoever asked is dead by now.
+            // The test killed the caller.
             std::future::pending::<()>().await;
         }
         let answer = self
@@ -59,7 +59,7 @@ impl Played {
         if self.springs(false) {
             std::future::pending::<()>().await;
         }
-        if self.state().mood == Mood::LosesAnswers && answer.is_ok() {
+        if self.state().fault == Fault::LosesAnswers && answer.is_ok() {
             return Err(TemporalError::Unreachable { message: "the answer was lost".to_owned() });
         }
         answer
@@ -89,11 +89,11 @@ impl Played {
 }
 
 #[async_trait]
-impl Temporal for Played {
+impl Temporal for FakeTemporal {
     async fn describe_deployment(&self, of: &DeploymentName) -> Result<DescribedDeployment, TemporalError> {
         self.state().describes += 1;
         self.ask(|state, now| {
-            let deployment = state.deployments.get(of).filter(|_| state.mood != Mood::Forgetful);
+            let deployment = state.deployments.get(of).filter(|_| state.fault != Fault::Forgetful);
             let deployment = deployment.ok_or_else(|| no_deployment(of))?;
             let versions =
                 deployment.versions.keys().filter_map(|build| state.summary(deployment, build, now));
@@ -103,7 +103,7 @@ impl Temporal for Played {
                 is_settled: true,
                 manager: deployment.manager.clone(),
                 last_modifier: deployment.last_modifier.clone(),
-                versions: if state.mood == Mood::Empty { Vec::new() } else { versions.collect() },
+                versions: if state.fault == Fault::Empty { Vec::new() } else { versions.collect() },
             })
         })
         .await
@@ -166,7 +166,7 @@ impl Temporal for Played {
                 RoutingWrite::ClearRamp => deployment.routing.ramp.is_none(),
                 RoutingWrite::Ramp { .. } => false,
             });
-            // What changes nothing is accepted with any token.
+            // Temporal accepts a write that changes nothing with any token.
             if !is_so {
                 if let Err(refused) = state.guard(of, guard) {
                     state.conflicts += u64::from(matches!(refused, TemporalError::Conflict { .. }));
@@ -211,7 +211,7 @@ impl Temporal for Played {
             let settings = state.settings;
             let deployment = state.deployments.get(of).ok_or_else(|| no_deployment(of))?;
             let Some(summary) = state.summary(deployment, build, now) else {
-                // It is gone already.
+                // It is already gone.
                 return Ok(((), Write::DeleteVersion(build.clone())));
             };
             let version = &deployment.versions[build];
@@ -291,9 +291,9 @@ impl Temporal for Played {
                 return Ok(GateState::Running);
             }
             Ok(match state.end_of(gate) {
-                GateEnd::Badly(message) => GateState::Failed { message },
+                GateEnd::Fails(message) => GateState::Failed { message },
                 GateEnd::Never => GateState::TimedOut,
-                GateEnd::Well(_) => GateState::Completed,
+                GateEnd::Succeeds(_) => GateState::Completed,
             })
         })
         .await
@@ -310,11 +310,11 @@ impl Temporal for Played {
     }
 }
 
-/// What the workflow Gate of the tests' worker makes of its input.
+/// How the tests' gate workflow ends for its input.
 fn end_by(input: Option<&Value>) -> Option<GateEnd> {
     let input = input?;
     if let Some(words) = input["fail"].as_str() {
-        return Some(GateEnd::Badly(words.to_owned()));
+        return Some(GateEnd::Fails(words.to_owned()));
     }
     (input["hang"] == true).then_some(GateEnd::Never)
 }

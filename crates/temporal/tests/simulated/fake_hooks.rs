@@ -1,4 +1,4 @@
-//! Whoever carries hooks out, played: what each answers is a test's to say.
+//! A fake hook runner: tests set the result of each hook.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,82 +8,82 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use serde::{Deserialize, Serialize};
 use windlass_core::api::Hook;
 use windlass_engine::{Due, Env, Outcome, Plan, Task, TaskContext, TaskError};
-use windlass_temporal::hooks::{HookTurn, Hooks, HooksOf, HooksRefused};
+use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use crate::stage::{NAME, NAMESPACE};
 
-/// What becomes of a hook.
+/// The result of a hook.
 #[derive(Clone, Debug)]
-pub enum Says {
-    /// It is done.
+pub enum HookResult {
+    /// It succeeds.
     Done,
-    /// It fails with these words.
+    /// It fails with this message.
     Fails(String),
 }
 
-/// Those who carry hooks out. A hook of which nothing was said waits; one that asks for a person waits for its approval.
+/// A fake hook runner. A hook without a result waits; one that asks for a person waits for its approval.
 #[derive(Clone, Default)]
-pub struct Hands(Arc<Mutex<State>>);
+pub struct FakeHooks(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    says: BTreeMap<String, Says>,
+    results: BTreeMap<String, HookResult>,
     refused: Option<String>,
     ran: Vec<String>,
     ended: Vec<String>,
-    told: Vec<UnboundedSender<(String, String)>>,
+    senders: Vec<UnboundedSender<(String, String)>>,
 }
 
-impl Hands {
-    /// Has a hook answer so from now on, and the object looked at again.
-    pub fn say(&self, hook: &str, says: Says) {
+impl FakeHooks {
+    /// Sets the result of a hook and has the object reconciled.
+    pub fn set_result(&self, hook: &str, results: HookResult) {
         let mut state = self.0.lock().unwrap();
-        state.says.insert(hook.to_owned(), says);
+        state.results.insert(hook.to_owned(), results);
         let about = (NAMESPACE.to_owned(), NAME.to_owned());
-        state.told.retain(|tell| tell.unbounded_send(about.clone()).is_ok());
+        state.senders.retain(|sender| sender.unbounded_send(about.clone()).is_ok());
     }
 
     pub fn done(&self, hooks: &[&str]) {
         for hook in hooks {
-            self.say(hook, Says::Done);
+            self.set_result(hook, HookResult::Done);
         }
     }
 
-    /// Refuses every list of hooks with this sentence, or none.
+    /// Rejects every list of hooks with this sentence; `None`: accepts them.
     pub fn refuse(&self, sentence: Option<&str>) {
         self.0.lock().unwrap().refused = sentence.map(str::to_owned);
     }
 
-    /// The hooks that ran, each once for each row of its runs, with what they were told of their values.
+    /// The hooks that ran, once per consecutive run, with their values.
     pub fn ran(&self) -> Vec<String> {
         self.0.lock().unwrap().ran.clone()
     }
 
-    /// The plans that ended before they were done.
+    /// The plans that ended before they were complete.
     pub fn ended(&self) -> Vec<String> {
         self.0.lock().unwrap().ended.clone()
     }
 
-    fn run(&self, hook: &str) -> Option<Says> {
+    fn run(&self, hook: &str) -> Option<HookResult> {
         let mut state = self.0.lock().unwrap();
         if state.ran.last().is_none_or(|last| last != hook) {
             state.ran.push(hook.to_owned());
         }
-        state.says.get(hook).cloned()
+        state.results.get(hook).cloned()
     }
 }
 
 #[async_trait]
-impl Hooks for Hands {
-    async fn check(&self, _: &HooksOf, _: &[Hook]) -> Result<(), HooksRefused> {
-        self.0.lock().unwrap().refused.clone().map_or(Ok(()), |why| Err(HooksRefused::Lasting(why)))
+impl Hooks for FakeHooks {
+    async fn check(&self, _: &HookedObject, _: &[Hook]) -> Result<(), HooksRejected> {
+        self.0.lock().unwrap().refused.clone().map_or(Ok(()), |why| Err(HooksRejected::Permanent(why)))
     }
 
-    fn equip(&self, env: Env, turn: HookTurn) -> Env {
+    fn equip(&self, env: Env, turn: HookContext) -> Env {
         env.with((self.clone(), turn))
     }
 
-    async fn end(&self, _: &HooksOf, plan: &Plan) -> Result<(), String> {
+    async fn end(&self, _: &HookedObject, plan: &Plan) -> Result<(), String> {
         self.0.lock().unwrap().ended.push(plan.id.clone());
         Ok(())
     }
@@ -91,9 +91,9 @@ impl Hooks for Hands {
     fn forget(&self, _: &str, _: &str) {}
 
     fn answered(&self) -> UnboundedReceiver<(String, String)> {
-        let (tell, told) = unbounded();
-        self.0.lock().unwrap().told.push(tell);
-        told
+        let (sender, senders) = unbounded();
+        self.0.lock().unwrap().senders.push(sender);
+        senders
     }
 }
 
@@ -102,7 +102,7 @@ struct Params {
     hook: String,
 }
 
-macro_rules! played {
+macro_rules! fake {
     ($task:ident = $name:literal) => {
         #[derive(Debug, Deserialize, Serialize)]
         struct $task(Params);
@@ -128,11 +128,11 @@ macro_rules! played {
         }
     };
 }
-played!(CallHttp = "call-http");
-played!(AwaitApproval = "await-approval");
+fake!(CallHttp = "call-http");
+fake!(AwaitApproval = "await-approval");
 
 fn run(cx: &TaskContext<'_>, hook: &str) -> Result<Outcome, TaskError> {
-    let (hands, turn) = cx.env.get::<(Hands, HookTurn)>()?;
+    let (hooks_fake, turn) = cx.env.get::<(FakeHooks, HookContext)>()?;
     if !turn.hooks.iter().any(|listed| listed.name == hook) {
         return Ok(Outcome::Skipped { message: format!("there is no hook {hook}") });
     }
@@ -146,10 +146,12 @@ fn run(cx: &TaskContext<'_>, hook: &str) -> Result<Outcome, TaskError> {
         return Ok(Outcome::waiting(why.clone()));
     }
     let is_approved = turn.approved.as_ref() == Some(&cx.record.id);
-    Ok(match hands.run(hook) {
+    Ok(match hooks_fake.run(hook) {
         _ if cx.record.type_ == "await-approval" && is_approved => Outcome::Done,
-        Some(Says::Done) => Outcome::Done,
-        Some(Says::Fails(words)) => Outcome::Failed { message: format!("hook {hook} of {NAME}: {words}") },
+        Some(HookResult::Done) => Outcome::Done,
+        Some(HookResult::Fails(words)) => {
+            Outcome::Failed { message: format!("hook {hook} of {NAME}: {words}") }
+        }
         None => Outcome::waiting(format!("waiting for hook {hook}: it was asked")),
     })
 }

@@ -1,4 +1,4 @@
-//! How the routing is changed, and when it is not.
+//! When the routing changes, and when it does not.
 
 use super::{Ground, current, describe, guard, identity, queue, route, status, until};
 use crate::port::{
@@ -88,7 +88,7 @@ pub async fn missing_task_queues(ground: &dyn Ground) {
     };
     until(ground, "both task queues are known", both).await;
     route(ground, &current("v1")).await;
-    // A task queue that nothing runs on any more does not count.
+    // A task queue on which nothing runs any more does not count.
     let started = async || ground.start("lacking", &more, Some("v1")).await.ok();
     until(ground, "the workflow is accepted", started).await;
     ground.work("v2", &[queue(ground)]).await;
@@ -106,8 +106,9 @@ pub async fn unseen_build(ground: &dyn Ground) {
     let ours = guard(&describe(ground).await);
     for write in [current("v9"), ramp("v9", 5.0)] {
         let refused = ground.temporal().set_routing(&ground.deployment(), &write, &ours).await;
-        let told = matches!(refused, Err(TemporalError::NotFound { .. } | TemporalError::NoPollers { .. }));
-        assert!(told, "{write:?}: {refused:?}");
+        let is_refused =
+            matches!(refused, Err(TemporalError::NotFound { .. } | TemporalError::NoPollers { .. }));
+        assert!(is_refused, "{write:?}: {refused:?}");
     }
     assert_eq!(describe(ground).await.routing.current, Some(BuildId::new("v1")));
 }
@@ -124,7 +125,7 @@ pub async fn ramp_by_hand(ground: &dyn Ground) {
         (described.routing.ramp, described.last_modifier),
         (Some(to_v2), Some(Identity::new("a person")))
     );
-    // To workers without a version, as only a hand does.
+    // To workers without a version, which only people set.
     ground.ramp_by_hand("", 30.0, "a person").await;
     let unversioned = Ramp { to: RampTarget::Unversioned, percent: Percent(30.0) };
     assert_eq!(describe(ground).await.routing.ramp, Some(unversioned));

@@ -1,5 +1,6 @@
-//! What a played Temporal and a real one have to do alike: one list of cases, which runs against both. A case that only the real
-//! one fails is a trap that moved; one that only the played one fails is a lie that other tests rest on.
+//! What the fake Temporal and a real one must do alike: cases that run against both. A case that fails only on the
+//! real one shows that Temporal changed; one that fails only on the fake shows that other tests rest on a wrong
+//! model.
 
 #![allow(clippy::panic, clippy::missing_panics_doc, reason = "a case fails by panicking")]
 
@@ -17,33 +18,33 @@ use crate::port::{
     TemporalError, VersionStatus,
 };
 
-/// What a case is played on: a Temporal, workers, and a person. The deployment is the case's own.
+/// The environment of a case: a Temporal, workers, and a person. Each case has its own deployment.
 #[async_trait(?Send)]
 pub trait Ground {
     /// The Temporal.
     fn temporal(&self) -> Arc<dyn Temporal>;
     /// The case's deployment.
     fn deployment(&self) -> DeploymentName;
-    /// A worker of a version asks for tasks on these task queues from now on, and Temporal knows of it.
+    /// Starts workers of a version on these task queues, and waits until Temporal knows them.
     async fn work(&self, build: &str, queues: &[String]);
-    /// The workers of a version are gone.
+    /// Stops the workers of a version.
     async fn stop(&self, build: &str);
-    /// A person starts a workflow that runs until it is let go: pinned to a version, or where the routing leads.
+    /// Starts a workflow that runs until `end`: pinned to a version, or routed.
     async fn start(&self, id: &str, queue: &str, pinned: Option<&str>) -> Result<(), String>;
-    /// A person lets a workflow end. Answers with the build that it ended on.
+    /// Ends a workflow. Returns the build that it ended on.
     async fn end(&self, id: &str) -> String;
-    /// A person makes somebody the manager.
+    /// Makes another identity the manager.
     async fn take_over(&self, who: &str);
-    /// A person sets the ramp; an empty build is workers without a version.
+    /// Sets the ramp as a person would; an empty build stands for workers without a version.
     async fn ramp_by_hand(&self, build: &str, percent: f32, who: &str);
-    /// A moment passes between two looks.
+    /// Waits a moment between two observations.
     async fn moment(&self);
 }
 
 /// A case.
 pub type Case = fn(&dyn Ground) -> LocalBoxFuture<'_, ()>;
 
-/// All of them, each with a name of its own.
+/// All cases, with unique names.
 pub const CASES: &[(&str, Case)] = &[
     ("what-was-never-there", |ground| Box::pin(versions::what_was_never_there(ground))),
     ("first-poll", |ground| Box::pin(versions::first_poll(ground))),
@@ -61,7 +62,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("gate-drains", |ground| Box::pin(gates::drains(ground))),
 ];
 
-/// Who these cases are to Temporal.
+/// The identity of the cases.
 #[must_use]
 pub fn identity() -> Identity {
     Identity::new("windlass/tests")
@@ -90,12 +91,12 @@ async fn describe(ground: &dyn Ground) -> DescribedDeployment {
     }
 }
 
-/// The guard that an answer asks for.
+/// The guard for a write that is decided on this description.
 fn guard(described: &DescribedDeployment) -> Guard {
     Guard { token: described.conflict_token.clone(), identity: identity() }
 }
 
-/// Changes the routing by what is described now, and waits until that holds everywhere.
+/// Changes the routing with a fresh token, and waits until it is settled.
 async fn route(ground: &dyn Ground, write: &RoutingWrite) {
     let guard = guard(&describe(ground).await);
     let written = ground.temporal().set_routing(&ground.deployment(), write, &guard).await;
@@ -117,7 +118,7 @@ async fn until_status(ground: &dyn Ground, build: &str, wanted: VersionStatus) {
     until(ground, &format!("{build} is {wanted:?}"), is_so).await;
 }
 
-/// Asks until there is an answer.
+/// Polls until there is an answer.
 async fn until<T>(ground: &dyn Ground, what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     for _ in 0..2_400 {
         if let Some(answer) = ask().await {

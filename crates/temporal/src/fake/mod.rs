@@ -1,9 +1,9 @@
-//! A played Temporal: a small state machine of routing, drainage, pollers and gates, with the traps of the real one, for
-//! tests. What both have to do alike is in the cases that run against both.
+//! A fake Temporal for tests: a small state machine of routing, drainage, pollers and gates, with the pitfalls of the
+//! real one. The cases in `cases` run against both.
 
 mod answers;
 pub mod cases;
-mod moods;
+mod faults;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,19 +18,19 @@ use crate::port::{
     TemporalError,
 };
 
-pub use moods::{GateEnd, Mood};
-use state::{Illness, State};
+pub use faults::{Fault, GateEnd};
+use state::{ScheduledFault, State};
 pub use state::{Settings, Write};
 
-/// A played Temporal. Clones are the same one.
+/// A fake Temporal. Clones share its state.
 #[derive(Clone)]
-pub struct Played {
+pub struct FakeTemporal {
     state: Arc<Mutex<State>>,
     clock: SharedClock,
 }
 
-impl Played {
-    /// One without any deployment, which reads the time from this clock.
+impl FakeTemporal {
+    /// A fake without deployments.
     #[must_use]
     pub fn new(clock: SharedClock, settings: Settings) -> Self {
         Self { state: Arc::new(Mutex::new(State::new(settings))), clock }
@@ -40,18 +40,18 @@ impl Played {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets what is wrong from now on.
-    pub fn is(&self, mood: Mood) {
-        self.state().mood = mood;
+    /// Sets the current fault.
+    pub fn set_fault(&self, fault: Fault) {
+        self.state().fault = fault;
     }
 
-    /// So many workers of a version ask for tasks on these queues from now on; none: they are gone.
+    /// Sets how many workers of a version poll these queues from now on; zero: they are gone.
     pub fn poll(&self, deployment: &DeploymentName, build: &BuildId, queues: &[&str], workers: u32) {
         let now = self.clock.now();
         self.state().poll(deployment, build, queues, workers, now);
     }
 
-    /// Somebody has deleted a version's record, without regard to what runs on it; and its workers do not get through from now on.
+    /// Deletes a version's record, whatever runs on it, and cuts its workers off from then on.
     pub fn forget(&self, deployment: &DeploymentName, build: &BuildId) {
         let mut state = self.state();
         state.unheard.insert((deployment.clone(), build.clone()));
@@ -71,8 +71,8 @@ impl Played {
         queues
     }
 
-    /// Starts a workflow: pinned to a version, or where the routing leads, as a share from 0 to 100 of the ramp decides.
-    /// Answers with the version that it is pinned to; none: nobody would carry it out.
+    /// Starts a workflow, pinned to a version or routed; `share`, 0 to 100, decides whether the ramp gets it. Returns
+    /// the version that it is pinned to; `None` if no worker would run it.
     #[allow(clippy::must_use_candidate, reason = "most tests only want it to run")]
     pub fn start(
         &self,
@@ -85,7 +85,7 @@ impl Played {
         self.state().start(deployment, id, pinned, share, now)
     }
 
-    /// Ends a workflow. Answers with the build that it ran on, if it ran.
+    /// Ends a workflow. Returns the build that it ran on, if it ran.
     #[allow(clippy::must_use_candidate, reason = "most tests only want it to end")]
     pub fn end(&self, id: &str) -> Option<BuildId> {
         self.state().end(id)
@@ -97,12 +97,12 @@ impl Played {
         self.state().orphans()
     }
 
-    /// How the gates of a build end from now on.
+    /// Sets how the gates of a build end.
     pub fn gates_end(&self, build: &BuildId, end: GateEnd) {
         self.state().ends.insert(build.clone(), end);
     }
 
-    /// Changes the routing as a person would, with an identity of their own and without a token.
+    /// Changes the routing as a person would: with another identity, and without a token.
     pub fn by_hand(
         &self,
         deployment: &DeploymentName,
@@ -130,7 +130,7 @@ impl Played {
         state.rerouted(deployment, &before, now);
     }
 
-    /// Has a person set the ramp of a version to this share right before this write, which was decided on what was before.
+    /// Sets a version's ramp by hand right before the given write, which was decided on the routing before.
     pub fn hand_before(
         &self,
         write: RoutingWrite,
@@ -141,75 +141,75 @@ impl Played {
         let (of, now) = (deployment.clone(), self.clock.now());
         let by_hand = RoutingWrite::Ramp { to: build.clone(), percent: Percent(percent) };
         let act = move |state: &mut State| {
-            // What a hand may not do it does not do.
+            // A change that a person may not make is ignored.
             let _ = state.route(&of, &by_hand, now);
         };
         self.state().hand = Some((write, Box::new(act)));
     }
 
-    /// How many changes of the routing were refused because of what they were decided on.
+    /// The number of routing changes refused for a stale token.
     #[must_use]
     pub fn conflicts(&self) -> u64 {
         self.state().conflicts
     }
 
-    /// Makes somebody the manager, or nobody.
+    /// Sets or removes the manager.
     pub fn manage(&self, deployment: &DeploymentName, who: Option<&str>) {
         self.state().manage(deployment, who);
     }
 
-    /// Every write so far.
+    /// All writes so far.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         self.state().writes.iter().map(|(_, write)| write.clone()).collect()
     }
 
-    /// Every write so far, with when it was carried out.
+    /// All writes so far, with their times.
     #[must_use]
     pub fn timed_writes(&self) -> Vec<(DateTime<Utc>, Write)> {
         self.state().writes.clone()
     }
 
-    /// When a version was asked to be deleted, whatever the answer was.
+    /// The times at which the deletion of a version was requested, whatever the answer.
     #[must_use]
     pub fn asked_to_delete(&self, build: &BuildId) -> Vec<DateTime<Utc>> {
         self.state().deletes.iter().filter(|(_, of)| of == build).map(|(at, _)| *at).collect()
     }
 
-    /// Sets what is wrong from its so-manieth call on, for so long.
-    pub fn falls_ill(&self, at_call: u64, mood: Mood, lasts: TimeDelta) {
-        self.state().illness = Some(Illness { at_call, mood, lasts, until: None });
+    /// Sets a fault that starts at the given call and lasts this long.
+    pub fn fail_at_call(&self, at_call: u64, fault: Fault, lasts: TimeDelta) {
+        self.state().scheduled = Some(ScheduledFault { at_call, fault, lasts, until: None });
     }
 
-    /// How many calls there were, of any kind.
+    /// The number of calls of any kind.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state().calls
     }
 
-    /// How often a deployment was described.
+    /// The number of times that a deployment was described.
     #[must_use]
     pub fn describes(&self) -> u64 {
         self.state().describes
     }
 
-    /// How many workflows were started as gates.
+    /// The number of gate workflows started.
     #[must_use]
     pub fn gates(&self) -> usize {
         self.state().gates.len()
     }
 
-    /// Has it die before its so-manieth write from now on, or right after it: what the operator is for a test that kills it.
+    /// Runs `act` before or right after the given write, counted from now; tests kill the operator with it.
     pub fn at_write(&self, number: u64, before: bool, act: impl FnOnce() + Send + 'static) {
         self.state().trap = Some((number, before, Box::new(act)));
     }
 }
 
 #[async_trait]
-impl Connections for Played {
+impl Connections for FakeTemporal {
     async fn connect(&self, _: &str, _: &Connection) -> Result<Arc<dyn Temporal>, TemporalError> {
         let now = self.clock.now();
-        if self.state().mood_at(now) == Mood::Secretless {
+        if self.state().fault_at(now) == Fault::Secretless {
             return Err(TemporalError::SecretNotFound { message: "shop/temporal-key".to_owned() });
         }
         Ok(Arc::new(self.clone()))

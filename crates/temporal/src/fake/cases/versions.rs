@@ -1,4 +1,4 @@
-//! How versions come and go.
+//! The life cycle of versions.
 
 use super::{Ground, current, describe, identity, missing, queue, route, status, until, until_status};
 use crate::port::{
@@ -25,7 +25,7 @@ pub async fn first_poll(ground: &dyn Ground) {
     let version = &described.versions[0];
     assert_eq!((version.build.as_str(), version.status), ("v1", VersionStatus::Inactive));
     assert!(version.created.is_some() && version.first_activated.is_none() && version.drainage.is_none());
-    // A worker polls for activities and for workflows, and either may be known first.
+    // A worker polls for activities and for workflows; either may be known first.
     let (port, of, build) = (ground.temporal(), ground.deployment(), BuildId::new("v1"));
     let known = TaskQueue { name: queue(ground), kind: TaskQueueKind::Workflow };
     let described = async || port.describe_version(&of, &build).await.ok();

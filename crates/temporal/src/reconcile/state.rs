@@ -1,4 +1,4 @@
-//! One look at a WorkerDeployment: what was read, and the status that is written at its end.
+//! One reconcile of a WorkerDeployment: what it observed, and the status that it writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
 use crate::events::{Event, Recorder, send};
 use crate::observe::{self, Read};
-use crate::planner::decide::Asked;
-use crate::planner::{Decision, Facts, Temporal as Said, status};
+use crate::planner::decide::AnnotationRequests;
+use crate::planner::{Decision, Facts, TemporalState, status};
 use crate::port::{BuildId, Paced, Temporal};
 use crate::scope::WorkerScope;
 
@@ -24,7 +24,7 @@ pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
     object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
 }
 
-/// Writes a status if it says something new, guarded by the resourceVersion that it was decided on.
+/// Writes a status if it changed, guarded by the resourceVersion that it was decided on.
 pub(crate) async fn save(
     cluster: &Cluster,
     read: &Read,
@@ -37,7 +37,7 @@ pub(crate) async fn save(
     cluster.patch(Kind::Workers, &read.object, true, vec![op]).await.map(drop)
 }
 
-/// Says of an object why its spec cannot be read.
+/// Reports that an object's spec cannot be read.
 pub(crate) async fn unreadable(
     cx: &Context,
     cluster: &Cluster,
@@ -52,12 +52,12 @@ pub(crate) async fn unreadable(
         let word = Reason::InvalidSpec.as_str();
         conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
     }
-    cx.metrics.says(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
+    cx.metrics.set_reason(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
     save(cluster, read, &status).await
 }
 
-/// One look.
-pub(crate) struct Look<'a> {
+/// One reconcile.
+pub(crate) struct Reconcile<'a> {
     pub cx: &'a Context,
     pub cluster: Cluster,
     pub read: Read,
@@ -66,12 +66,12 @@ pub(crate) struct Look<'a> {
     pub temporal: Option<Arc<dyn Temporal>>,
     pub recorder: Recorder,
     pub now: DateTime<Utc>,
-    /// Whether the hooks could be carried out, as far as that is known.
-    pub are_hooks_fine: bool,
+    /// False if the hooks of the spec are invalid, or could not be checked.
+    pub hooks_accepted: bool,
     pub retry_after: Option<Duration>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Reconcile<'a> {
     pub(super) async fn new(
         cx: &'a Context,
         cluster: Cluster,
@@ -97,23 +97,23 @@ impl<'a> Look<'a> {
             temporal: port.ok(),
             recorder: Recorder::default(),
             now,
-            are_hooks_fine: true,
+            hooks_accepted: true,
             retry_after,
         })
     }
 
-    /// Asks Temporal once more how the deployment stands: what was decided on is not so any more.
-    pub(crate) async fn ask_temporal_anew(&mut self) {
+    /// Observes the deployment in Temporal again, because the facts are stale.
+    pub(crate) async fn observe_temporal_again(&mut self) {
         let Some(temporal) = self.temporal.clone() else { return };
         let spec = self.facts.spec.clone();
         (self.facts, _) = observe::facts(&self.read, spec, &self.children, &Ok(temporal)).await;
     }
 
-    pub(crate) fn tell(&self, news: Event) {
-        self.recorder.record(news);
+    pub(crate) fn record_event(&self, event: Event) {
+        self.recorder.record(event);
     }
 
-    /// Whether what is wanted can be begun. The API server is asked once for each generation.
+    /// Checks with a dry run that the API server accepts the target, until the rollout has created it.
     pub(super) async fn check(&mut self, plan: Option<&Plan>) -> Result<(), ClusterError> {
         let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
         let exists = self.facts.target_version().is_some_and(|version| version.workers.is_some());
@@ -125,7 +125,7 @@ impl<'a> Look<'a> {
             Err(ClusterError::Refused(sentence)) => {
                 let sentence = format!("spec.template: the API server refuses it: {sentence}");
                 let cause = format!("{}/{sentence}", self.facts.generation);
-                self.tell(Event::warning("InvalidSpec", cause, sentence.clone()));
+                self.record_event(Event::warning("InvalidSpec", cause, sentence.clone()));
                 self.facts.invalid = Some(sentence);
                 Ok(())
             }
@@ -133,14 +133,14 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Only a restart later than the last one, and than the object itself, is obeyed.
+    /// Obeys a restart request that is later than the last obeyed one and than the object's creation.
     pub(super) fn obey_restart(&mut self) {
         let Some(text) = self.read.annotation(ANNOTATION_RESTARTED_AT) else { return };
         let Ok(at) = text.parse::<DateTime<Utc>>() else {
             let note = format!(
                 "{ANNOTATION_RESTARTED_AT} is {text:?}, which is no time (RFC 3339): nothing is restarted"
             );
-            self.tell(Event::warning("InvalidSpec", note.clone(), note));
+            self.record_event(Event::warning("InvalidSpec", note.clone(), note));
             return;
         };
         let time = |text: Option<&str>| text.and_then(|text| text.parse::<DateTime<Utc>>().ok());
@@ -151,10 +151,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn requests(&self) -> AnnotationRequests {
         let spent = self.read.status.spent_retry.as_deref();
         let retry = self.read.annotation(ANNOTATION_RETRY).filter(|words| spent != Some(words));
-        Asked {
+        AnnotationRequests {
             abort: self.read.annotation(ANNOTATION_ABORT).map(str::to_owned),
             retry: retry.map(str::to_owned),
         }
@@ -169,7 +169,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Writes the status, and tells what is to be told once it is written.
+    /// Writes the status, then sends the recorded events.
     pub(crate) async fn finish(
         &self,
         mut status: WorkerDeploymentStatus,
@@ -180,16 +180,16 @@ impl<'a> Look<'a> {
         let mut facts = self.facts.clone();
         facts.status = status.clone();
         status::refresh(&mut status, &facts, plan, decision, forgotten, self.now);
-        let lost = matches!(facts.temporal, Said::Lost { .. });
+        let lost = matches!(facts.temporal, TemporalState::Lost { .. });
         let with_workers = facts.versions.values().filter(|version| version.workers.is_some()).count();
         self.cx.metrics.seen(&facts.namespace, &facts.name, with_workers, lost);
-        if let Some(said) = conditions::find(&status.conditions, UP_TO_DATE) {
-            self.cx.metrics.says(&facts.namespace, &facts.name, &said.reason);
+        if let Some(condition) = conditions::find(&status.conditions, UP_TO_DATE) {
+            self.cx.metrics.set_reason(&facts.namespace, &facts.name, &condition.reason);
         }
         save(&self.cluster, &self.read, &status).await?;
-        for news in self.recorder.take() {
-            if self.cx.is_news(&facts.uid, &news) {
-                send(&self.cluster, &self.read.object, &news, &self.cx.instance, self.now).await;
+        for event in self.recorder.take() {
+            if self.cx.is_new_event(&facts.uid, &event) {
+                send(&self.cluster, &self.read.object, &event, &self.cx.instance, self.now).await;
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ fn gate(ground: &dyn Ground, id: &str, input: Value) -> GateStart {
     }
 }
 
-/// Starts a gate as soon as the version is known everywhere.
+/// Starts a gate as soon as the version accepts pinned workflows.
 async fn begun(ground: &dyn Ground, start: &GateStart) {
     until(ground, "the gate is taken", async || match ground.temporal().start_gate(start).await {
         Ok(()) => Some(()),

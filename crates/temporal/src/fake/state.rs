@@ -1,27 +1,27 @@
-//! What a played Temporal knows, and how it changes.
+//! The state of the fake Temporal, and its transitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::moods::{GateEnd, Mood};
+use super::faults::{Fault, GateEnd};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, Drainage, DrainageStatus, Guard, Identity, Missing, Ramp,
     RampTarget, Routing, RoutingWrite, TemporalError, VersionStatus, VersionSummary,
 };
 
-/// How quick it is.
+/// Its timings and limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// After so long without pinned workflows a version that takes none counts as drained.
+    /// How long after the last pinned workflow a version without tasks becomes drained.
     pub drainage: TimeDelta,
-    /// For so long a poller is remembered that has gone.
+    /// How long a poller that is gone is remembered.
     pub pollers: TimeDelta,
-    /// For so long a version is listed and no workflow can be pinned to it.
+    /// How long a listed version refuses pinned workflows.
     pub unready: TimeDelta,
-    /// So long after its start a workflow is counted for the first time.
+    /// How long after its start a workflow is first counted.
     pub lag: TimeDelta,
-    /// It lists no more versions of a deployment.
+    /// The most versions of a deployment that it lists.
     pub versions: usize,
 }
 
@@ -54,12 +54,12 @@ pub enum Write {
 
 type Trap = (u64, bool, Box<dyn FnOnce() + Send>);
 
-/// What happens right before a change of the routing, which goes on then.
+/// An action that runs right before the given routing change.
 type Hand = (RoutingWrite, Box<dyn FnOnce(&mut State) + Send>);
 
 pub(super) struct State {
     pub settings: Settings,
-    pub mood: Mood,
+    pub fault: Fault,
     pub deployments: BTreeMap<DeploymentName, Deployment>,
     pub workflows: BTreeMap<String, Workflow>,
     pub gates: BTreeMap<String, Gate>,
@@ -67,28 +67,28 @@ pub(super) struct State {
     pub writes: Vec<(DateTime<Utc>, Write)>,
     pub calls: u64,
     pub describes: u64,
-    pub illness: Option<Illness>,
+    pub scheduled: Option<ScheduledFault>,
     pub trap: Option<Trap>,
     pub hand: Option<Hand>,
     pub conflicts: u64,
-    /// The versions whose workers do not get through.
+    /// The versions whose workers are cut off.
     pub unheard: BTreeSet<(DeploymentName, BuildId)>,
-    /// When which version was asked to be deleted, whatever the answer.
+    /// The requests to delete a version, whatever the answer.
     pub deletes: Vec<(DateTime<Utc>, BuildId)>,
 }
 
-/// What will be wrong, and when.
+/// A fault that is scheduled.
 #[derive(Clone, Debug)]
-pub(super) struct Illness {
-    /// From this call on.
+pub(super) struct ScheduledFault {
+    /// The number of the call at which it starts.
     pub at_call: u64,
-    pub mood: Mood,
+    pub fault: Fault,
     pub lasts: TimeDelta,
-    /// Once it has begun.
+    /// When it ends, once started.
     pub until: Option<DateTime<Utc>>,
 }
 
-/// A workflow that runs, pinned to a version.
+/// A running workflow, pinned to a version.
 #[derive(Clone, Debug)]
 pub(super) struct Workflow {
     pub deployment: DeploymentName,
@@ -110,7 +110,7 @@ pub(super) struct Gate {
     pub started: DateTime<Utc>,
     pub timeout: TimeDelta,
     pub ended: Option<String>,
-    /// How it ends where its own input says so; else as the gates of its build do.
+    /// How it ends, if its input says so; else as set for its build.
     pub end: Option<GateEnd>,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Version {
     pub first_activated: Option<DateTime<Utc>>,
     pub last_current: Option<DateTime<Utc>>,
     pub last_deactivated: Option<DateTime<Utc>>,
-    /// Since when it drains, and nothing was seen to run on it.
+    /// Since when it drains without a running workflow.
     pub idle_since: Option<DateTime<Utc>>,
     pub drains: bool,
     pub queues: Vec<String>,
@@ -141,7 +141,7 @@ impl State {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            mood: Mood::Well,
+            fault: Fault::None,
             deployments: BTreeMap::new(),
             workflows: BTreeMap::new(),
             gates: BTreeMap::new(),
@@ -149,7 +149,7 @@ impl State {
             writes: Vec::new(),
             calls: 0,
             describes: 0,
-            illness: None,
+            scheduled: None,
             trap: None,
             hand: None,
             conflicts: 0,
@@ -158,28 +158,28 @@ impl State {
         }
     }
 
-    /// Takes note of a call, and answers with how it finds this Temporal.
-    pub fn called(&mut self, now: DateTime<Utc>) -> Mood {
+    /// Counts a call, and returns the current fault.
+    pub fn called(&mut self, now: DateTime<Utc>) -> Fault {
         self.calls += 1;
-        self.mood_at(now)
+        self.fault_at(now)
     }
 
-    /// How this Temporal is found, whose illness may have begun or be over.
-    pub fn mood_at(&mut self, now: DateTime<Utc>) -> Mood {
-        if let Some(illness) = &mut self.illness {
-            match illness.until {
-                None if self.calls >= illness.at_call => {
-                    illness.until = Some(now + illness.lasts);
-                    self.mood = illness.mood.clone();
+    /// The current fault at this time.
+    pub fn fault_at(&mut self, now: DateTime<Utc>) -> Fault {
+        if let Some(scheduled) = &mut self.scheduled {
+            match scheduled.until {
+                None if self.calls >= scheduled.at_call => {
+                    scheduled.until = Some(now + scheduled.lasts);
+                    self.fault = scheduled.fault.clone();
                 }
                 Some(until) if now >= until => {
-                    self.mood = Mood::Well;
-                    self.illness = None;
+                    self.fault = Fault::None;
+                    self.scheduled = None;
                 }
                 _ => {}
             }
         }
-        self.mood.clone()
+        self.fault.clone()
     }
 
     pub fn poll(
@@ -261,14 +261,14 @@ impl State {
         self.workflows.iter().filter(|(_, on)| is_orphan(on)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// How many workflows are pinned to a version and run, gates among them.
+    /// The number of workflows pinned to a version, gates included.
     pub fn pinned(&self, of: &DeploymentName, build: &BuildId, now: DateTime<Utc>) -> u64 {
         let workflows = self.workflows.values().filter(|workflow| workflow.is_on(of, build)).count();
         let gates = self.gates.values().filter(|gate| gate.deployment == *of && gate.build == *build);
         (workflows + gates.filter(|gate| self.gate_runs(gate, now)).count()) as u64
     }
 
-    /// The same as far as it is known where workflows are counted, which lags.
+    /// The same as the visibility store has it, which lags.
     pub fn counted(&self, of: &DeploymentName, build: &BuildId, now: DateTime<Utc>) -> u64 {
         let is_new = |workflow: &&Workflow| now - workflow.started < self.settings.lag;
         let new = self.workflows.values().filter(|workflow| workflow.is_on(of, build)).filter(is_new).count();
@@ -277,20 +277,20 @@ impl State {
 
     pub fn end_of(&self, gate: &Gate) -> GateEnd {
         let end = gate.end.as_ref().or_else(|| self.ends.get(&gate.build));
-        end.cloned().unwrap_or(GateEnd::Well(TimeDelta::seconds(1)))
+        end.cloned().unwrap_or(GateEnd::Succeeds(TimeDelta::seconds(1)))
     }
 
     pub fn gate_runs(&self, gate: &Gate, now: DateTime<Utc>) -> bool {
         let end = self.end_of(gate);
         let over = match end {
-            GateEnd::Well(after) => now >= gate.started + after,
-            GateEnd::Badly(_) => now >= gate.started + TimeDelta::seconds(1),
+            GateEnd::Succeeds(after) => now >= gate.started + after,
+            GateEnd::Fails(_) => now >= gate.started + TimeDelta::seconds(1),
             GateEnd::Never => false,
         };
         gate.ended.is_none() && !over && now < gate.started + gate.timeout
     }
 
-    /// Lets time pass: what nothing runs on any more is drained after a while.
+    /// Advances time: versions that have been idle long enough become drained.
     pub fn pass(&mut self, now: DateTime<Utc>) {
         let names: Vec<(DeploymentName, BuildId)> = self
             .deployments
@@ -357,7 +357,7 @@ impl State {
         }
     }
 
-    /// Checks what guards a write.
+    /// Checks the guard of a write.
     pub fn guard(&self, of: &DeploymentName, guard: &Guard) -> Result<(), TemporalError> {
         let deployment = self.deployments.get(of).ok_or_else(|| no_deployment(of))?;
         if let Some(manager) = deployment.manager.as_ref().filter(|manager| **manager != guard.identity) {
@@ -365,7 +365,7 @@ impl State {
                 format!("ManagerIdentity '{manager}' is set and does not match '{}'", guard.identity);
             return Err(TemporalError::OwnedByOther { manager: Some(manager.clone()), message });
         }
-        // Who brings no token wants no such check.
+        // A write without a token is not checked.
         if guard.token != ConflictToken::default() && guard.token != deployment.conflict_token() {
             return Err(TemporalError::Conflict { message: "conflict token mismatch".to_owned() });
         }
@@ -410,15 +410,15 @@ impl State {
         Ok(())
     }
 
-    /// What a change of the routing makes of the versions.
+    /// Updates the versions after a change of the routing.
     pub fn rerouted(&mut self, of: &DeploymentName, before: &Routing, now: DateTime<Utc>) {
         let Some(deployment) = self.deployments.get_mut(of).filter(|d| d.routing != *before) else { return };
         deployment.token += 1;
         let routing = deployment.routing.clone();
         for (build, version) in &mut deployment.versions {
             let was = takes(before, build);
-            let is = takes(&routing, build);
-            if is {
+            let takes_tasks = takes(&routing, build);
+            if takes_tasks {
                 version.first_activated.get_or_insert(now);
                 (version.drains, version.idle_since) = (false, None);
                 version.last_deactivated = None;
@@ -434,7 +434,7 @@ impl State {
 }
 
 impl Version {
-    /// A workflow was pinned to it: it drains again, or for the first time.
+    /// A workflow was pinned to the version: it drains again, or for the first time.
     pub fn wake(&mut self, routing: &Routing, build: &BuildId, now: DateTime<Utc>) {
         self.idle_since = None;
         if !takes(routing, build) {

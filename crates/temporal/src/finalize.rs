@@ -1,0 +1,198 @@
+//! The finalizer: the deletion of a WorkerDeployment.
+
+use std::time::Duration;
+
+use serde_json::json;
+use windlass_core::api::conditions::{self, RECONCILING, Truth, UP_TO_DATE};
+
+use crate::api::names::{ANNOTATION_DELETE, FINALIZER};
+use crate::api::{DeletionPolicy, Reason};
+use crate::cluster::{Cluster, ClusterError, Kind};
+use crate::context::Context;
+use crate::observe::{self, Read};
+use crate::planner::TemporalState;
+use crate::planner::deletion::{Step, step};
+use crate::planner::facts::reason_of;
+use crate::port::{BuildId, TemporalError};
+use crate::reconcile::state::{Reconcile, finalizers, save, unreadable};
+
+/// Requeue after a write.
+const SOON: Duration = Duration::from_secs(1);
+/// Requeue while something that takes minutes is under way.
+const LATER: Duration = Duration::from_secs(5);
+/// How often one reconcile calls Temporal under `windlass.dev/delete: now`: an answer may be lost, a token stale.
+const TRIES: u32 = 3;
+
+/// Carries out the next step of the deletion. Returns when to requeue.
+pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, ClusterError> {
+    reconcile.end_for_deletion().await?;
+    let mut next = step(&reconcile.facts, reconcile.now);
+    if let Step::Take { count, .. } = &next
+        && let Some(temporal) = reconcile.temporal.clone()
+        && !count.is_empty()
+    {
+        for build in count.clone() {
+            observe::count(&mut reconcile.facts, &build, &*temporal).await;
+        }
+        next = step(&reconcile.facts, reconcile.now);
+    }
+    let mut result = call_temporal(&reconcile, &next).await;
+    if reconcile.facts.delete_now {
+        for left in (0..TRIES).rev() {
+            let Err(error) = &result else { break };
+            if left == 0 {
+                // Give up on Temporal, and do the rest.
+                let (reason, message) = (reason_of(error), error.to_string());
+                reconcile.facts.temporal = TemporalState::Lost { reason, message };
+            } else {
+                reconcile.observe_temporal_again().await;
+            }
+            next = step(&reconcile.facts, reconcile.now);
+            result = call_temporal(&reconcile, &next).await;
+        }
+    }
+    match (next, result) {
+        (Step::Done, _) | (Step::Release, Ok(())) => finish(&reconcile).await,
+        (Step::Release, Err(_)) => Ok(SOON),
+        (Step::Wait { reason, message }, _) => report(&reconcile, reason, &message, LATER).await,
+        (Step::Write(_), Ok(())) => {
+            let message = "tasks are given back to workers without a version";
+            report(&reconcile, Reason::Terminating, message, SOON).await
+        }
+        (Step::Write(_), Err(error)) => report(&reconcile, reason_of(&error), &error.to_string(), SOON).await,
+        (Step::Take { workers, records, message, .. }, _) => {
+            let refused = delete_versions(&reconcile, &workers, &records).await;
+            let soon = if workers.is_empty() { LATER } else { SOON };
+            report(&reconcile, Reason::Terminating, refused.as_ref().unwrap_or(&message), soon).await
+        }
+    }
+}
+
+/// Deletes an object whose spec cannot be read. Its connection is unknown, so its workers stay until a person sets
+/// `windlass.dev/delete: now`. Without workers it is deleted at once.
+pub(crate) async fn finalize_unreadable(
+    cx: &Context,
+    cluster: &Cluster,
+    read: &Read,
+    sentence: &str,
+) -> Result<Duration, ClusterError> {
+    let name = read.meta("name");
+    let workers = cluster.list(Kind::Deployment, name).await?;
+    if workers.is_empty() {
+        for revision in cluster.list(Kind::Revision, name).await? {
+            cluster.delete(Kind::Revision, &revision).await?;
+        }
+        return remove_finalizer(cx, cluster, read).await;
+    }
+    if read.annotation(ANNOTATION_DELETE) == Some("now") {
+        for deployment in &workers {
+            cluster.delete(Kind::Deployment, deployment).await?;
+        }
+        return Ok(SOON);
+    }
+    let sentence = format!(
+        "no workers are taken away before it is known what runs on them ({sentence}); put the spec right, or windlass delete --now"
+    );
+    unreadable(cx, cluster, read, &sentence).await?;
+    Ok(LATER)
+}
+
+/// Makes the step's call to Temporal, if it has one.
+async fn call_temporal(reconcile: &Reconcile<'_>, step: &Step) -> Result<(), TemporalError> {
+    match (step, &reconcile.temporal, reconcile.scope().guard()) {
+        (Step::Write(write), _, _) => reconcile.scope().write(write).await,
+        (Step::Release, Some(temporal), Some(guard)) => {
+            temporal.set_manager(&reconcile.facts.deployment, false, &guard).await.map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Deletes Deployments and records independently of each other. Returns the first refusal of the API server.
+async fn delete_versions(
+    reconcile: &Reconcile<'_>,
+    workers: &[BuildId],
+    records: &[BuildId],
+) -> Option<String> {
+    let mut refused = None;
+    for build in workers {
+        match reconcile.children.delete(build).await {
+            Ok(()) if reconcile.facts.delete_now => reconcile.delete_record(build, true).await,
+            Ok(()) | Err(ClusterError::Conflict(_) | ClusterError::Gone(_)) => {}
+            Err(error) => {
+                tracing::warn!(of = %reconcile.facts.deployment, %build, %error, "workers could not be deleted yet");
+                refused
+                    .get_or_insert_with(|| format!("the workers of {build} could not be deleted: {error}"));
+            }
+        }
+    }
+    for build in records {
+        reconcile.delete_record(build, false).await;
+    }
+    refused
+}
+
+async fn report(
+    reconcile: &Reconcile<'_>,
+    reason: Reason,
+    message: &str,
+    after: Duration,
+) -> Result<Duration, ClusterError> {
+    let facts = &reconcile.facts;
+    let mut status = facts.status.clone();
+    let plan = status.plan.as_ref().and_then(|raw| raw.parse().ok());
+    let decision = crate::planner::Decision::Keep;
+    crate::planner::status::refresh(&mut status, facts, plan.as_ref(), &decision, &[], reconcile.now);
+    let busy_reason = if reason.needs_somebody() { reason } else { Reason::Terminating };
+    for (type_, truth, reason) in
+        [(UP_TO_DATE, Truth::Unknown, reason), (RECONCILING, Truth::True, busy_reason)]
+    {
+        conditions::set(
+            &mut status.conditions,
+            type_,
+            truth,
+            reason.as_str(),
+            message,
+            facts.generation,
+            reconcile.now,
+        );
+    }
+    save(&reconcile.cluster, &reconcile.read, &status).await?;
+    Ok(after)
+}
+
+/// Deletes Temporal's record of a deployment without versions: a namespace is limited to a hundred deployments. A
+/// failure is ignored.
+async fn forget_deployment(reconcile: &Reconcile<'_>) {
+    let is_empty = reconcile.facts.described().is_some_and(|described| described.versions.is_empty());
+    let (Some(temporal), true, None) = (&reconcile.temporal, is_empty, reconcile.facts.other_manager())
+    else {
+        return;
+    };
+    let of = &reconcile.facts.deployment;
+    if let Err(error) = temporal.delete_deployment(of, &reconcile.facts.identity).await {
+        tracing::debug!(%of, %error, "Temporal does not forget a deployment");
+    }
+}
+
+async fn finish(reconcile: &Reconcile<'_>) -> Result<Duration, ClusterError> {
+    if reconcile.facts.spec.deletion_policy == DeletionPolicy::Delete {
+        reconcile.children.forget_revisions().await?;
+        forget_deployment(reconcile).await;
+    }
+    remove_finalizer(reconcile.cx, &reconcile.cluster, &reconcile.read).await
+}
+
+/// Removes the finalizer.
+async fn remove_finalizer(cx: &Context, cluster: &Cluster, read: &Read) -> Result<Duration, ClusterError> {
+    let left: Vec<_> =
+        finalizers(&read.object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
+    let op = json!({"op": "add", "path": "/metadata/finalizers", "value": left});
+    match cluster.patch(Kind::Workers, &read.object, false, vec![op]).await {
+        Ok(_) | Err(ClusterError::Gone(_)) => {
+            cx.forget(read.meta("namespace"), read.meta("name"));
+            Ok(LATER)
+        }
+        Err(error) => Err(error),
+    }
+}
