@@ -1,4 +1,4 @@
-//! What persons do to a fleet in the middle of things, and what befalls its nodes.
+//! Actions of people in the middle of a scenario, and illnesses of nodes.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::scenario::{Change, Follow, NAMESPACE, Scenario};
 use crate::sidecars::Manner;
 use crate::world::World;
 
-/// Something that a person does.
+/// An action of a person.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Deed {
-    /// The spec goes to a third image.
+    /// Sets a third image.
     Third,
-    /// The spec goes back to the first.
+    /// Sets the first image again.
     Back,
-    /// The template changes again.
+    /// Changes the template again.
     OtherTemplate,
-    /// The spec goes to an image that cannot be pulled, and a minute later to a third one.
+    /// Sets an image that cannot be pulled, and a minute later a third one.
     BrokenThenThird,
     DeletePod,
     DeleteChild,
@@ -29,14 +29,14 @@ pub enum Deed {
     DeleteService,
     StripChild,
     StripSet,
-    /// A set is not marked as ours any more: it leaves what is watched.
+    /// Removes a StatefulSet's managed-by label, so that it is no longer watched.
     DisownSet,
     StripPod,
     DisownService,
-    /// A claim is not marked as a node's for a while.
+    /// Removes a claim's node label for a while.
     StripClaim,
     DeleteFleetService,
-    /// The fleet's Service is pointed at no node at all.
+    /// Points the fleet's Service at no node.
     EditSelector,
     EditChild,
     EditSet,
@@ -50,7 +50,7 @@ pub enum Deed {
     TruncatedPlan,
     UnknownTaskOfNode,
     TruncatedPlanOfNode,
-    /// A newer version wrote a word into the plan that this one does not know.
+    /// Writes a task into the plan that this version does not know.
     UnreadablePlan,
     UnreadablePlanOfNode,
     OlderStatus,
@@ -58,13 +58,13 @@ pub enum Deed {
     NewerStatus,
     ToZeroAndBack,
     OneFewerAndBack,
-    /// A pod is asked to leave its machine.
+    /// Evicts a pod.
     Evict,
-    /// The Jobs of hooks are deleted.
+    /// Deletes the Jobs of hooks.
     DeleteJobs,
-    /// Every machine is drained: each pod is asked to leave once the one before is back.
+    /// Drains every machine: evicts each pod once the one before is back.
     Drain,
-    /// A field of the fleet's status is lost, another one at each point.
+    /// Removes a field of the fleet's status, another one at each point.
     LoseField,
     LoseFieldOfNode,
 }
@@ -73,7 +73,7 @@ pub enum Deed {
 const BREATH: Duration = Duration::from_mins(1);
 
 impl Deed {
-    /// Every deed, by the name of its fault.
+    /// Every action, by the name of its fault.
     pub fn all() -> Vec<(&'static str, Self)> {
         use Deed::*;
         vec![
@@ -120,7 +120,7 @@ impl Deed {
         ]
     }
 
-    /// Whether it makes sense in a scenario.
+    /// True if it makes sense in a scenario.
     pub fn fits(self, scenario: &Scenario) -> bool {
         use Deed::*;
         let fleet_only = matches!(
@@ -141,12 +141,12 @@ impl Deed {
         if matches!(self, DeleteFleetService | EditSelector) && !scenario.makes_sets() {
             return false;
         }
-        // Two persons who want different things have no end to agree on.
+        // Two people with different targets have no common end.
         let wants = matches!(self, Third | Back | OtherTemplate | BrokenThenThird);
         if wants && (scenario.follow == Follow::BackOnceMoved || scenario.change == Change::Broken) {
             return false;
         }
-        // What is promoted from its first write on is carried on with whatever is wanted next, and cannot run.
+        // A promotion from the first write on is finished whatever the next target is, and this one cannot run.
         if self == BrokenThenThird && scenario.promotion == "Immediately" {
             return false;
         }
@@ -156,7 +156,7 @@ impl Deed {
         if self == OneFewerAndBack {
             return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);
         }
-        // A fleet that is filled again is filled with what is wanted, by no rollout that a stall could take back.
+        // A fleet that is filled again is filled with the target, without a rollout that a stall could roll back.
         let scales = matches!(scenario.change, Change::Up | Change::Down | Change::Stall);
         if self == ToZeroAndBack && scales {
             return false;
@@ -164,7 +164,7 @@ impl Deed {
         !(fleet_only && scenario.is_alone())
     }
 
-    /// Whether the end is another one than without it.
+    /// True if it changes the end.
     pub fn moves_the_end(self) -> bool {
         use Deed::*;
         matches!(
@@ -173,7 +173,7 @@ impl Deed {
         ) || matches!(self, Deed::EditChild)
     }
 
-    /// Whether a plan may end so that only a person's retry goes on.
+    /// True if a plan may end so that only a retry by a person continues.
     pub fn may_need_retry(self) -> bool {
         use Deed::*;
         matches!(
@@ -182,12 +182,12 @@ impl Deed {
         )
     }
 
-    /// Whether it leaves nothing behind that could converge.
+    /// True if nothing is left that could converge.
     pub fn is_the_end(self) -> bool {
         matches!(self, Self::DeleteFleet | Self::DeleteNamespace)
     }
 
-    /// Does it. `at` picks the node.
+    /// Performs it. `at` selects the node.
     #[allow(clippy::too_many_lines, reason = "one deed after the other")]
     pub async fn perform(self, world: &World, at: u32) {
         let scenario = &world.scenario;
@@ -224,11 +224,11 @@ impl Deed {
             Self::StripPod => {
                 let strip = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
                 world.patch("v1", "Pod", &pod, &strip).await;
-                // Its StatefulSet lets go of it, and cannot make another of its name: only who took it can give it
-                // back.
+                // The StatefulSet releases it, and cannot create another one with its name: only the person can give
+                // it back.
                 sleep(BREATH).await;
                 if world.get("apps/v1", "StatefulSet", node).is_none() {
-                    // It went meanwhile, and would have taken the pod along.
+                    // The StatefulSet was deleted meanwhile, and would have taken the pod along.
                     return world.delete("v1", "Pod", &pod).await;
                 }
                 let back = json!({"metadata": {"labels": {"windlass.dev/node": node}}});
@@ -238,7 +238,7 @@ impl Deed {
                 let claim = format!("data-{pod}");
                 let label = |value: Value| json!({"metadata": {"labels": {"windlass.dev/node": value}}});
                 world.patch("v1", "PersistentVolumeClaim", &claim, &label(Value::Null)).await;
-                // A node that is made anew does not take it, and says what to do.
+                // A recreated node does not adopt it, and reports what to do.
                 sleep(BREATH).await;
                 world.patch("v1", "PersistentVolumeClaim", &claim, &label(node.into())).await;
             }
@@ -310,7 +310,7 @@ impl Deed {
     }
 }
 
-/// Asks a pod to leave, and waits until one of its name serves again, as one who drains machine after machine does.
+/// Evicts a pod, and waits until one with its name is ready again.
 async fn drain(world: &World, pod: &str) {
     let uid = |pod: &Value| pod["metadata"]["uid"].clone();
     let Some(before) = world.get("v1", "Pod", pod) else { return };
@@ -324,7 +324,7 @@ async fn drain(world: &World, pod: &str) {
     }
 }
 
-/// One field of a status, which the number picks, is gone.
+/// Removes one field of a status, selected by the number.
 async fn lose_field(world: &World, kind: &str, name: &str, number: u32) {
     let Some(object) = world.get("windlass.dev/v1alpha1", kind, name) else { return };
     let fields: Vec<&String> =
@@ -373,7 +373,7 @@ fn unreadable(plan: &mut Value) {
     }
 }
 
-/// A newer version knows a step more, and a parameter.
+/// Simulates a newer version with one more task and parameter.
 fn from_the_future(plan: &mut Value) {
     let id = plan["id"].as_str().unwrap_or_default().to_owned();
     let Some(tasks) = plan["tasks"].as_array_mut() else { return };
@@ -384,7 +384,7 @@ fn from_the_future(plan: &mut Value) {
     tasks.push(json!({"id": id, "type": "rehearse", "params": {}, "state": "Pending", "attempts": 0}));
 }
 
-/// An older version knew less: it writes a status without what came later.
+/// Simulates an older version, which drops newer fields of a status.
 async fn older(world: &World, kind: &str, name: &str) {
     let fields = json!({
         "rollout": null, "problem": null, "buildID": null, "history": null, "conditions": null,
@@ -393,23 +393,23 @@ async fn older(world: &World, kind: &str, name: &str) {
     world.patch_status(kind, name, &json!({"status": fields})).await;
 }
 
-/// What befalls a node, from before the change until it is mended.
+/// An illness of a node, from before the change until it is cured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Illness {
-    /// The words over its pod.
+    /// Steers its pod with these words.
     Steered(&'static str),
     /// Its claim is not bound.
     Unbound,
-    /// No machine takes pods.
+    /// The machine is cordoned.
     Cordoned,
-    /// The StatefulSet controller does nothing.
+    /// The StatefulSet controller is suspended.
     Held,
-    /// The StatefulSet controller sees everything five seconds late.
+    /// The StatefulSet controller's cache lags by five seconds.
     Lagging,
     Sidecars(Manner),
-    /// The peers of hooks answer so.
+    /// The peers of hooks answer like this.
     Peers(peers::Manner),
-    /// The garbage collector takes so many milliseconds, at least and at most.
+    /// The garbage collector takes this long, in milliseconds: least and greatest.
     Collector(u64, u64),
 }
 
@@ -445,9 +445,9 @@ impl Illness {
         ]
     }
 
-    /// Whether it makes sense in a scenario.
+    /// True if it makes sense in a scenario.
     pub fn fits(self, scenario: &Scenario) -> bool {
-        // Where the stall is the scenario's, no other is to be told from it.
+        // The scenario's own stall could not be told from another one.
         let stands = matches!(scenario.change, Change::Stall | Change::Broken);
         let is_there = match self {
             Self::Sidecars(_) => scenario.sidecar,
@@ -457,7 +457,7 @@ impl Illness {
         is_there && !stands
     }
 
-    /// Whether it befalls one node, and not the whole cluster.
+    /// True if it concerns one node, and not the whole cluster.
     pub fn is_of_a_node(self) -> bool {
         matches!(self, Self::Steered(_) | Self::Unbound)
     }
@@ -468,7 +468,7 @@ impl Illness {
             Self::Steered(word) => world.steer(json!({format!("{node}-0"): word})).await,
             Self::Unbound => world.steer(json!({format!("claim.data-{node}-0"): "unbound"})).await,
             Self::Cordoned => world.cordon(true).await,
-            Self::Held => world.cluster.hold_stateful_sets(true),
+            Self::Held => world.cluster.suspend_stateful_sets(true),
             Self::Lagging => world.cluster.set_pace(Pace { stateful_set_lag: 5000, ..Pace::default() }),
             Self::Sidecars(manner) => world.sidecars.behave(manner),
             Self::Peers(manner) => world.peers.behave(manner),
@@ -483,7 +483,7 @@ impl Illness {
         match self {
             Self::Steered(_) | Self::Unbound => world.steer(json!({})).await,
             Self::Cordoned => world.cordon(false).await,
-            Self::Held => world.cluster.hold_stateful_sets(false),
+            Self::Held => world.cluster.suspend_stateful_sets(false),
             Self::Lagging | Self::Collector(..) => world.cluster.set_pace(Pace::default()),
             Self::Sidecars(_) => world.sidecars.behave(Manner::Well),
             Self::Peers(_) => world.peers.behave(peers::Manner::Well),

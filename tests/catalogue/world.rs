@@ -1,4 +1,4 @@
-//! A simulated cluster with the operator, the played kubelet and a person in it.
+//! A simulated cluster with the operator, the simulated kubelet and a person.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,51 +26,51 @@ use crate::peers::Peers;
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::sidecars::Sidecars;
 
-/// An operator at work.
+/// A running operator.
 pub struct Running {
     pub agent: String,
     pub health: Health,
     pub task: JoinHandle<()>,
 }
 
-/// Everything that takes part in a run.
+/// The participants of a run.
 pub struct World {
     pub scenario: Scenario,
     pub cluster: Cluster,
     /// The operator's clock, which may be wrong. The cluster has its own.
     pub clock: Arc<ClusterClock>,
     pub sidecars: Sidecars,
-    /// What hooks ask.
+    /// The peers of hooks.
     pub peers: Peers,
-    /// Reads of the operator that may have been answered from the past.
+    /// Reads of the operator that may be answered from a stale cache.
     stale: Arc<Mutex<BTreeSet<String>>>,
     person: kube::Client,
     kubelet: JoinHandle<()>,
     operators: u32,
-    /// Whether a Lease says who acts.
+    /// True if replicas elect a leader.
     pub elected: bool,
-    /// How many requests were looked at, and how many of them wrote the Lease.
+    /// The number of audited requests, and of Lease writes among them.
     leased: Mutex<(usize, u64)>,
-    /// Whether operators that start are of a version that renders another pod template.
+    /// True if newly started operators are of a version that renders another pod template.
     pub upgraded: bool,
 }
 
-/// What a scenario's change is made to, as it came up without any fault: the same for every point.
+/// The state before a scenario's change, without faults: the same for every point.
 pub struct Standing {
     image: Image,
     sidecars: Sidecars,
     operators: u32,
 }
 
-/// A network: what was sent arrives, whether its sender still waits or not. It notes what an API server may answer
-/// from the past.
+/// A network: a request that was sent arrives, even if its sender gave up. Records the reads that an API server may
+/// answer from a stale cache.
 #[derive(Clone)]
 struct Network {
     service: ApiService,
     stale: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Whether a read may be answered by a cache that is behind: a list that names a version, a watch that begins at any.
+/// True if a stale cache may answer: a list with a version, or a watch.
 fn may_be_stale(request: &Request<Body>) -> bool {
     let pairs = request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     let value = |name: &str| pairs.clone().find(|(key, _)| *key == name).map(|(_, value)| value);
@@ -106,13 +106,13 @@ fn definitions() -> &'static [Value] {
 }
 
 impl World {
-    /// A cluster of this seed with one machine, and nothing else in it.
+    /// A cluster with this seed and one machine.
     pub fn new(scenario: Scenario, seed: u64) -> Self {
-        // The oracles look at every change when the run is over.
+        // The oracles examine every change after the run.
         Self::remembering(scenario, seed, 1_000_000)
     }
 
-    /// The same, which remembers only so many changes.
+    /// The same with a limited history.
     pub fn remembering(scenario: Scenario, seed: u64, changes: usize) -> Self {
         let mut options = Options::seeded(seed);
         options.history = changes;
@@ -132,13 +132,13 @@ impl World {
         Self::around(scenario, cluster, clock, Sidecars::default())
     }
 
-    /// What all came to, to go on from.
+    /// A snapshot to continue from.
     pub fn standing(&self) -> Standing {
         let image = self.cluster.image();
         Standing { image, sidecars: self.sidecars.copy(), operators: self.operators }
     }
 
-    /// Goes on from there: nothing but the operator and the kubelet are new.
+    /// Continues from a snapshot, with a new operator and kubelet.
     pub fn resume(scenario: Scenario, standing: &Standing) -> Self {
         let clock = ClusterClock::starting_at(standing.image.now());
         let cluster = Cluster::resume(&standing.image);
@@ -151,7 +151,7 @@ impl World {
         let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock())
             .probe(sidecars.probe())
             .probe_interval(Duration::from_secs(1))
-            .probe_news(sidecars.news());
+            .probe_on_notify(sidecars.news());
         let kubelet = tokio::spawn(async move {
             kubelet.run().await;
         });
@@ -183,8 +183,7 @@ impl World {
         Running { agent, health, task }
     }
 
-    /// Starts a replica that acts while it holds the Lease, and starts anew when it has lost it, as the kubelet
-    /// would see to.
+    /// Starts a replica that acts while it holds the Lease, and restarts when it has lost it, as the kubelet would.
     pub fn start_replica(&mut self) -> Running {
         let (first, agent) = self.operator();
         let health = first.health();
@@ -225,14 +224,14 @@ impl World {
         (operator, agent.to_owned())
     }
 
-    /// What the store has come to, the Lease aside: another number if anything changed.
+    /// The store's version without Lease writes: it differs if anything else changed.
     pub fn version(&self) -> u64 {
         if !self.elected {
             return self.cluster.version();
         }
         let of_lease =
             |e: &&AuditEntry| e.is_write() && e.resource.starts_with("leases") && e.wrote.0 < e.wrote.1;
-        // It is asked every second, and what was counted before is not counted again.
+        // Called every second; counts only new requests.
         let mut counted = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
         let news = self.cluster.audit_after(counted.0);
         counted.0 += news.len();
@@ -257,36 +256,36 @@ impl World {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Merges a change into an object that may be gone by now.
+    /// Merge-patches an object, which may not exist any more.
     pub async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: &Value) {
         let api = self.api(api_version, kind);
         tolerate(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await, name);
     }
 
-    /// Merges a change into the status of one of Windlass's objects.
+    /// Merge-patches the status of an object of Windlass.
     pub async fn patch_status(&self, kind: &str, name: &str, patch: &Value) {
         let api = self.api("windlass.dev/v1alpha1", kind);
         tolerate(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await, name);
     }
 
-    /// Merges a change into the object that the scenario is about.
+    /// Merge-patches the scenario's object.
     pub async fn patch_object(&self, patch: &Value) {
         self.patch("windlass.dev/v1alpha1", self.scenario.kind(), "db", patch).await;
     }
 
-    /// Deletes an object that may be gone by now.
+    /// Deletes an object, which may not exist any more.
     pub async fn delete(&self, api_version: &str, kind: &str, name: &str) {
         let api = self.api(api_version, kind);
         tolerate(api.delete(name, &DeleteParams::background()).await, name);
     }
 
-    /// Asks a pod that may be gone by now to leave its machine, by the subresource for that.
+    /// Evicts a pod, which may not exist any more.
     pub async fn evict(&self, pod: &str) {
         let api: Api<Pod> = Api::namespaced(self.person.clone(), NAMESPACE);
         tolerate(api.evict(pod, &EvictParams::default()).await, pod);
     }
 
-    /// Says how pods and claims fare.
+    /// Steers pods and claims.
     pub async fn steer(&self, data: Value) {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -299,7 +298,7 @@ impl World {
         api.create(&PostParams::default(), &map).await.unwrap();
     }
 
-    /// Closes the only machine for new pods, or opens it.
+    /// Cordons or uncordons the only machine.
     pub async fn cordon(&self, closed: bool) {
         self.patch("v1", "Node", "played-0", &json!({"spec": {"unschedulable": closed}})).await;
     }
@@ -309,12 +308,12 @@ impl World {
         self.cluster.get(api_version, kind, NAMESPACE, name)
     }
 
-    /// Reads of the operator that an API server may answer from the past.
+    /// Reads of the operator that an API server may answer from a stale cache.
     pub fn stale_reads(&self) -> BTreeSet<String> {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The nodes that a deed may befall: those that serve, and those that come or go beside them.
+    /// The nodes that an action may concern: the serving ones, and those being added or removed.
     pub fn nodes_about(&self) -> Vec<String> {
         if !self.scenario.makes_sets() {
             return self.scenario.node_names();
@@ -331,7 +330,7 @@ impl World {
         sets.iter().flat_map(|set| self.scenario.nodes_of(set)).collect()
     }
 
-    /// The object that the scenario is about, as it is stored.
+    /// The scenario's object.
     pub fn object(&self) -> Option<Value> {
         self.get("windlass.dev/v1alpha1", self.scenario.kind(), "db")
     }
@@ -343,7 +342,7 @@ impl Drop for World {
     }
 }
 
-/// A person who finds the object gone shrugs; any other refusal is a mistake of the catalogue.
+/// A person ignores a missing object; any other refusal is a mistake of the catalogue.
 fn tolerate<T>(result: kube::Result<T>, name: &str) {
     match result {
         Ok(_) => {}

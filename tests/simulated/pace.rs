@@ -69,11 +69,11 @@ fn a_held_controller_does_nothing_until_it_is_let_go() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("test", "test");
-        cluster.hold_stateful_sets(true);
+        cluster.suspend_stateful_sets(true);
         create_set(&client, "web", "web:1", 1).await;
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert!(pod(&client, "web-0").await.is_none());
-        cluster.hold_stateful_sets(false);
+        cluster.suspend_stateful_sets(false);
         until_available(&client, "web", 1).await;
     });
 }

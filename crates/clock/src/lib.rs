@@ -1,4 +1,4 @@
-//! The only place that reads a clock. Everything else is handed the time, so that it can be replayed.
+//! The only place that reads a clock. Everything else gets the time as an argument, so that it can be replayed.
 
 use std::sync::Arc;
 
@@ -24,16 +24,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// A monotonic reading, for measuring how long something has waited in this process. Follows tokio's
-/// clock, so that paused time in tests pauses it too.
+/// A monotonic reading, to measure waits within this process. Follows tokio's clock, so that paused time in tests
+/// pauses it too.
 #[allow(clippy::disallowed_methods, reason = "this is the clock module")]
 #[must_use]
 pub fn monotonic() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// A monotonic reading of the machine's own clock, whatever becomes of tokio's: for what sets the pace of a
-/// clock that is moved by hand.
+/// A monotonic reading of the machine's clock, independent of tokio's: for pacing a paused clock.
 #[allow(clippy::disallowed_methods, reason = "this is the clock module")]
 #[must_use]
 pub fn on_the_wall() -> std::time::Instant {

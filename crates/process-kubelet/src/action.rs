@@ -1,5 +1,5 @@
-//! What probes and hooks do: run a command, ask over HTTP, open a connection. Each within its time, and an error is the
-//! sentence that a kubelet's event has.
+//! The actions of probes and lifecycle hooks: exec, HTTP and TCP. Each has a time-out; an error is the message of the
+//! kubelet's event.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use tokio::{
 
 use crate::{processes::Processes, setting::Setting};
 
-/// What is read of an answer or of a command's output.
+/// The most that is read of a response or of a command's output, in bytes.
 const MOST_BYTES: u64 = 10 * 1024;
 
-/// What can be done.
+/// An action.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Exec(Vec<String>),
@@ -58,7 +58,7 @@ impl Action {
     }
 }
 
-/// Dropped when its time is over, which kills the command.
+/// Dropping the future kills the command.
 async fn exec(setting: &Setting, processes: &Arc<Processes>, words: &[String]) -> Result<(), String> {
     let mut command = setting.command(words)?;
     let mut process = processes.spawn(&mut command).map_err(|error| error.to_string())?;
@@ -72,11 +72,11 @@ async fn exec(setting: &Setting, processes: &Arc<Processes>, words: &[String]) -
     if exit.code == 0 {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&[out, err].concat()).trim_end().to_owned();
-    Err(if said.is_empty() { format!("command {words:?} exited with {}", exit.code) } else { said })
+    let output = String::from_utf8_lossy(&[out, err].concat()).trim_end().to_owned();
+    Err(if output.is_empty() { format!("command {words:?} exited with {}", exit.code) } else { output })
 }
 
-/// The beginning of what comes out of a pipe, which is read to its end all the same.
+/// The start of a pipe's output; the rest is read and discarded.
 async fn beginning(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut text = Vec::new();
     let _ = (&mut pipe).take(MOST_BYTES).read_to_end(&mut text).await;
@@ -120,7 +120,7 @@ async fn http(setting: &Setting, get: &HTTPGetAction) -> Result<(), String> {
             break;
         }
     }
-    // What follows does not matter, but a server that is cut off in the middle of an answer may complain.
+    // The rest is irrelevant, but a server may log a connection that is closed early.
     let _ = (&mut stream).take(MOST_BYTES).read_to_end(&mut answer).await;
     match status(&answer) {
         Some(code) if (200..400).contains(&code) => Ok(()),
@@ -129,7 +129,7 @@ async fn http(setting: &Setting, get: &HTTPGetAction) -> Result<(), String> {
     }
 }
 
-/// The code of an answer's first line, once it is there.
+/// The status code of a response, once its first line is complete.
 fn status(answer: &[u8]) -> Option<u16> {
     let line = answer.split(|byte| *byte == b'\r').next().filter(|line| line.len() < answer.len())?;
     let line = std::str::from_utf8(line).ok()?;

@@ -1,26 +1,26 @@
-//! How long a kubelet waits before it tries again. Pure, the time is an argument.
+//! The back-off of restarts and pulls. Pure: time is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first wait and the longest.
+/// The limits of the back-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackOff {
-    /// The wait after the second failure: the first is followed by a restart at once.
+    /// The wait after the second failure: the first restart is immediate.
     pub base: Duration,
-    /// The longest wait; one that ran for twice as long begins anew.
+    /// The longest wait; a run of twice this length resets the back-off.
     pub most: Duration,
 }
 
 impl Default for BackOff {
-    /// 10 s, doubled up to 5 min, as every kubelet has it.
+    /// 10 s, doubled up to 5 min, as in every kubelet.
     fn default() -> Self {
         Self { base: Duration::from_secs(10), most: Duration::from_mins(5) }
     }
 }
 
-/// Where something that fails over and over stands.
+/// The state of a back-off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     limits: BackOff,
@@ -31,17 +31,17 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Restarts: the first is at once.
+    /// For restarts: the first is immediate.
     pub(crate) fn of_restarts(limits: BackOff) -> Self {
         Self { limits, first: None, wait: None, at: None }
     }
 
-    /// Pulls: the first failure is followed by a wait already.
+    /// For pulls: already the first failure waits.
     pub(crate) fn of_pulls(limits: BackOff) -> Self {
         Self { limits, first: Some(limits.base), wait: None, at: None }
     }
 
-    /// Something failed at `at`: how long to wait from then on; none to try again at once.
+    /// Records a failure; returns how long to wait, `None`: not at all.
     pub(crate) fn failed(&mut self, at: Instant) -> Option<Duration> {
         let forgotten = self.at.is_none_or(|last| at.duration_since(last) > self.limits.most * 2);
         if forgotten {
@@ -68,13 +68,13 @@ mod tests {
     fn a_restart_waits_twice_as_long_each_time_up_to_five_minutes() {
         let mut turn = Turn::of_restarts(BackOff::default());
         let mut at = monotonic();
-        let mut waits = Vec::new();
+        let mut delays = Vec::new();
         for _ in 0..9 {
             let wait = turn.failed(at);
-            waits.push(wait.map_or(0, |w| w.as_secs()));
+            delays.push(wait.map_or(0, |w| w.as_secs()));
             at += wait.unwrap_or_default() + secs(1);
         }
-        assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(delays, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
     }
 
     #[test]

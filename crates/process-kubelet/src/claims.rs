@@ -1,4 +1,4 @@
-//! Binds the claims of a storage class, each with a folder that outlives the pods that use it.
+//! Binds the claims of a storage class to folders that outlive the pods.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Binds claims, and removes the folders of those that are gone, until dropped.
+/// Binds claims, and removes the folders of deleted ones, until dropped.
 pub(crate) async fn bind_all(client: Client, folder: PathBuf, class: String) {
     let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
     let mut events = watcher(claims, watcher::Config::default()).default_backoff().boxed();
     loop {
         match events.try_next().await {
-            Ok(Some(Event::Apply(claim) | Event::InitApply(claim))) if waits(&claim, &class) => {
+            Ok(Some(Event::Apply(claim) | Event::InitApply(claim))) if is_unbound(&claim, &class) => {
                 if let Err(error) = bind(&client, &claim, &folder).await {
-                    // It is seen again when the watch is, at the latest.
+                    // The watch delivers it again later.
                     tracing::warn!(%error, claim = claim.name_any(), "a claim is not bound");
                 }
             }
@@ -42,9 +42,9 @@ fn of_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
     claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()) == Some(class)
 }
 
-fn waits(claim: &PersistentVolumeClaim, class: &str) -> bool {
+fn is_unbound(claim: &PersistentVolumeClaim, class: &str) -> bool {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    // One that names a volume has it from elsewhere: no other is made for it.
+    // A claim that names a volume is provisioned by somebody else.
     let named =
         claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
     let is_own = named.is_none_or(|volume| volume == volume_of(claim));
@@ -60,7 +60,7 @@ fn folder_of(claim: &PersistentVolumeClaim, folder: &Path) -> PathBuf {
     folder.join(format!("{namespace}_{name}_{}", claim.uid().unwrap_or_default()))
 }
 
-/// Done twice, the end is the same.
+/// Idempotent.
 async fn bind(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> Result<(), kube::Error> {
     let spec = claim.spec.clone().unwrap_or_default();
     let requests = spec.resources.and_then(|resources| resources.requests).unwrap_or_default();
@@ -98,7 +98,7 @@ async fn bind(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> 
     claims.patch_status(&name, &none, &merge(status)).await.map(drop)
 }
 
-/// The volume goes with its claim, and the folder with it, unless it is to be retained.
+/// Deletes the volume with its claim, and the folder unless the policy is Retain.
 async fn release(client: &Client, claim: &PersistentVolumeClaim, folder: &Path) -> Result<(), kube::Error> {
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let volume = volumes.get_opt(&volume_of(claim)).await?;

@@ -1,4 +1,4 @@
-//! The only place of this crate that reads a clock, and how times are written.
+//! The only place in this crate that reads a clock, and the format of times.
 
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;

@@ -1,4 +1,4 @@
-//! The life of one container: pulled, configured, run, and run again as its restart policy says, until it is told to stop.
+//! The life of one container: pull, configure, run, and restart by its policy, until it is stopped.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::{
     translate::Translation,
 };
 
-/// What cannot be configured is tried again after this; a kubelet takes longer.
+/// The retry interval of a failed configuration; a real kubelet takes longer.
 const CONFIGURE_AGAIN: Duration = Duration::from_secs(1);
-/// How long the end of a try is shown before the wait for the next one is.
+/// How long the result of an attempt is shown before its back-off.
 const SHOWN: Duration = Duration::from_secs(1);
 
 impl Runner {
-    /// Runs it until it is over for good or has been stopped. The table says which.
+    /// Runs the container until it is terminated for good. The result is in the table.
     pub(crate) async fn live(self) {
         if matches!(self.record().state, State::Ended(_)) {
             return;
@@ -54,7 +54,7 @@ impl Runner {
         }
     }
 
-    /// The result of some work, or none once the container is to stop.
+    /// The result of `work`, or `None` if the container is stopped first.
     async fn or_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -72,7 +72,7 @@ impl Runner {
         self.context.table.set(self.index, |record| record.state = state);
     }
 
-    /// What ended becomes the last state, and the next run one more restart.
+    /// The terminated state becomes the last state, and the restart count goes up.
     fn begin_again(&self) {
         self.context.table.set(self.index, |record| {
             if let State::Ended(end) = &record.state {
@@ -158,7 +158,7 @@ impl Runner {
         let mounts = self.context.mounts(&self.container, &env);
         let root = self.context.container_folder(&self.container.name).join("root");
         for (at, to) in &mounts {
-            // A relative path finds a mount too.
+            // Relative paths find mounts, too.
             let link = root.join(at.trim_start_matches('/'));
             let _ = link.parent().map(std::fs::create_dir_all);
             if !link.is_symlink() {

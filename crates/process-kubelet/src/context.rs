@@ -1,4 +1,4 @@
-//! What all that runs for one pod shares.
+//! State shared within a kubelet and within a pod.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::{
     table::Table, translate::Addresses,
 };
 
-/// What all pods of a kubelet share.
+/// State that all pods of a kubelet share.
 pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) images: Images,
@@ -27,8 +27,8 @@ pub(crate) struct Shared {
     pub(crate) logs: Open,
     pub(crate) events: Events,
     pub(crate) back_off: BackOff,
-    /// The UID of the latest pod of a namespace and name.
-    pub(crate) known: Mutex<BTreeMap<(String, String), String>>,
+    /// The UID of the latest pod with a namespace and name.
+    pub(crate) latest_uids: Mutex<BTreeMap<(String, String), String>>,
 }
 
 impl Shared {
@@ -37,19 +37,19 @@ impl Shared {
         self.folder.join("pods").join(format!("{namespace}_{name}_{uid}"))
     }
 
-    /// The folder of the latest pod of this name, if it was one of this kubelet's.
+    /// The folder of the latest pod with this name, if this kubelet ran it.
     pub(crate) fn latest(&self, namespace: &str, name: &str) -> Option<PathBuf> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let uid = known.get(&(namespace.to_owned(), name.to_owned()))?;
+        let latest_uids = self.latest_uids.lock().unwrap_or_else(PoisonError::into_inner);
+        let uid = latest_uids.get(&(namespace.to_owned(), name.to_owned()))?;
         Some(self.folder_of(namespace, name, uid))
     }
 }
 
-/// A pod as it was last seen.
+/// A pod as last observed.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) pod: Arc<Pod>,
-    /// The API server has it no more.
+    /// The API server has deleted it.
     pub(crate) gone: bool,
 }
 
@@ -58,17 +58,17 @@ impl View {
         self.gone || self.pod.metadata.deletion_timestamp.is_some()
     }
 
-    /// The time that its containers have to end.
+    /// Its termination grace period.
     pub(crate) fn grace(&self) -> Duration {
         let asked = self.pod.metadata.deletion_grace_period_seconds;
         let spec = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         let seconds = if self.gone { 0 } else { asked.or(spec).unwrap_or(30) };
-        // As every kubelet: one second is the least.
+        // At least one second, as in every kubelet.
         Duration::from_secs(seconds.max(1).cast_unsigned())
     }
 }
 
-/// What all containers of a pod share.
+/// State that all containers of a pod share.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) view: watch::Receiver<View>,
@@ -92,7 +92,7 @@ impl Context {
         self.folder.join("containers").join(container)
     }
 
-    /// Where the paths of a container's mounts lead, the file for its last words included.
+    /// The folders behind a container's mount paths, including its termination message file.
     pub(crate) fn mounts(
         &self,
         container: &Container,
@@ -122,13 +122,13 @@ impl Context {
         mounts
     }
 
-    /// The file that a container may write its last words into.
+    /// The termination message file of a container.
     pub(crate) fn last_words(&self, container: &str) -> PathBuf {
         self.container_folder(container).join("termination-log")
     }
 }
 
-/// The file of one run's log.
+/// The log file of one run.
 pub(crate) fn log_of(folder: &Path, container: &str, restart: i32) -> PathBuf {
     folder.join("logs").join(container).join(format!("{restart}.log"))
 }

@@ -1,4 +1,4 @@
-//! What a pod may know about itself: the fields of the downward API. Pure.
+//! The fields of the downward API. Pure.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -37,7 +37,7 @@ fn subscript(path: &str) -> Option<(&str, &str)> {
     Some((map, key))
 }
 
-/// All labels or annotations as a volume shows them: a line each, values quoted.
+/// Labels or annotations as in a volume: a line each, values quoted.
 fn lines(map: Option<&BTreeMap<String, String>>) -> String {
     let line = |(key, value): (&String, &String)| format!("{key}={value:?}");
     map.into_iter().flatten().map(line).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! A container's environment, with what it refers to, and `$(VAR)` in texts. Pure, but for fetching what is referred to.
+//! A container's environment, and the expansion of `$(VAR)`. Pure, except for fetching ConfigMaps and Secrets.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -7,18 +7,18 @@ use kube::{Api, Client};
 
 use crate::{downward, resources};
 
-/// ConfigMaps and Secrets that were asked for, by name; those that do not exist are in none of the maps.
+/// The referenced ConfigMaps and Secrets, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     config_maps: BTreeMap<String, ConfigMap>,
     secrets: BTreeMap<String, Secret>,
 }
 
-/// The data of one object, or that there is none.
+/// The data of one object; `None` if it does not exist.
 type Data = Option<BTreeMap<String, Vec<u8>>>;
 
 impl Sources {
-    /// Fetches all that these containers' environments refer to.
+    /// Fetches all objects that these containers' environments refer to.
     pub(crate) async fn of_environment(
         client: &Client,
         namespace: &str,
@@ -72,7 +72,7 @@ impl Sources {
     }
 }
 
-/// The environment of a container; an error is what CreateContainerConfigError says.
+/// The environment of a container; an error is the message of CreateContainerConfigError.
 pub(crate) fn environment(
     pod: &Pod,
     container: &Container,
@@ -149,7 +149,7 @@ fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// A text with each `$(NAME)` in it replaced. `$$` is a dollar sign, and a name that is not known stays as it is.
+/// Expands each `$(NAME)`; `$$` is a dollar sign, and an unknown name stays as it is.
 pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -1,25 +1,25 @@
-//! What can go wrong when a kubelet is started.
+//! Errors of starting a kubelet.
 
 /// Why a kubelet could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server refused something, or does not answer.
+    /// A request to the API server failed.
     #[error("the API server refused the kubelet's {what}: {source}")]
     Api {
-        /// What was written.
+        /// The request.
         what: String,
-        /// What the client says.
+        /// The client's error.
         source: kube::Error,
     },
-    /// A folder, a socket or a program of this machine.
+    /// A local operation failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was done.
+        /// The operation.
         what: String,
-        /// What the machine says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The certificate of the endpoint for logs.
+    /// The certificate of the log endpoint could not be made.
     #[error("no certificate for the endpoint of logs can be made: {0}")]
     Certificate(String),
 }

@@ -1,4 +1,4 @@
-//! Events as a kubelet sends them: one object for the same words about the same container, counted.
+//! The kubelet's event recorder: repeated events are counted in one object.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use crate::{
     images::hex,
 };
 
-/// Events that wait to be sent; more than these are lost, as with every recorder.
+/// The most queued events; further ones are dropped, as in every recorder.
 const MOST: usize = 1000;
-/// Kinds of events whose count is known.
+/// The most events with a known count.
 const KNOWN: usize = 4096;
 
-/// Where events are handed in.
+/// The event recorder.
 #[derive(Clone)]
 pub(crate) struct Events {
     queue: mpsc::Sender<(Value, &'static str, String, String)>,
     node: String,
 }
 
-/// Events about one pod, or one of its containers.
+/// Records events about one pod, or one of its containers.
 #[derive(Clone)]
 pub(crate) struct About {
     events: Events,
@@ -36,13 +36,13 @@ pub(crate) struct About {
 }
 
 impl Events {
-    /// The place to hand events in, and the work of sending them, which somebody has to do.
+    /// The recorder, and the future that sends its events.
     pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()> + Send) {
         let (queue, mut waiting) = mpsc::channel::<(Value, &'static str, String, String)>(MOST);
         let send = async move {
             let mut counts = BTreeMap::new();
             while let Some((regarding, kind, reason, message)) = waiting.recv().await {
-                // An event that cannot be sent is lost: nothing depends on it.
+                // A failure only loses the event.
                 if let Err(error) = send(&client, &mut counts, regarding, kind, &reason, &message).await {
                     tracing::debug!(%error, reason, "an event is lost");
                 }
@@ -62,7 +62,7 @@ impl Events {
 }
 
 impl About {
-    /// Events about one of the pod's containers; `list` is `containers` or `initContainers`.
+    /// For events about a container; `list` is `containers` or `initContainers`.
     pub(crate) fn container(&self, list: &str, name: &str) -> Self {
         let mut about = self.clone();
         about.regarding["fieldPath"] = json!(format!("spec.{list}{{{name}}}"));
@@ -116,7 +116,7 @@ async fn send(
     });
     let event: Event = serde_json::from_value(event).map_err(kube::Error::SerdeError)?;
     match api.create(&PostParams::default(), &event).await {
-        // A kubelet of this folder's past said it.
+        // An earlier kubelet in this folder created it.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         other => other.map(drop),
     }

@@ -1,4 +1,4 @@
-//! What an image is here: programs of this machine under the names that containers call them by.
+//! Images: programs of this machine under the names that containers use.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// The programs, arguments and environment that an image's name stands for.
+/// An image: its programs, arguments and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     programs: BTreeMap<String, PathBuf>,
@@ -18,19 +18,19 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image with nothing in it: its containers' commands are found on this machine's PATH.
+    /// An empty image: commands are found on this machine's PATH.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An image that runs one program when the container names no command.
+    /// An image with one program, which is also its entrypoint.
     #[must_use]
     pub fn of(name: &str, path: impl Into<PathBuf>) -> Self {
         Self::new().program(name, path).entrypoint([name])
     }
 
-    /// Adds a program under the name that commands use: `etcd`. A command that names it with a folder
+    /// Adds a program under the name that commands use, such as `etcd`. A command with a folder
     /// (`/usr/local/bin/etcd`) finds it too.
     #[must_use]
     pub fn program(mut self, name: &str, path: impl Into<PathBuf>) -> Self {
@@ -38,21 +38,21 @@ impl Image {
         self
     }
 
-    /// What runs when the container has no `command`.
+    /// The entrypoint, for containers without `command`.
     #[must_use]
     pub fn entrypoint<'a>(mut self, words: impl IntoIterator<Item = &'a str>) -> Self {
         self.entrypoint = words.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// The arguments of a container that has neither `command` nor `args`.
+    /// The arguments, for containers without `command` and `args`.
     #[must_use]
     pub fn arguments<'a>(mut self, words: impl IntoIterator<Item = &'a str>) -> Self {
         self.arguments = words.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// A variable that the image sets; the container's own wins.
+    /// A default variable; the container's own overrides it.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.to_owned(), value.to_owned());
@@ -67,7 +67,7 @@ impl Image {
         &self.programs
     }
 
-    /// The words to run: the container's command and args win over the image's, as Docker's do.
+    /// The command line: the container's command and args override the image's, as in Docker.
     pub(crate) fn words(&self, command: &[String], args: &[String]) -> Vec<String> {
         if !command.is_empty() {
             return command.iter().chain(args).cloned().collect();
@@ -76,7 +76,7 @@ impl Image {
         self.entrypoint.iter().chain(args).cloned().collect()
     }
 
-    /// The program that a command's first word means, if this image has it.
+    /// The program for a command's first word, if the image has it.
     pub(crate) fn find(&self, word: &str) -> Option<&Path> {
         let file = Path::new(word).file_name().and_then(|name| name.to_str());
         let found = self.programs.get(word).or_else(|| file.and_then(|name| self.programs.get(name)));
@@ -84,23 +84,23 @@ impl Image {
     }
 }
 
-/// The images that there are. Clones share them, and they may change while pods run.
+/// A registry of images. Clones share it, and it may change while pods run.
 #[derive(Clone, Debug, Default)]
 pub struct Images(Arc<Mutex<BTreeMap<String, Image>>>);
 
 impl Images {
-    /// No images yet.
+    /// An empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an image, or puts another in its place; containers that run are not touched.
+    /// Adds or replaces an image; running containers are unaffected.
     pub fn add(&self, name: &str, image: Image) {
         self.lock().insert(name.to_owned(), image);
     }
 
-    /// Removes an image: a container that starts next cannot pull it.
+    /// Removes an image: later pulls of it fail.
     pub fn remove(&self, name: &str) {
         self.lock().remove(name);
     }
@@ -114,7 +114,7 @@ impl Images {
     }
 }
 
-/// An image's ID: the same for the same name, and never its name.
+/// An image's ID, derived from its name and never equal to it.
 pub(crate) fn id_of(name: &str) -> String {
     format!("process://sha256:{}", hex(&Sha256::digest(name.as_bytes())))
 }

@@ -91,7 +91,7 @@ use manager::Manager;
 use processes::Processes;
 use translate::Addresses;
 
-/// A kubelet that is not started yet.
+/// A kubelet that has not started.
 #[derive(Clone)]
 pub struct ProcessKubelet {
     client: Client,
@@ -104,8 +104,8 @@ pub struct ProcessKubelet {
 }
 
 impl ProcessKubelet {
-    /// A kubelet that keeps all its files in `folder`; two at once must not share one. A later one in the same folder
-    /// finds the claims' data there.
+    /// A kubelet that keeps its files in `folder`; two running ones must not share it. A later one in the same folder
+    /// reuses the claims' data.
     #[must_use]
     pub fn new(client: Client, folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -119,49 +119,49 @@ impl ProcessKubelet {
         }
     }
 
-    /// The names of its nodes. It runs the pods that are bound to them and touches no others.
+    /// The names of its nodes. It runs the pods that are bound to them.
     #[must_use]
     pub fn nodes<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.nodes.extend(names.into_iter().map(str::to_owned));
         self
     }
 
-    /// A label of its nodes, for selectors.
+    /// Adds a label to its nodes.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.kind.labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// A taint of its nodes with the effect `NoSchedule`: only pods that tolerate it, or that name the node, come.
+    /// Adds a taint with the effect `NoSchedule` to its nodes.
     #[must_use]
     pub fn taint(mut self, key: &str, value: &str) -> Self {
         self.kind.taint = Some((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// The images that there are; they may change while it runs.
+    /// Sets the images; they may change while it runs.
     #[must_use]
     pub fn images(mut self, images: &Images) -> Self {
         self.images = images.clone();
         self
     }
 
-    /// Binds the claims of this storage class, each with a folder that goes only with its claim.
+    /// Binds the claims of this storage class to folders that are deleted with the claim.
     #[must_use]
     pub fn storage_class(mut self, name: &str) -> Self {
         self.storage_class = Some(name.to_owned());
         self
     }
 
-    /// Backs off in another way from pulls and restarts that fail.
+    /// Sets the back-off of pulls and restarts.
     #[must_use]
     pub fn back_off(mut self, limits: BackOff) -> Self {
         self.back_off = limits;
         self
     }
 
-    /// Kills what an earlier one left in the folder, registers the nodes, and runs what is bound to them.
+    /// Kills leftover processes, registers the nodes, and runs the pods that are bound to them.
     pub async fn start(self) -> Result<RunningKubelet, Error> {
         let Self { client, folder, nodes, kind, images, storage_class, back_off } = self;
         fs::create_dir_all(&folder).map_err(Error::io("the kubelet's folder cannot be made"))?;
@@ -178,7 +178,7 @@ impl ProcessKubelet {
             logs: logs::Open::default(),
             events,
             back_off,
-            known: Mutex::default(),
+            latest_uids: Mutex::default(),
         });
         let (port, listener) = server::listen().await?;
         let mut work = JoinSet::new();
@@ -195,7 +195,7 @@ impl ProcessKubelet {
     }
 }
 
-/// A kubelet that runs. Dropping it kills its processes at once, and writes nothing of that.
+/// A running kubelet. Dropping it kills its processes at once, without status updates.
 pub struct RunningKubelet {
     addresses: Addresses,
     processes: Arc<Processes>,
@@ -203,7 +203,7 @@ pub struct RunningKubelet {
 }
 
 impl RunningKubelet {
-    /// The address that a pod of this name has, or will have.
+    /// The address of a pod with this name, existing or not.
     #[must_use]
     pub fn address(&self, namespace: &str, pod: &str) -> Ipv4Addr {
         self.addresses.of(namespace, pod)
@@ -217,8 +217,7 @@ impl Drop for RunningKubelet {
     }
 }
 
-/// What makes the addresses of this kubelet others than those of another one. It stays in the folder, so that a later
-/// start gives the same ones.
+/// Makes this kubelet's addresses differ from another one's. Stored in the folder, so that they survive a restart.
 fn seed(folder: &Path) -> Result<String, Error> {
     let file = folder.join("seed");
     if let Ok(seed) = fs::read_to_string(&file) {

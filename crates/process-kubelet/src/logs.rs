@@ -1,5 +1,5 @@
-//! What containers write, kept in files as container runtimes keep it: a line each, with its time and its stream.
-//! And what `kubectl logs` asks of it.
+//! Container logs, in files with the format of container runtimes: a line each, with time and stream. Also selects
+//! the part that `kubectl logs` requests.
 
 use std::{
     collections::BTreeSet,
@@ -14,10 +14,10 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::clock;
 
-/// A longer line is kept in parts.
+/// The longest entry, in bytes; longer lines are split.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// The files that are still being written: whoever follows one waits for more.
+/// The logs that are still written: followers wait for more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Open(Arc<Mutex<BTreeSet<PathBuf>>>);
 
@@ -26,7 +26,7 @@ impl Open {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
 
-    /// Opens a new file, until what is given back is dropped.
+    /// Creates a log, open until the returned value is dropped.
     pub(crate) fn create(&self, path: &Path) -> io::Result<Arc<Log>> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
@@ -45,7 +45,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Keeps all that comes out of a pipe, up to its end.
+    /// Copies a pipe into the log, until it ends.
     pub(crate) async fn keep(self: Arc<Self>, pipe: impl AsyncRead + Unpin, stream: &'static str) {
         let mut pipe = BufReader::with_capacity(MOST_BYTES, pipe);
         let mut line = Vec::new();
@@ -74,7 +74,7 @@ impl Log {
         let mut entry = format!("{:.9} {stream} {tag} ", clock::now()).into_bytes();
         entry.extend_from_slice(line);
         entry.push(b'\n');
-        // A full disk loses lines, as it does elsewhere.
+        // A full disk loses lines, as in other runtimes.
         let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&entry);
     }
 }
@@ -85,7 +85,7 @@ impl Drop for Log {
     }
 }
 
-/// What part of a log is asked for.
+/// The requested part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) tail: Option<usize>,
@@ -93,7 +93,7 @@ pub(crate) struct Part {
     pub(crate) timestamps: bool,
 }
 
-/// The part that is asked for of these whole lines of a file.
+/// The requested part of these complete lines.
 pub(crate) fn shown(bytes: &[u8], part: &Part) -> Vec<u8> {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let entries: Vec<_> = lines.into_iter().filter_map(entry).collect();
@@ -116,7 +116,7 @@ pub(crate) fn shown(bytes: &[u8], part: &Part) -> Vec<u8> {
     out
 }
 
-/// The time of a line, whether it is whole, and its text.
+/// The time of an entry, whether it ends a line, and its text.
 fn entry(line: &[u8]) -> Option<(&str, bool, &[u8])> {
     let line = line.strip_suffix(b"\n")?;
     let mut parts = line.splitn(4, |byte| *byte == b' ');
@@ -126,7 +126,7 @@ fn entry(line: &[u8]) -> Option<(&str, bool, &[u8])> {
     Some((time, whole, parts.next()?))
 }
 
-/// The last lines of a log, for a termination message: at most 80 lines and 2,048 bytes.
+/// The end of a log as a termination message: at most 80 lines and 2,048 bytes.
 pub(crate) fn last_words(path: &Path) -> String {
     let bytes = std::fs::read(path).unwrap_or_default();
     let text = shown(&bytes, &Part { tail: Some(80), ..Part::default() });

@@ -1,4 +1,4 @@
-//! Follows the pods that are bound to this kubelet's nodes, and has each of them live.
+//! Watches the pods that are bound to this kubelet's nodes, and runs them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,11 +26,11 @@ use crate::{
 
 type Key = (String, String);
 
-/// A pod that lives.
+/// A running pod.
 struct Tracked {
     uid: String,
     view: watch::Sender<View>,
-    /// Ends when its processes have.
+    /// Resolves when its processes have ended.
     ended: Option<oneshot::Receiver<()>>,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct Manager {
     shared: Arc<Shared>,
     nodes: BTreeSet<String>,
     pods: BTreeMap<Key, Tracked>,
-    /// What a list has not named yet; what is left at its end is gone.
+    /// Pods that the current list has not named yet; those left at its end are deleted.
     unlisted: BTreeSet<Key>,
-    /// Their lives, which end with this.
+    /// The tasks of the pods, aborted on drop.
     lives: JoinSet<()>,
 }
 
@@ -49,7 +49,7 @@ impl Manager {
         Self { shared, nodes, pods: BTreeMap::new(), unlisted: BTreeSet::new(), lives: JoinSet::new() }
     }
 
-    /// Goes on until dropped.
+    /// Runs until dropped.
     pub(crate) async fn run(mut self) {
         let pods: Api<Pod> = Api::all(self.shared.client.clone());
         let mut events = watcher(pods, watcher::Config::default()).default_backoff().boxed();
@@ -87,7 +87,11 @@ impl Manager {
         let key = key_of(&pod);
         let uid = pod.uid().unwrap_or_default();
         self.unlisted.remove(&key);
-        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), uid.clone());
+        self.shared
+            .latest_uids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.clone(), uid.clone());
         if let Some(tracked) = self.pods.get(&key).filter(|tracked| tracked.uid == uid) {
             tracked.view.send_replace(View { pod: Arc::new(pod), gone: false });
             return;
@@ -97,7 +101,7 @@ impl Manager {
         if over {
             return;
         }
-        // An earlier pod of this name may still be ending.
+        // An earlier pod of this name may still be terminating.
         self.gone(&key, None);
         let before = self.pods.remove(&key).and_then(|tracked| tracked.ended);
         let (view, seen) = watch::channel(View { pod: Arc::new(pod), gone: false });
@@ -107,13 +111,13 @@ impl Manager {
         self.pods.insert(key, Tracked { uid, view, ended: Some(ended) });
     }
 
-    /// Forgets the pods whose lives are over.
+    /// Removes the pods that have ended.
     fn forget(&mut self) {
-        let mut known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest_uids = self.shared.latest_uids.lock().unwrap_or_else(PoisonError::into_inner);
         self.pods.retain(|key, tracked| {
             let lives = !tracked.view.is_closed();
-            if !lives && known.get(key) == Some(&tracked.uid) {
-                known.remove(key);
+            if !lives && latest_uids.get(key) == Some(&tracked.uid) {
+                latest_uids.remove(key);
             }
             lives
         });

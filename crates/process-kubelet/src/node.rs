@@ -15,7 +15,7 @@ use crate::{
     resources::ROOM,
 };
 
-/// What the scheduler is to know of the nodes.
+/// Labels and taints of the nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kind {
     pub(crate) labels: BTreeMap<String, String>,
@@ -23,7 +23,7 @@ pub(crate) struct Kind {
     pub(crate) taint: Option<(String, String)>,
 }
 
-/// Makes a node, or takes it over, and says that it is ready and where its logs are.
+/// Creates or takes over a node, and sets its conditions and its log endpoint.
 pub(crate) async fn register(client: &Client, name: &str, kind: &Kind, port: u16) -> Result<(), Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let failed = || Error::api(format!("node {name}"));
@@ -49,7 +49,7 @@ pub(crate) async fn register(client: &Client, name: &str, kind: &Kind, port: u16
             "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
             "lastHeartbeatTime": time, "lastTransitionTime": time,
         }],
-        // Only this one: the API server would try a name first.
+        // No host name: the API server would prefer it.
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {

@@ -1,4 +1,4 @@
-//! The life of one pod: its volumes, its init containers in order, its containers, their end, and its deletion.
+//! The life of one pod: volumes, init containers in order, containers, termination, and deletion.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -26,14 +26,14 @@ use crate::{
     writer,
 };
 
-/// Volumes that cannot be made are tried again after this.
+/// The retry interval of failed mounts.
 const MOUNT_AGAIN: Duration = Duration::from_secs(1);
-/// A delete that failed is tried again after this.
+/// The retry interval of a failed delete.
 const DELETE_AGAIN: Duration = Duration::from_secs(1);
-/// What each sidecar has to end in, however long the others took.
+/// The least time for a sidecar to terminate, however long the others took.
 const LEAST_FOR_SIDECARS: Duration = Duration::from_secs(2);
 
-/// A container that was begun.
+/// A started container.
 struct Begun {
     index: usize,
     role: Role,
@@ -41,7 +41,7 @@ struct Begun {
     task: Option<Task>,
 }
 
-/// Work that ends with whoever holds this.
+/// A task that is aborted on drop.
 struct Task(JoinHandle<()>);
 
 impl Task {
@@ -66,8 +66,8 @@ struct Life {
     begun: Mutex<Vec<Begun>>,
 }
 
-/// Lives a pod's life, from its binding until the API server has it no more. `before` ends when the processes of an
-/// earlier pod of the same name have: the two share an address and often a volume.
+/// Runs a pod from its binding to its deletion. `before` resolves when the processes of an earlier pod with the same
+/// name have ended: the two share an address, and often a volume.
 pub(crate) async fn live(
     shared: Arc<Shared>,
     view: watch::Receiver<View>,
@@ -75,7 +75,7 @@ pub(crate) async fn live(
     ended: oneshot::Sender<()>,
 ) {
     if let Some(before) = before {
-        // One that is gone without a word has ended, too.
+        // A dropped sender means the same.
         let _ = before.await;
     }
     let life = Life::new(shared, view);
@@ -93,7 +93,7 @@ pub(crate) async fn live(
     }
     life.stop().await;
     context.table.set_pod(|pod| pod.over = true);
-    // Its last words are written, or cannot be.
+    // The last status is written, or cannot be.
     writer.done().await;
     let _ = ended.send(());
     let _ = view.wait_for(View::leaves).await;
@@ -124,7 +124,7 @@ impl Life {
         Self { context: Arc::new(context), containers, begun: Mutex::default() }
     }
 
-    /// Runs it to its own end; given up when it is to go.
+    /// Runs the pod to its own end; cancelled when it is deleted.
     async fn run(&self) {
         let context = &self.context;
         let before = context.pod().status.as_ref().and_then(|status| status.start_time.clone());
@@ -178,7 +178,7 @@ impl Life {
         }
     }
 
-    /// Whether a container has ended and will not start again.
+    /// True if a container has terminated and will not restart.
     fn is_over(&self, record: &Record) -> bool {
         let State::Ended(end) = &record.state else { return false };
         !starts_again(&self.context.pod(), record.role, end.code)
@@ -186,19 +186,19 @@ impl Life {
 
     fn begin(&self, index: usize) {
         let (role, container) = &self.containers[index];
-        let (stop, told) = watch::channel(None);
+        let (stop, deadline) = watch::channel(None);
         let runner = Runner {
             context: Arc::clone(&self.context),
             index,
             container: container.clone(),
             role: *role,
-            stop: told,
+            stop: deadline,
         };
         let task = Some(Task::spawn(runner.live()));
         self.begun().push(Begun { index, role: *role, stop, task });
     }
 
-    /// Ends what runs: the containers together, then the sidecars, the last one first.
+    /// Terminates the containers together, then the sidecars in reverse order.
     async fn stop(&self) {
         let mut view = self.context.view.clone();
         let grace = view.borrow_and_update().grace();
@@ -212,18 +212,18 @@ impl Life {
                 list.push((at, begun.index, task));
             }
             for (at, _, _) in &mains {
-                self.tell(*at, read());
+                self.stop_at(*at, read());
             }
             for (_, _, task) in mains {
                 joined(task).await;
             }
             for (at, _, task) in sidecars.into_iter().rev() {
-                self.tell(at, read().max(monotonic() + LEAST_FOR_SIDECARS));
+                self.stop_at(at, read().max(monotonic() + LEAST_FOR_SIDECARS));
                 joined(task).await;
             }
         };
         let shortened = async {
-            // A second delete may leave less time, and one with force none.
+            // A second delete may shorten the grace period, down to zero.
             while view.changed().await.is_ok() {
                 let now = view.borrow_and_update().clone();
                 let earlier = monotonic() + now.grace();
@@ -248,7 +248,7 @@ impl Life {
         }
     }
 
-    fn tell(&self, at: usize, by: Instant) {
+    fn stop_at(&self, at: usize, by: Instant) {
         if let Some(begun) = self.begun().get(at) {
             begun.stop.send_replace(Some(Stop { by }));
         }
@@ -278,12 +278,12 @@ fn containers(pod: &Pod) -> Vec<(Role, Container)> {
 fn record(pod: &Pod, role: Role, container: &Container) -> Record {
     let has_inits =
         pod.spec.as_ref().is_some_and(|spec| spec.init_containers.iter().flatten().next().is_some());
-    let waits = if has_inits { "PodInitializing" } else { "ContainerCreating" };
+    let reason = if has_inits { "PodInitializing" } else { "ContainerCreating" };
     let mut record = Record {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
         role,
-        state: State::waiting(waits, ""),
+        state: State::waiting(reason, ""),
         last: None,
         restarts: 0,
         started: false,
@@ -300,13 +300,13 @@ fn record(pod: &Pod, role: Role, container: &Container) -> Record {
         _ => past(status.and_then(|status| status.init_container_statuses.as_ref())),
     };
     if let Some(past) = past {
-        // Folders are made anew, so that init containers that are done run again.
+        // The folders are new, so that completed init containers run again.
         with_past(&mut record, &past, |code| role == Role::Init || starts_again(pod, role, code));
     }
     record
 }
 
-/// Lets the API server forget the pod; only this one, and only once its processes have ended.
+/// Deletes the pod object, by UID, once its processes have ended.
 async fn delete(context: &Context) {
     let pods: Api<Pod> = Api::namespaced(context.shared.client.clone(), &context.namespace);
     let only = Preconditions { uid: Some(context.uid.clone()), ..Preconditions::default() };

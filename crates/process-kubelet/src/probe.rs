@@ -1,4 +1,5 @@
-//! Probes of one run of a container: what they find goes into the table, and what has to end the container is told.
+//! The probes of one run of a container: results go into the table, and a failed liveness or startup probe ends the
+//! run.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,18 +23,18 @@ pub(crate) struct Probes<'a> {
     pub(crate) table: &'a Table,
     pub(crate) index: usize,
     pub(crate) events: About,
-    /// When the container was started.
+    /// The container's start.
     pub(crate) since: Instant,
 }
 
-/// A container that has to end, and the grace period of the probe that says so.
+/// The failed probe, with its grace period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) probe: &'static str,
     pub(crate) grace: Option<Duration>,
 }
 
-/// What a probe has found over and over.
+/// The result of a probe, after its threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     Success,
@@ -41,7 +42,7 @@ enum Found {
 }
 
 impl Probes<'_> {
-    /// Goes on until a probe says that the container has to end.
+    /// Probes until the container has to be restarted.
     pub(crate) async fn run(&self) -> Failed {
         if let Some(probe) = &self.container.startup_probe
             && self.first(probe, "Startup").await == Found::Failure
@@ -52,7 +53,7 @@ impl Probes<'_> {
         let role = self.table.record(self.index).role;
         self.table.set(self.index, |record| {
             record.started = true;
-            // An init container is ready once it has ended.
+            // An init container becomes ready by completing.
             record.ready |= unprobed && role != Role::Init;
         });
         let readiness = async {
@@ -76,7 +77,7 @@ impl Probes<'_> {
         }
     }
 
-    /// Only whether the container is ready, for as long as one asks.
+    /// Probes only readiness, until dropped.
     pub(crate) async fn only_readiness(&self) -> Infallible {
         let readiness = self.container.readiness_probe.as_ref();
         if let Some(probe) = readiness.filter(|_| self.table.record(self.index).started) {
@@ -99,7 +100,7 @@ impl Probes<'_> {
         }
     }
 
-    /// What the probe comes to first.
+    /// Probes until a threshold is reached.
     async fn first(&self, probe: &Probe, name: &'static str) -> Found {
         let mut turns = Turns::new(probe, self.since);
         let mut counted = Counted::new(probe);
@@ -157,7 +158,7 @@ fn seconds(value: Option<i32>, default: u64) -> Duration {
     Duration::from_secs(value.unwrap_or(default))
 }
 
-/// When a probe is made: first after its delay, then at each period.
+/// The schedule of a probe: after its initial delay, then each period.
 struct Turns {
     next: Instant,
     period: Duration,
@@ -174,18 +175,18 @@ impl Turns {
 
     async fn next(&mut self) {
         sleep_until(self.next).await;
-        // A probe that took longer than its period is not made up for.
+        // Missed periods are not made up for.
         let now = monotonic();
         if now.duration_since(self.next) > self.period {
             self.next = now;
         }
         self.next += self.period;
-        // Never busy, whatever the period.
+        // Avoids a busy loop.
         sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Counts successes and failures in a row.
+/// Counts consecutive successes and failures.
 struct Counted {
     success: i32,
     failure: i32,
@@ -198,7 +199,7 @@ impl Counted {
         Self { success: success.max(1), failure: failure.max(1), row: (true, 0) }
     }
 
-    /// What is found once it was found often enough.
+    /// The result, once its threshold is reached.
     fn count(&mut self, success: bool) -> Option<Found> {
         self.row = if self.row.0 == success { (success, self.row.1.saturating_add(1)) } else { (success, 1) };
         match self.row {
@@ -217,11 +218,11 @@ mod tests {
     fn thresholds_count_what_comes_in_a_row() {
         let probe = Probe { success_threshold: Some(2), failure_threshold: Some(3), ..Probe::default() };
         let mut counted = Counted::new(&probe);
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for success in [false, false, true, false, false, false, true, true] {
-            told.push(counted.count(success));
+            results.push(counted.count(success));
         }
         let (no, yes) = (Some(Found::Failure), Some(Found::Success));
-        assert_eq!(told, [None, None, None, None, None, no, None, yes]);
+        assert_eq!(results, [None, None, None, None, None, no, None, yes]);
     }
 }

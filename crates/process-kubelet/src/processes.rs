@@ -1,8 +1,8 @@
-//! Processes of containers: each leads a process group of its own, which ends with it, and none outlives the kubelet.
+//! The processes of containers: each leads a process group, which is killed with it, and none outlives the kubelet.
 //!
-//! Each is recorded in a file named by its process ID that holds its start time, so that a later process of the same
-//! number is never taken for it. A shell holds the other end of a pipe and kills what is recorded when the kubelet is gone,
-//! however that went; what even that left over is killed at the next start in the same folder.
+//! Each is recorded in a file named by its process ID that contains its start time, so that a later process with the
+//! same ID is not mistaken for it. A watchdog shell holds the other end of a pipe and kills the recorded groups when
+//! the kubelet is gone for any reason; leftovers are killed at the next start in the same folder.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::{Error, clock};
 
-/// Waits until its input closes, then kills the groups of all that is recorded in the folder `$0`.
+/// Waits until its input closes, then kills the process groups recorded in the folder `$0`.
 const WATCHDOG: &str = r#"
 while read -r line; do :; done
 for record in "$0"/*; do
@@ -31,41 +31,41 @@ for record in "$0"/*; do
 done
 "#;
 
-/// How a process ended.
+/// The exit of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// As a shell counts: 128 and the signal's number, if a signal ended it.
+    /// As in a shell: 128 plus the signal's number, if a signal ended it.
     pub(crate) code: i32,
     pub(crate) signal: Option<i32>,
     pub(crate) at: Timestamp,
 }
 
-/// A process that was started.
+/// A running process.
 pub(crate) struct Process {
     pid: Pid,
     processes: Arc<Processes>,
     exit: watch::Receiver<Option<Exit>>,
-    /// What it writes, to be taken by whoever keeps it.
+    /// Its output pipes, until taken.
     pub(crate) output: Option<(ChildStdout, ChildStderr)>,
 }
 
 #[derive(Default)]
 struct Alive {
     pids: HashSet<Pid>,
-    /// Nothing may be started any more.
+    /// True once no process may be started.
     closed: bool,
 }
 
 /// All processes of a kubelet.
 pub(crate) struct Processes {
     folder: PathBuf,
-    /// Those that are not reaped: no other process can have their numbers.
+    /// The processes that are not reaped: their IDs cannot be reused.
     alive: Mutex<Alive>,
     watchdog: Mutex<Option<Child>>,
 }
 
 impl Processes {
-    /// Kills what an earlier kubelet left in this folder, and watches over what will be started.
+    /// Kills leftovers of an earlier kubelet in this folder, and starts the watchdog.
     pub(crate) fn open(folder: &Path) -> Result<Arc<Self>, Error> {
         fs::create_dir_all(folder).map_err(Error::io("the folder of process records cannot be made"))?;
         let left = end_leftovers(folder).map_err(Error::io("the process records cannot be read"))?;
@@ -78,7 +78,7 @@ impl Processes {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // A Ctrl-C in the terminal is not for it.
+            // Shields it from a Ctrl-C in the terminal.
             .process_group(0)
             .spawn()
             .map_err(Error::io("the shell that watches over processes cannot be started"))?;
@@ -101,7 +101,7 @@ impl Processes {
         let output = child.stdout.take().zip(child.stderr.take());
         let (tell, exit) = watch::channel(None);
         let processes = Arc::clone(self);
-        // A thread of its own: one of the runtime's would keep the runtime from ending.
+        // Not a blocking task: it would delay the runtime's shutdown.
         std::thread::spawn(move || {
             let ended = processes.await_end(&mut child);
             tell.send_replace(Some(ended));
@@ -123,7 +123,7 @@ impl Processes {
         }
         let at = clock::now();
         let mut alive = self.alive();
-        // As in a container, whose processes end with its first one. Until it is reaped the number is its group's.
+        // As in a container, all processes end with the first. Until it is reaped its ID belongs to the group.
         let _ = kill_process_group(pid, Signal::KILL);
         let status = child.wait().ok();
         alive.pids.remove(&pid);
@@ -135,7 +135,7 @@ impl Processes {
     }
 
     fn record(&self, pid: Pid) -> io::Result<()> {
-        // One that has ended already has no start time, and leaves nothing to kill.
+        // A process that has already ended has no start time, and needs no record.
         let Some(began) = start_time(pid) else { return Ok(()) };
         fs::write(self.folder.join(pid.to_string()), format!("{began}\n"))
     }
@@ -144,7 +144,7 @@ impl Processes {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Kills all that runs, and ends the watch over it. Nothing is started any more.
+    /// Kills all processes and the watchdog; no more can be started.
     pub(crate) fn close(&self) {
         let mut alive = self.alive();
         alive.closed = true;
@@ -165,18 +165,18 @@ impl Process {
         self.pid.as_raw_pid()
     }
 
-    /// Signals the whole group; one that has ended is left alone.
+    /// Signals the group, unless it has ended.
     pub(crate) fn signal(&self, signal: Signal) {
         if self.processes.alive().pids.contains(&self.pid) {
             let _ = kill_process_group(self.pid, signal);
         }
     }
 
-    /// Waits for its end; may be called, and given up, as often as one likes.
+    /// Waits for the exit; cancel safe.
     pub(crate) async fn ended(&self) -> Exit {
         let mut exit = self.exit.clone();
-        let told = exit.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
-        told.unwrap_or_else(|| Exit { code: 255, signal: None, at: clock::now() })
+        let exit_of = exit.wait_for(Option::is_some).await.ok().and_then(|exit| *exit);
+        exit_of.unwrap_or_else(|| Exit { code: 255, signal: None, at: clock::now() })
     }
 }
 
@@ -186,10 +186,10 @@ impl Drop for Process {
     }
 }
 
-/// Field 22 of `/proc/<pid>/stat`: when it started, in ticks since the machine did. None if there is no such process.
+/// Field 22 of `/proc/<pid>/stat`: the start time in clock ticks since boot. `None` without such a process.
 fn start_time(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in brackets, and may hold anything.
+    // The second field is the program's name in parentheses, and may contain any characters.
     let (_, after) = stat.rsplit_once(") ")?;
     after.split_whitespace().nth(19).map(str::to_owned)
 }
@@ -261,13 +261,13 @@ mod tests {
     async fn what_a_process_started_ends_with_it() {
         let folder = folder("group");
         let processes = Processes::open(&folder).unwrap();
-        let told = folder.with_extension("told");
-        let script = format!("sleep 600 & echo $! > {}; sleep 0.1", told.display());
+        let exit_of = folder.with_extension("told");
+        let script = format!("sleep 600 & echo $! > {}; sleep 0.1", exit_of.display());
         processes.spawn(&mut shell(&script)).unwrap().ended().await;
-        let child: i32 = fs::read_to_string(&told).unwrap().trim().parse().unwrap();
+        let child: i32 = fs::read_to_string(&exit_of).unwrap().trim().parse().unwrap();
         until_gone(child).await;
         processes.close();
-        fs::remove_file(told).unwrap();
+        fs::remove_file(exit_of).unwrap();
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -276,11 +276,11 @@ mod tests {
         let folder = folder("leftovers");
         fs::create_dir_all(&folder).unwrap();
         let mut left = shell("exec sleep 600").process_group(0).spawn().unwrap();
-        // The shell becomes what is killed below. A child of its would go on, with this test's output held open.
+        // The shell execs: a child would survive the kill and hold the test's output open.
         let mut stranger = shell("exec sleep 600").process_group(0).spawn().unwrap();
         let began = start_time(Pid::from_child(&left)).unwrap();
         fs::write(folder.join(left.id().to_string()), began).unwrap();
-        // A number that another process has by now.
+        // An ID that another process has.
         fs::write(folder.join(stranger.id().to_string()), "1").unwrap();
         let processes = Processes::open(&folder).unwrap();
         assert_eq!(left.wait().unwrap().signal(), Some(9));
@@ -297,7 +297,7 @@ mod tests {
         let folder = folder("watchdog");
         let processes = Processes::open(&folder).unwrap();
         let process = processes.spawn(&mut shell("sleep 600")).unwrap();
-        // As the kernel does it when the kubelet is killed.
+        // The kernel closes the pipe when the kubelet is killed.
         drop(processes.watchdog.lock().unwrap().as_mut().unwrap().stdin.take());
         assert_eq!(process.ended().await.signal, Some(9));
         processes.close();

@@ -1,15 +1,16 @@
-//! What a container may know of its resources by a `resourceFieldRef`: its own, or the node's where it has no limit. Pure.
+//! The values of `resourceFieldRef`: the container's, or the node's if it has no limit. Pure.
 //!
-//! Nothing is limited by it: the processes of a container take what they take.
+//! Limits are not enforced.
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// What each node says that it has of a resource; nothing is scheduled by less.
+/// The capacity that each node reports.
 pub(crate) const ROOM: [(&str, &str); 4] =
     [("cpu", "1000"), ("memory", "10Ti"), ("ephemeral-storage", "10Ti"), ("pods", "10000")];
 
-/// The value of a reference, in whole divisors, rounded up. `own`: the container that asks, where one does.
+/// The value of a reference, in multiples of its divisor, rounded up. `own`: the container of the environment, if
+/// any.
 pub(crate) fn value(
     pod: &Pod,
     own: Option<&Container>,
@@ -35,14 +36,14 @@ pub(crate) fn value(
         resources.and_then(|r| r.requests.as_ref()?.get(name)),
     );
     let quantity = match kind {
-        // What is not limited has the node.
+        // Without a limit: the node's capacity.
         "limits" => limit.map(|quantity| quantity.0.as_str()).or_else(|| room(name)),
         "requests" => Some(request.map_or("0", |quantity| quantity.0.as_str())),
         _ => None,
     };
     let amount = thousandths(quantity.ok_or_else(unsupported)?)?;
     let divisor = reference.divisor.as_ref().map_or("1", |Quantity(text)| text.as_str());
-    // The API server writes a divisor of 0 where there is none.
+    // The API server stores an absent divisor as 0.
     let divisor = match thousandths(divisor)? {
         0 => 1000,
         divisor => divisor,
@@ -63,7 +64,7 @@ fn thousandths(text: &str) -> Result<u128, String> {
     if whole.is_empty() && part.is_empty() {
         return Err(wrong());
     }
-    // Of a thousandth.
+    // In thousandths.
     let unit: u128 = match suffix {
         "m" => 1,
         "" => 1000,
@@ -88,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn told(reference: Value, own: bool) -> Result<String, String> {
+    fn value_of(reference: Value, own: bool) -> Result<String, String> {
         let pod: Pod = serde_json::from_value(json!({"spec": {
             "initContainers": [{"name": "init", "resources": {"limits": {"memory": "64Mi"}}}],
             "containers": [{"name": "main", "resources": {
@@ -113,7 +114,7 @@ mod tests {
             (json!({"resource": "limits.memory", "divisor": "1Mi", "containerName": "init"}), "64"),
         ];
         for (reference, expected) in table {
-            assert_eq!(told(reference.clone(), true).as_deref(), Ok(expected), "{reference}");
+            assert_eq!(value_of(reference.clone(), true).as_deref(), Ok(expected), "{reference}");
         }
     }
 
@@ -126,10 +127,10 @@ mod tests {
             (json!({"resource": "limits.cpu"}), false),
             (json!({"resource": "limits.cpu", "divisor": "1Qx"}), true),
         ] {
-            assert!(told(reference.clone(), own).is_err(), "{reference}");
+            assert!(value_of(reference.clone(), own).is_err(), "{reference}");
         }
         assert_eq!(
-            told(json!({"resource": "limits.cpu", "containerName": "main"}), false).as_deref(),
+            value_of(json!({"resource": "limits.cpu", "containerName": "main"}), false).as_deref(),
             Ok("2")
         );
     }

@@ -1,4 +1,4 @@
-//! One run of a container: its process, its hooks and probes, and how it is brought to its end.
+//! One run of a container: its process, its hooks and probes, and its termination.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -25,14 +25,14 @@ use crate::{
     table::{Ended, State},
 };
 
-/// What a process that ended still had to say is waited for so long.
+/// How long the remaining output of a process is waited for.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
-/// A kubelet reads no longer last words.
+/// The longest termination message, in bytes, as in every kubelet.
 const LAST_WORDS_BYTES: usize = 4096;
-/// What a hook before the stop leaves of the grace period, at least.
+/// The least grace period that a preStop hook leaves.
 const LEAST_GRACE: Duration = Duration::from_secs(2);
 
-/// One run.
+/// A run of a container.
 pub(crate) struct Run<'a> {
     runner: &'a Runner,
     setting: &'a Setting,
@@ -41,7 +41,7 @@ pub(crate) struct Run<'a> {
     since: Instant,
 }
 
-/// Why a container that runs is to end.
+/// Why a running container is terminated.
 enum Cause {
     Stopped,
     Probe(Failed),
@@ -54,13 +54,13 @@ impl<'a> Run<'a> {
         Self { runner, setting, restart, started: clock::now(), since: monotonic() }
     }
 
-    /// Runs it, and says how it ended.
+    /// Runs the container; returns its termination.
     pub(crate) async fn to_its_end(&self) -> Ended {
         let Runner { context, container, .. } = self.runner;
         let words = context.last_words(&container.name);
         let _ = fs::write(&words, "");
         let log = log_of(&context.folder, &container.name, self.restart);
-        // Of the runs before, only the last one's is kept.
+        // Only the last run's log is kept.
         let _ = fs::remove_file(log_of(&context.folder, &container.name, self.restart - 2));
         let (mut process, id) = match self.start() {
             Ok(started) => started,
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
                 events.normal("Killing", "FailedPostStartHook");
             }
         }
-        // A container that leaves says itself until its end whether it is ready.
+        // A terminating container still reports its readiness.
         tokio::select! {
             exit = self.bring_to_its_end(process, by) => exit,
             never = probes.only_readiness() => match never {},
@@ -178,7 +178,7 @@ impl<'a> Run<'a> {
     async fn after_start(&self) -> Result<(), String> {
         let hooks = self.runner.container.lifecycle.as_ref();
         let Some(hook) = hooks.and_then(|hooks| hooks.post_start.as_ref()) else { return Ok(()) };
-        // It has no time of its own: a pod that is to go ends it.
+        // A postStart hook has no time-out: deleting the pod ends it.
         self.hook(hook, Duration::from_hours(24)).await
     }
 
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
         action.run(self.setting, &self.runner.context.shared.processes, within).await
     }
 
-    /// The hook before the stop, SIGTERM to the group, and SIGKILL at `by`, or earlier if it is told so meanwhile.
+    /// The preStop hook, SIGTERM to the group, and SIGKILL at `by`, or earlier if the deadline moves.
     async fn bring_to_its_end(&self, process: &Process, by: Instant) -> Exit {
         let hooks = self.runner.container.lifecycle.as_ref();
         if let Some(hook) = hooks.and_then(|hooks| hooks.pre_stop.as_ref()) {
@@ -222,12 +222,12 @@ impl<'a> Run<'a> {
         process.ended().await
     }
 
-    /// Waits until `by`, or until an earlier time that a stop names.
+    /// Waits until `by`, or an earlier deadline from a stop.
     async fn until_time_is_up(&self, by: Instant) {
         let mut stop = self.runner.stop.clone();
         loop {
-            let told = *stop.borrow_and_update();
-            let by = told.map_or(by, |stop| stop.by.min(by));
+            let deadline = *stop.borrow_and_update();
+            let by = deadline.map_or(by, |stop| stop.by.min(by));
             tokio::select! {
                 () = sleep_until(by) => return,
                 changed = stop.changed() => if changed.is_err() {

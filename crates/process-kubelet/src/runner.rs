@@ -1,4 +1,4 @@
-//! One container of a pod, with who may stop it.
+//! A container of a pod, and the channel that stops it.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{context::Context, events::About, table::Role};
 
-/// A container is to end, by then at the latest.
+/// A request to terminate the container by this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) by: Instant,
 }
 
-/// One container of a pod, with who may stop it.
+/// A container of a pod, and the channel that stops it.
 pub(crate) struct Runner {
     pub(crate) context: Arc<Context>,
     pub(crate) index: usize,
@@ -26,7 +26,7 @@ impl Runner {
     pub(crate) async fn stopped(&self) {
         let mut stop = self.stop.clone();
         if stop.wait_for(Option::is_some).await.is_err() {
-            // Whoever could stop it is gone, and will have ended it.
+            // The sender is gone; it has terminated the container.
             std::future::pending::<()>().await;
         }
     }

@@ -1,5 +1,5 @@
-//! The endpoint that the API server fetches logs from: `/containerLogs/{namespace}/{pod}/{container}` over HTTPS, on
-//! loopback, with a certificate of its own that nobody verifies.
+//! The log endpoint for the API server: `/containerLogs/{namespace}/{pod}/{container}` over HTTPS, on loopback, with
+//! a self-signed certificate that is not verified.
 
 use std::{
     io::SeekFrom,
@@ -44,12 +44,12 @@ use crate::{
     logs::{Open, Part, shown},
 };
 
-/// Whoever follows a log is told of more within this.
+/// The polling interval of followers.
 const POLL: Duration = Duration::from_millis(100);
-/// A connection that has said nothing by then is closed.
+/// The time-out of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Listens, and says on which port; serves as long as the work that is given back is done.
+/// Binds a port of the loopback address.
 pub(crate) async fn listen() -> Result<(u16, TcpListener), Error> {
     let failed = || Error::io("no port of loopback can be listened on");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed())?;
@@ -57,7 +57,7 @@ pub(crate) async fn listen() -> Result<(u16, TcpListener), Error> {
     Ok((port, listener))
 }
 
-/// Connections whose handshake is done.
+/// The connections after their handshake.
 struct Secured {
     connections: mpsc::Receiver<(TlsStream<TcpStream>, std::net::SocketAddr)>,
     address: std::net::SocketAddr,
@@ -132,11 +132,11 @@ async fn logs(
     RawQuery(query): RawQuery,
 ) -> Response {
     let query = query.unwrap_or_default();
-    let asked = |name: &str| {
+    let parameter = |name: &str| {
         let pair = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
         pair.and_then(|value| percent_decode_str(value).decode_utf8().ok()).map(std::borrow::Cow::into_owned)
     };
-    let yes = |name: &str| asked(name).is_some_and(|value| value == "true");
+    let yes = |name: &str| parameter(name).is_some_and(|value| value == "true");
     let refused = |why: String| (StatusCode::BAD_REQUEST, why).into_response();
     let file =
         shared.latest(&namespace, &pod).and_then(|folder| newest(&folder, &container, yes("previous")));
@@ -147,14 +147,14 @@ async fn logs(
             format!("container {container:?} in pod {pod:?} is waiting to start")
         });
     };
-    let ago = asked("sinceSeconds").and_then(|seconds| seconds.parse().ok());
+    let ago = parameter("sinceSeconds").and_then(|seconds| seconds.parse().ok());
     let since = ago.and_then(|ago| clock::now().checked_sub(SignedDuration::from_secs(ago)).ok());
     let part = Part {
-        tail: asked("tailLines").and_then(|lines| lines.parse().ok()),
-        since: since.or_else(|| asked("sinceTime").and_then(|time| time.parse::<Timestamp>().ok())),
+        tail: parameter("tailLines").and_then(|lines| lines.parse().ok()),
+        since: since.or_else(|| parameter("sinceTime").and_then(|time| time.parse::<Timestamp>().ok())),
         timestamps: yes("timestamps"),
     };
-    let most = asked("limitBytes").and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
+    let most = parameter("limitBytes").and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
     let written = match tokio::fs::File::open(&file).await {
         Ok(written) => written,
         Err(error) => return refused(format!("the log of container {container:?} cannot be read: {error}")),
@@ -172,7 +172,7 @@ async fn logs(
     Body::from_stream(unfold(reading, Reading::next)).into_response()
 }
 
-/// The file of the newest run, or of the one before.
+/// The log file of the latest run, or of the one before.
 fn newest(folder: &FilePath, container: &str, previous: bool) -> Option<PathBuf> {
     let runs = std::fs::read_dir(folder.join("logs").join(container)).ok()?;
     let numbers = runs.filter_map(|run| run.ok()?.path().file_stem()?.to_str()?.parse::<i32>().ok());
@@ -181,11 +181,11 @@ fn newest(folder: &FilePath, container: &str, previous: bool) -> Option<PathBuf>
     file.is_file().then_some(file)
 }
 
-/// A log that is being read, piece by piece.
+/// A log that is read in pieces.
 struct Reading {
     open: Open,
     file: PathBuf,
-    /// It stays open: a pod that is gone takes its folder along, and its last lines are still to be read.
+    /// Stays open: a deleted pod removes its folder, and the last lines are still to be read.
     written: tokio::fs::File,
     part: Part,
     at: u64,
@@ -200,7 +200,7 @@ impl Reading {
             if self.last || self.left == 0 {
                 return None;
             }
-            // Asked first: what was written before it was closed is read below.
+            // Checked before reading: what was written before it was closed is read below.
             let goes_on = self.follow && self.open.is(&self.file);
             let mut new = Vec::new();
             if let Err(error) = self.written.seek(SeekFrom::Start(self.at)).await {
@@ -212,7 +212,7 @@ impl Reading {
             let whole = new.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             let mut text = shown(&new[..whole], &self.part);
             self.at += whole as u64;
-            // What is asked of the past is not asked of what comes.
+            // The tail and time limits only apply to the existing part.
             self.part.tail = None;
             self.last = !goes_on;
             text.truncate(self.left);

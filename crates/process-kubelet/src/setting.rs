@@ -1,4 +1,4 @@
-//! What surrounds the processes of one container: environment, folders, programs, address.
+//! The environment of a container's processes: variables, folders, programs, address.
 
 use std::{
     collections::BTreeMap,
@@ -16,21 +16,21 @@ use k8s_openapi::{
 
 use crate::{env::expand, images::Image, translate::Translation};
 
-/// It is made anew for each run of the container.
+/// Made anew for each run of the container.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) ip: Ipv4Addr,
     image: Image,
     env: BTreeMap<String, String>,
     translation: Translation,
-    /// The container's root: what is written by relative paths lands there.
+    /// The container's root folder, where its processes start.
     root: PathBuf,
     cwd: PathBuf,
     ports: Vec<ContainerPort>,
 }
 
 impl Setting {
-    /// Makes the folders, and completes the environment with what every process needs.
+    /// Creates the folders, and adds the variables that every process needs.
     pub(crate) fn new(
         container: &Container,
         image: Image,
@@ -66,18 +66,18 @@ impl Setting {
         Ok(Self { ip, image, env, translation, root: root.to_owned(), cwd, ports })
     }
 
-    /// The words of the container's own process.
+    /// The command line of the container's main process.
     pub(crate) fn words(&self, container: &Container) -> Vec<String> {
         let some = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
         let words = self.image.words(&some(&container.command), &some(&container.args));
         words.iter().map(|word| expand(word, &self.env)).collect()
     }
 
-    /// A command of these words; an error is what the container runtime would say.
+    /// A command; an error is the container runtime's message.
     pub(crate) fn command(&self, words: &[String]) -> Result<Command, String> {
         let [first, rest @ ..] = words else { return Err("no command specified".to_owned()) };
         let program = match self.image.find(first) {
-            // By the link, whose name programs of several parts go by.
+            // By its link, whose name multi-call programs depend on.
             Some(_) => self.root.join("bin").join(Path::new(first).file_name().unwrap_or_default()),
             None => PathBuf::from(self.translation.text(first)),
         };
@@ -100,7 +100,7 @@ impl Setting {
         })
     }
 
-    /// A port by its number or its name.
+    /// A port by number or name.
     pub(crate) fn port(&self, port: &IntOrString) -> Result<u16, String> {
         let number = match port {
             IntOrString::Int(number) => *number,
@@ -113,7 +113,7 @@ impl Setting {
         u16::try_from(number).map_err(|_| format!("{number} is no port"))
     }
 
-    /// The host of a request: the pod itself, unless another is named.
+    /// The host of a request: the pod itself, unless named.
     pub(crate) fn host(&self, named: Option<&str>) -> String {
         named
             .filter(|host| !host.is_empty())

@@ -1,4 +1,4 @@
-//! A pod's status, as a kubelet writes it, from what is known of its containers. Pure.
+//! A pod's status, from the state of its containers. Pure.
 
 use k8s_openapi::{
     api::core::v1::{Pod, PodCondition},
@@ -11,7 +11,7 @@ use crate::{
     table::{Ended, Record, Role, Sandbox, State},
 };
 
-/// The status as a strategic merge patch: statuses of containers are replaced as a whole, conditions of others are kept.
+/// A strategic merge patch of the status: replaces the container statuses, and keeps other writers' conditions.
 pub(crate) fn patch(pod: &Pod, sandbox: &Sandbox, records: &[Record], ip: &str, now: Timestamp) -> Value {
     let (inits, mains): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|r| r.role != Role::Main);
     let phase = phase(pod, sandbox, &inits, &mains);
@@ -38,7 +38,7 @@ pub(crate) fn patch(pod: &Pod, sandbox: &Sandbox, records: &[Record], ip: &str, 
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
 }
 
-/// Lists of container statuses have no keys to merge by: a patch replaces them.
+/// Lists of container statuses have no merge key: a patch replaces them.
 fn list(records: &[&Record]) -> Value {
     records.iter().map(|record| container(record)).collect()
 }
@@ -81,7 +81,7 @@ fn terminated(end: &Ended) -> Value {
     json!({"terminated": terminated})
 }
 
-/// Whether a container that ended so is started again.
+/// True if a container that exited with this code is restarted.
 pub(crate) fn starts_again(pod: &Pod, role: Role, code: i32) -> bool {
     let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
     match (role, policy) {
@@ -91,7 +91,7 @@ pub(crate) fn starts_again(pod: &Pod, role: Role, code: i32) -> bool {
     }
 }
 
-/// Whether it ended for good, and well.
+/// Whether it has terminated for good, and if so whether it succeeded.
 fn end(record: &Record) -> Option<bool> {
     match &record.state {
         State::Ended(end) => Some(end.code == 0),
@@ -103,7 +103,7 @@ fn has_begun(record: &Record) -> bool {
     !matches!(record.state, State::Waiting { .. }) || record.last.is_some()
 }
 
-/// Whether all init containers are done: sidecars by having started, others by having ended well.
+/// True if all init containers are done: sidecars have started, others have completed.
 fn initialized(inits: &[&Record]) -> bool {
     inits.iter().all(|record| match record.role {
         Role::Sidecar => record.started || end(record).is_some(),
@@ -121,7 +121,7 @@ fn phase(pod: &Pod, sandbox: &Sandbox, inits: &[&Record], mains: &[&Record]) -> 
     let initializing = !mains.iter().any(|record| has_begun(record));
     let all_begun = mains.iter().all(|record| has_begun(record));
     if !sandbox.ready || initializing || !all_begun {
-        // What has run once does not go back, a deletion that comes too soon aside.
+        // A phase does not go back from Running.
         let ran = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
         return if ran && all_begun { "Running" } else { "Pending" };
     }
@@ -184,7 +184,7 @@ fn conditions(
     all.into_iter().map(|(kind, wrong)| condition(pod, &present, kind, wrong, now)).collect()
 }
 
-/// A condition that is True unless something is wrong; its time moves only with its status.
+/// A condition that is True unless `wrong`; its transition time only moves with its status.
 fn condition(pod: &Pod, present: &[&PodCondition], kind: &str, wrong: Wrong, now: Timestamp) -> Value {
     let status = if wrong.is_none() { "True" } else { "False" };
     let same = present.iter().find(|c| c.type_ == kind && c.status == status);
@@ -217,7 +217,7 @@ mod tests {
         State::Running { since: Timestamp::UNIX_EPOCH }
     }
 
-    fn waits(reason: &str) -> State {
+    fn waiting(reason: &str) -> State {
         State::waiting(reason, "")
     }
 
@@ -243,7 +243,7 @@ mod tests {
     fn a_phase_follows_the_containers() {
         let main = |state| record("m", Role::Main, state);
         let init = |state| record("i", Role::Init, state);
-        let mut crashed = main(waits("CrashLoopBackOff"));
+        let mut crashed = main(waiting("CrashLoopBackOff"));
         crashed.last = Some(Ended {
             code: 1,
             signal: None,
@@ -254,15 +254,15 @@ mod tests {
             id: String::new(),
         });
         let cases = [
-            (false, vec![main(waits("ContainerCreating"))], "Pending"),
-            (false, vec![init(runs()), main(waits("PodInitializing"))], "Pending"),
+            (false, vec![main(waiting("ContainerCreating"))], "Pending"),
+            (false, vec![init(runs()), main(waiting("PodInitializing"))], "Pending"),
             (false, vec![init(ended(0)), main(runs())], "Running"),
-            (false, vec![main(runs()), main(waits("ImagePullBackOff"))], "Pending"),
+            (false, vec![main(runs()), main(waiting("ImagePullBackOff"))], "Pending"),
             (false, vec![crashed], "Running"),
             (false, vec![main(ended(0)), main(runs())], "Running"),
             (true, vec![main(ended(0))], "Succeeded"),
             (true, vec![main(ended(0)), main(ended(2))], "Failed"),
-            (true, vec![init(ended(1)), main(waits("PodInitializing"))], "Failed"),
+            (true, vec![init(ended(1)), main(waiting("PodInitializing"))], "Failed"),
         ];
         for (over, records, phase) in cases {
             assert_eq!(of(&pod("Always"), over, &records)["phase"], phase, "{records:?}");
@@ -272,11 +272,11 @@ mod tests {
     #[test]
     fn conditions_name_what_is_not_ready() {
         let (init, sidecar) =
-            (record("i", Role::Init, runs()), record("s", Role::Sidecar, waits("PodInitializing")));
-        let main = record("m", Role::Main, waits("PodInitializing"));
-        let told = wrong(&of(&pod("Always"), false, &[init, sidecar, main]));
+            (record("i", Role::Init, runs()), record("s", Role::Sidecar, waiting("PodInitializing")));
+        let main = record("m", Role::Main, waiting("PodInitializing"));
+        let messages = wrong(&of(&pod("Always"), false, &[init, sidecar, main]));
         assert_eq!(
-            told,
+            messages,
             [
                 "Initialized ContainersNotInitialized containers with incomplete status: [i s]",
                 "Ready ContainersNotReady containers with unready status: [m s]",
@@ -296,9 +296,9 @@ mod tests {
         let gate = json!([{"conditionType": "example.com/gate"}]);
         pod.spec.as_mut().unwrap().readiness_gates = Some(serde_json::from_value(gate).unwrap());
         let main = [record("m", Role::Main, runs())];
-        let told = wrong(&of(&pod, false, &main));
-        assert_eq!(told.len(), 1);
-        assert!(told[0].starts_with("Ready ReadinessGatesNotReady"), "{told:?}");
+        let messages = wrong(&of(&pod, false, &main));
+        assert_eq!(messages.len(), 1);
+        assert!(messages[0].starts_with("Ready ReadinessGatesNotReady"), "{messages:?}");
         let open = json!({"conditions": [{"type": "example.com/gate", "status": "True"}]});
         pod.status = Some(serde_json::from_value(open).unwrap());
         assert_eq!(wrong(&of(&pod, false, &main)), Vec::<String>::new());

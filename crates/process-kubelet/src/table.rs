@@ -1,24 +1,24 @@
-//! What is known of a pod's containers: written by whoever runs them, read by whoever writes the status.
+//! The state of a pod's containers: written by their runners, read by the status writer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::{api::core::v1::ContainerStatus, jiff::Timestamp};
 use tokio::sync::watch;
 
-/// How a container ended.
+/// The termination of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) signal: Option<i32>,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// None if it never ran.
+    /// `None` if it never ran.
     pub(crate) started: Option<Timestamp>,
     pub(crate) finished: Option<Timestamp>,
     pub(crate) id: String,
 }
 
-/// Where a container is.
+/// The state of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Waiting { reason: String, message: String },
@@ -32,17 +32,17 @@ impl State {
     }
 }
 
-/// What kind of container it is.
+/// The role of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It has to end well before the next one starts.
+    /// It has to complete before the next one starts.
     Init,
-    /// An init container that goes on beside the others.
+    /// An init container that keeps running.
     Sidecar,
     Main,
 }
 
-/// One container.
+/// A container.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) name: String,
@@ -53,12 +53,12 @@ pub(crate) struct Record {
     pub(crate) restarts: i32,
     pub(crate) started: bool,
     pub(crate) ready: bool,
-    /// The ID of its process; empty before the first.
+    /// The ID of its process; empty before the first run.
     pub(crate) id: String,
     pub(crate) image_id: String,
 }
 
-/// How a pod that a kubelet finds with a past goes on: its processes are gone, as after a restart of the machine.
+/// Restores the record of a container from before the kubelet's start: its process is gone, as after a reboot.
 pub(crate) fn with_past(record: &mut Record, past: &ContainerStatus, starts_again: impl Fn(i32) -> bool) {
     record.restarts = past.restart_count;
     let last = past.last_state.as_ref().and_then(|state| state.terminated.as_ref());
@@ -104,17 +104,17 @@ fn ended(past: &k8s_openapi::api::core::v1::ContainerStateTerminated) -> Ended {
     }
 }
 
-/// What is known of a pod beside its containers.
+/// The state of a pod besides its containers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sandbox {
-    /// Volumes and address are there.
+    /// Volumes and address are ready.
     pub(crate) ready: bool,
-    /// No container will start again, and none runs.
+    /// No container runs or will start again.
     pub(crate) over: bool,
     pub(crate) started: Option<Timestamp>,
 }
 
-/// All of it, and who waits for changes of it.
+/// The table, with its watchers.
 pub(crate) struct Table {
     inner: Mutex<(Sandbox, Vec<Record>)>,
     changed: watch::Sender<u64>,
@@ -144,14 +144,14 @@ impl Table {
         self.changed.send_modify(|turn| *turn += 1);
     }
 
-    /// Tells of each change from now on, and of one that was just before.
+    /// Yields for each change from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         let mut changes = self.changed.subscribe();
         changes.mark_changed();
         changes
     }
 
-    /// Waits until something holds for a container.
+    /// Waits until `holds` is true for a container.
     pub(crate) async fn until(&self, index: usize, holds: impl Fn(&Record) -> bool) {
         let mut changes = self.changes();
         while !holds(&self.record(index)) {

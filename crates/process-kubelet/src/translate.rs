@@ -1,10 +1,9 @@
-//! What a container would see by mounts and by DNS, a process gets by text: in its command, arguments, environment,
-//! probes and hooks, paths below a mount become folders of this machine, and host names of pods become addresses.
+//! Substitutes for mounts and DNS in texts: in a container's command, arguments, environment, probes and hooks, paths
+//! below a mount become folders of this machine, and host names of pods become addresses.
 //!
-//! Only the fully qualified form of a host name is one (`db-0.db.ns.svc`, with or without `.cluster.local`), as any
-//! shorter one could be something else. The address is the pod's for ever (see [`Addresses`]), so it is known before
-//! the pod exists. What a pod calls all of its addresses, or itself, is that one address, too: `0.0.0.0`, `127.0.0.1` and
-//! `localhost`.
+//! Only the fully qualified form of a host name is replaced (`db-0.db.ns.svc`, with or without `.cluster.local`),
+//! since a shorter one could be something else. A pod's address is derived from its name (see [`Addresses`]), so it
+//! is known before the pod exists. `0.0.0.0`, `127.0.0.1` and `localhost` become that address, too.
 
 use std::{
     net::Ipv4Addr,
@@ -13,8 +12,8 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-/// Gives each pod's name an address of 127.128.0.0/9: the same each time, and another in another cluster of this
-/// machine, whose seed is another.
+/// Derives an address in 127.128.0.0/9 from a pod's name and the kubelet's seed, which differs between clusters on a
+/// machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     seed: String,
@@ -27,17 +26,17 @@ impl Addresses {
 
     pub(crate) fn of(&self, namespace: &str, pod: &str) -> Ipv4Addr {
         let digest = Sha256::digest(format!("{}/{namespace}/{pod}", self.seed).as_bytes());
-        // Neither a network's first address nor its last: some programs refuse those.
+        // Not a network's first or last address: some programs refuse those.
         Ipv4Addr::new(127, 128 | digest[0], digest[1], 1 + digest[2] % 254)
     }
 }
 
-/// The translation of one container's texts.
+/// The substitutions in one container's texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Translation {
     addresses: Addresses,
     own: Ipv4Addr,
-    /// The longest path first, so that a mount below another is found.
+    /// The longest path first, so that nested mounts are found.
     mounts: Vec<(String, PathBuf)>,
 }
 
@@ -45,7 +44,7 @@ const SUFFIX: &str = ".svc";
 const DOMAIN: &str = ".cluster.local";
 
 impl Translation {
-    /// The texts of a container in the pod with this address.
+    /// For a container in the pod with this address.
     pub(crate) fn new(
         addresses: &Addresses,
         own: Ipv4Addr,
@@ -56,7 +55,7 @@ impl Translation {
         Self { addresses: addresses.clone(), own, mounts }
     }
 
-    /// The folder or file of this machine that a container's path means; none if it is below no mount.
+    /// The local path of a container's path; `None` if it is below no mount.
     pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
         self.mounts.iter().find_map(|(at, to)| {
             let rest = path.strip_prefix(at.as_str())?;
@@ -64,7 +63,7 @@ impl Translation {
         })
     }
 
-    /// A text with all paths and host names in it translated.
+    /// Substitutes all paths and host names in a text.
     pub(crate) fn text(&self, text: &str) -> String {
         self.hosts(&self.paths(text))
     }
@@ -74,7 +73,7 @@ impl Translation {
         let mut rest = text;
         let mut before = None;
         'next: while let Some(first) = rest.chars().next() {
-            // A path begins where no longer path can: after a sign that no path goes on with.
+            // A path starts after a character that cannot be part of one.
             if first == '/' && before.is_none_or(|c: char| !(c.is_alphanumeric() || "._-/~".contains(c))) {
                 for (at, to) in &self.mounts {
                     let Some(after) = rest.strip_prefix(at.as_str()) else { continue };

@@ -1,4 +1,4 @@
-//! Volumes as folders of this machine. An error is what the event FailedMount says; the caller tries again.
+//! Volumes as local folders. An error is the message of the event FailedMount; the caller retries.
 
 use std::{
     collections::BTreeMap,
@@ -21,20 +21,20 @@ use crate::{downward, env::Sources, resources};
 
 const FILE_MODE: i32 = 0o644;
 
-/// What is needed to make a pod's volumes.
+/// Creates a pod's volumes.
 pub(crate) struct Volumes<'a> {
     pub(crate) client: &'a Client,
     pub(crate) pod: &'a Pod,
     pub(crate) ip: Ipv4Addr,
-    /// The pod's own folder.
+    /// The pod's folder.
     pub(crate) folder: &'a Path,
 }
 
-/// A file of a volume: its path in it, its content and its mode.
+/// A file of a volume: its relative path, its content and its mode.
 type File = (String, Vec<u8>, i32);
 
 impl Volumes<'_> {
-    /// Makes all of them, and says where each is.
+    /// Creates all volumes, and returns their folders.
     pub(crate) async fn make(&self) -> Result<BTreeMap<String, PathBuf>, String> {
         let mut made = BTreeMap::new();
         for volume in self.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
@@ -68,12 +68,12 @@ impl Volumes<'_> {
 
     async fn claimed(&self, name: &str) -> Result<PathBuf, String> {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), self.namespace());
-        let claim = claims.get_opt(name).await.map_err(said)?;
+        let claim = claims.get_opt(name).await.map_err(message)?;
         let claim = claim.ok_or_else(|| format!("persistentvolumeclaim {name:?} not found"))?;
         let volume = claim.spec.and_then(|spec| spec.volume_name).filter(|volume| !volume.is_empty());
         let volume = volume.ok_or_else(|| format!("persistentvolumeclaim {name:?} is not bound"))?;
         let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        let found = volumes.get_opt(&volume).await.map_err(said)?;
+        let found = volumes.get_opt(&volume).await.map_err(message)?;
         let found = found.ok_or_else(|| format!("persistentvolume {volume:?} not found"))?;
         let path = found.spec.and_then(|spec| spec.host_path).map(|host| PathBuf::from(host.path));
         let path = path.ok_or_else(|| format!("persistentvolume {volume:?} is no folder"))?;
@@ -135,7 +135,7 @@ impl Volumes<'_> {
     ) -> Result<Vec<File>, String> {
         let sources = Sources::fetch(self.client, self.namespace(), vec![name.to_owned()], Vec::new())
             .await
-            .map_err(said)?;
+            .map_err(message)?;
         keyed(&format!("configmap {name:?}"), sources.config_map(name), items, optional, mode)
     }
 
@@ -148,7 +148,7 @@ impl Volumes<'_> {
     ) -> Result<Vec<File>, String> {
         let sources = Sources::fetch(self.client, self.namespace(), Vec::new(), vec![name.to_owned()])
             .await
-            .map_err(said)?;
+            .map_err(message)?;
         keyed(&format!("secret {name:?}"), sources.secret(name), items, optional, mode)
     }
 
@@ -168,7 +168,7 @@ impl Volumes<'_> {
         items.map(file).collect()
     }
 
-    /// A token of the pod's account, which ends with the pod.
+    /// A token of the pod's account, bound to the pod.
     async fn token(&self, source: &ServiceAccountTokenProjection) -> Result<Vec<u8>, String> {
         let meta = &self.pod.metadata;
         let account = self.pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
@@ -186,8 +186,10 @@ impl Volumes<'_> {
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace());
         let account = account.unwrap_or("default");
-        let granted =
-            accounts.create_token_request(account, &PostParams::default(), &request).await.map_err(said)?;
+        let granted = accounts
+            .create_token_request(account, &PostParams::default(), &request)
+            .await
+            .map_err(message)?;
         Ok(granted.status.and_then(|status| status.token).unwrap_or_default().into_bytes())
     }
 
@@ -196,7 +198,7 @@ impl Volumes<'_> {
     }
 }
 
-/// The files of a ConfigMap or Secret: all its keys, or those that are asked for under other paths.
+/// The files of a ConfigMap or Secret: all keys, or the selected ones under their paths.
 fn keyed(
     what: &str,
     data: Option<BTreeMap<String, Vec<u8>>>,
@@ -227,7 +229,7 @@ fn write(folder: &Path, files: Vec<File>) -> std::io::Result<()> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        // In one step, so that nobody reads half of it.
+        // Renamed atomically, so that nobody reads a partial file.
         let unfinished = path.with_extension("unfinished");
         fs::write(&unfinished, bytes)?;
         fs::set_permissions(&unfinished, fs::Permissions::from_mode(mode.cast_unsigned()))?;
@@ -237,7 +239,7 @@ fn write(folder: &Path, files: Vec<File>) -> std::io::Result<()> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn said(error: kube::Error) -> String {
+fn message(error: kube::Error) -> String {
     error.to_string()
 }
 

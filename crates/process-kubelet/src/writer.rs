@@ -1,4 +1,4 @@
-//! Writes a pod's status whenever it is another one, until the pod is over or gone.
+//! Writes a pod's status whenever it changes, until the pod has terminated or is gone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{clock, context::Context, status};
 
-/// A write that failed is tried again after this, doubled up to the last.
+/// The first retry interval of a failed write, doubled up to the last.
 const AGAIN_FIRST: Duration = Duration::from_millis(100);
 const AGAIN_LAST: Duration = Duration::from_secs(5);
 
@@ -28,7 +28,7 @@ pub(crate) async fn write(context: Arc<Context>) {
         if seen.gone {
             return;
         }
-        // What was answered to the last write may be newer than what was seen.
+        // The response to the last write may be newer than the watch.
         let pod = latest.as_ref().filter(|pod| version(pod) > version(&seen.pod)).unwrap_or(&seen.pod);
         let patch = status::patch(pod, &sandbox, &records, &context.ip.to_string(), clock::now());
         if written.as_ref() != Some(&patch) {
@@ -38,7 +38,7 @@ pub(crate) async fn write(context: Arc<Context>) {
                     written = Some(patch);
                     again = AGAIN_FIRST;
                 }
-                // Gone, or another pod of that name.
+                // It is gone, or was replaced by another pod of its name.
                 Err(kube::Error::Api(status)) if status.code == 404 || is_another(&status.message) => return,
                 Err(error) => {
                     tracing::debug!(%error, pod = context.name, "a status is not written");

@@ -1,38 +1,38 @@
-//! What the controllers have yet to do, and when. Each thing to look at is listed once, as in a work queue; how
-//! long it takes until somebody looks is drawn from the seed, within bounds that a test may set.
+//! The workqueue of the controllers. Each item is queued once; its latency is drawn from the seed, within bounds that
+//! a test may set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::random::Random;
 use super::store::{Key, Place};
 
-/// One thing for a controller to look at.
+/// An item for a controller to reconcile.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Job {
-    /// The StatefulSet controller and a set.
+    /// A set, for the StatefulSet controller.
     StatefulSet(Key),
-    /// The garbage collector and an object that may have lost its owners.
+    /// An object that may have lost its owners, for the garbage collector.
     Collect(Place),
-    /// The garbage collector and an owner that waits for its dependents, or gives them up.
+    /// An owner that waits for its dependents or orphans them, for the garbage collector.
     Release(Place),
-    /// The namespace controller and a namespace that is going away.
+    /// A terminating namespace, for the namespace controller.
     Namespace(String),
-    /// The scheduler and a pod.
+    /// A pod, for the scheduler.
     Schedule(Key),
-    /// The volume controller and a claim.
+    /// A claim, for the volume controller.
     Claim(Key),
-    /// The endpoints controller and a service.
+    /// A Service, for the endpoints controller.
     Endpoints(Key),
-    /// The Job controller and a Job.
+    /// A Job, for the Job controller.
     Work(Key),
 }
 
-/// How long controllers take to notice, in milliseconds: at least, and at most.
+/// The latencies of the controllers, in milliseconds: least and greatest.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The StatefulSet and Job controllers, after a change of a pod or of one of theirs.
+    /// The StatefulSet and Job controllers, after a change of a pod or of their own object.
     pub stateful_set: (u64, u64),
-    /// How much older than the truth the StatefulSet controller's picture of a set may be, in milliseconds.
+    /// The greatest lag of the StatefulSet controller's cache of sets, in milliseconds.
     pub stateful_set_lag: u64,
     /// The scheduler.
     pub scheduler: (u64, u64),
@@ -45,7 +45,7 @@ pub struct Pace {
 }
 
 impl Default for Pace {
-    /// Measured on a real control plane on two cores: a pod is made again a millisecond or two after it is gone.
+    /// Measured on a real control plane on two cores: a pod is recreated one or two milliseconds after it is gone.
     fn default() -> Self {
         Self {
             stateful_set: (1, 2),
@@ -70,7 +70,7 @@ impl Pace {
     }
 }
 
-/// The list of jobs by due time.
+/// The items by due time.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     pub pace: Pace,
@@ -78,25 +78,33 @@ pub(crate) struct Agenda {
     queue: BTreeSet<(u64, u64, Job)>,
     due: BTreeMap<Job, (u64, u64)>,
     order: u64,
-    /// Milliseconds since the cluster began, as of the last request or step.
+    /// The time of the last request or step, in milliseconds since the cluster started.
     pub now_ms: u64,
-    /// The StatefulSet controller is held up until somebody lets it go on.
-    pub held: bool,
+    /// True while the StatefulSet controller is suspended.
+    pub stateful_sets_suspended: bool,
 }
 
 impl Agenda {
     pub(crate) fn new(pace: Pace, random: Random) -> Self {
-        Self { pace, random, queue: BTreeSet::new(), due: BTreeMap::new(), order: 0, now_ms: 0, held: false }
+        Self {
+            pace,
+            random,
+            queue: BTreeSet::new(),
+            due: BTreeMap::new(),
+            order: 0,
+            now_ms: 0,
+            stateful_sets_suspended: false,
+        }
     }
 
-    /// Lists a job, to be done within its controller's pace; no later than it already was to be done.
+    /// Queues an item with its controller's latency, or moves it earlier.
     pub(crate) fn soon(&mut self, job: Job) {
         let (low, high) = self.pace.of(&job);
         let delay = self.random.between(low, high);
         self.after(job, delay);
     }
 
-    /// Lists a job, to be done after so many milliseconds.
+    /// Queues an item after a delay in milliseconds.
     pub(crate) fn after(&mut self, job: Job, delay_ms: u64) {
         let due = self.now_ms + delay_ms;
         if let Some((listed, order)) = self.due.get(&job).copied() {
@@ -110,12 +118,12 @@ impl Agenda {
         self.queue.insert((due, self.order, job));
     }
 
-    /// When the next job is due.
+    /// The due time of the next item, in milliseconds.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.queue.iter().find(|entry| self.may_run(&entry.2)).map(|entry| entry.0)
     }
 
-    /// Takes the next job that is due.
+    /// Takes the next item that is due.
     pub(crate) fn take(&mut self) -> Option<Job> {
         let entry = self.queue.iter().find(|entry| self.may_run(&entry.2))?.clone();
         if entry.0 > self.now_ms {
@@ -126,12 +134,12 @@ impl Agenda {
         Some(entry.2)
     }
 
-    /// Whether the garbage collector has something to look at yet.
+    /// True if the garbage collector has items in the queue.
     pub(crate) fn is_collecting(&self) -> bool {
         self.due.keys().any(|job| matches!(job, Job::Collect(_) | Job::Release(_)))
     }
 
     fn may_run(&self, job: &Job) -> bool {
-        !(self.held && matches!(job, Job::StatefulSet(_)))
+        !(self.stateful_sets_suspended && matches!(job, Job::StatefulSet(_)))
     }
 }

@@ -1,8 +1,8 @@
-//! What is wrong with one field of an object, in the words of the real server.
+//! The validation errors of a field, in the words of the real server.
 
 use serde_json::Value;
 
-/// One field that validation refused.
+/// A field that failed validation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,
@@ -52,23 +52,23 @@ impl Cause {
         Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {limit} bytes"))
     }
 
-    /// For a field that must not change, if it does.
+    /// The cause of a changed immutable field, if it changed.
     pub(crate) fn unchanged(field: &str, old: &Value, new: &Value) -> Option<Self> {
         (old != new).then(|| Self::invalid(field, new, "field is immutable"))
     }
 
-    /// The same cause for a field one level further down.
+    /// The same cause with the field below `parent`.
     pub(crate) fn below(mut self, parent: &str) -> Self {
         self.field = format!("{parent}.{}", self.field);
         self
     }
 
-    /// Whether CEL rules are not run over an object with such a cause.
+    /// True if the server does not evaluate CEL rules with such a cause.
     pub(crate) fn blocks_rules(&self) -> bool {
         !matches!(self.reason, "FieldValueInvalid" | "FieldValueDuplicate" | "FieldValueForbidden")
     }
 
-    /// What the server adds when it did not come to the rules.
+    /// The cause that the server adds if it skipped the rules.
     pub(crate) fn rules_unchecked() -> Self {
         Self::invalid(
             "<nil>",
@@ -86,7 +86,7 @@ impl Cause {
     }
 }
 
-/// A value as Go's field errors print it.
+/// Formats a value as Go's field errors do.
 fn shown(value: &Value) -> String {
     match value {
         Value::Object(_) | Value::Array(_) => go_printed(value),

@@ -1,4 +1,4 @@
-//! The front door: a cluster, its clients, its clock, and the knobs that tests turn.
+//! The entry point: a cluster, its clients, its clock, and the settings for tests.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,21 +22,21 @@ use super::shared::Shared;
 use super::world::World;
 use windlass_clock::{Clock, SharedClock, monotonic};
 
-/// No clock stands there.
+/// The value of `stopped_at` while the clock runs.
 const RUNS: i64 = i64::MIN;
 
-/// A clock that follows tokio's, paused or not, from a fixed date; tests may make it jump or stand still.
+/// A clock that follows tokio's, paused or not, from a fixed date; tests may make it jump or stop.
 #[derive(Debug)]
 pub struct ClusterClock {
     epoch: DateTime<Utc>,
     started: Instant,
     offset_micros: AtomicI64,
-    /// Where it stands, in microseconds after the epoch; `RUNS` while it does not.
+    /// The time at which it stopped, in microseconds since the epoch; `RUNS` otherwise.
     stopped_at: AtomicI64,
 }
 
 impl ClusterClock {
-    /// A clock that now shows `epoch`.
+    /// A clock that starts at `epoch`.
     #[must_use]
     pub fn starting_at(epoch: DateTime<Utc>) -> Arc<Self> {
         Arc::new(Self {
@@ -47,18 +47,18 @@ impl ClusterClock {
         })
     }
 
-    /// Makes the clock jump, forward or back.
+    /// Makes the clock jump forward or back.
     pub fn jump(&self, by: Duration) {
         let micros = by.num_microseconds().unwrap_or_default();
         self.offset_micros.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// Makes the clock stand still.
+    /// Stops the clock.
     pub fn stop(&self) {
         self.stopped_at.store(self.micros(), Ordering::SeqCst);
     }
 
-    /// Lets a stopped clock run again, from where time has gone meanwhile.
+    /// Resumes a stopped clock at the time it would have reached.
     pub fn go_on(&self) {
         self.stopped_at.store(RUNS, Ordering::SeqCst);
     }
@@ -79,33 +79,33 @@ impl Clock for ClusterClock {
     }
 }
 
-/// One change of one object, of any kind.
+/// A change of an object of any kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// The store's version after it.
+    /// The store's version after the change.
     pub version: u64,
-    /// What the object was; none: it was created.
+    /// The object before; `None`: it was created.
     pub before: Option<&'a Value>,
-    /// What it became; none: it is gone.
+    /// The object after; `None`: it was deleted.
     pub after: Option<&'a Value>,
 }
 
-/// How a cluster is made.
+/// The settings of a cluster.
 pub struct Options {
-    /// Everything random in the cluster follows from it.
+    /// The seed of all randomness in the cluster.
     pub seed: u64,
     /// The cluster's own clock.
     pub clock: SharedClock,
-    /// How quick the controllers are.
+    /// The latencies of the controllers.
     pub pace: Pace,
-    /// How long requests take; none: no time at all.
+    /// The latency of requests; `None`: none.
     pub latency: Option<Latency>,
-    /// How many changes watches can look back on.
+    /// The number of changes that watches can resume from.
     pub history: usize,
 }
 
 impl Options {
-    /// A cluster of this seed, at the pace that was measured on a real one.
+    /// A cluster with this seed, and the latencies measured on a real one.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         let epoch = DateTime::from_timestamp(1_767_225_600, 0).unwrap_or_default();
@@ -119,7 +119,7 @@ impl Options {
     }
 }
 
-/// A cluster at a moment, without its clients: many can be started from it.
+/// A snapshot of a cluster without its clients, to start others from.
 pub struct Image {
     world: World,
     elapsed: std::time::Duration,
@@ -129,7 +129,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The time of day at which it was made.
+    /// Its time when the snapshot was made.
     #[must_use]
     pub fn now(&self) -> DateTime<Utc> {
         self.now
@@ -147,8 +147,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster with the namespaces `default` and `kube-system`, and a storage class. Must be called
-    /// within a tokio runtime. For determinism that is a current-thread one, with its time paused.
+    /// Starts a cluster with the namespaces `default` and `kube-system`, and a storage class. Call it within a tokio
+    /// runtime; for determinism, a current-thread one with paused time.
     #[must_use]
     pub fn start(options: Options) -> Self {
         let mut seeds = Random::new(options.seed);
@@ -180,8 +180,7 @@ impl Cluster {
         }
     }
 
-    /// What the cluster is now: a start for others, once it has come to rest. What is under way is not in it, nor are the
-    /// requests that made it.
+    /// A snapshot of the cluster, which should be at rest: requests under way and the audit log are not part of it.
     #[must_use]
     pub fn image(&self) -> Image {
         let mut world = self.shared.lock().clone();
@@ -196,7 +195,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a cluster that goes on from an image, at the time of day at which that was made.
+    /// Starts a cluster from a snapshot, at the snapshot's time.
     #[must_use]
     pub fn resume(image: &Image) -> Self {
         let mut world = image.world.clone();
@@ -213,13 +212,13 @@ impl Cluster {
         }
     }
 
-    /// A client of the cluster that names itself so in the audit log.
+    /// A client with this user agent in the audit log.
     #[must_use]
     pub fn client(&self, user_agent: &str, namespace: &str) -> kube::Client {
         kube::Client::new(self.service(user_agent), namespace)
     }
 
-    /// What such a client is built on, for those that put something of their own between.
+    /// The service below such a client, for tests that add layers.
     #[must_use]
     pub fn service(&self, user_agent: &str) -> ApiService {
         ApiService {
@@ -237,7 +236,7 @@ impl Cluster {
         self.clock.clone()
     }
 
-    /// Stores a definition, or any other object, without a request: what the cluster is to begin with.
+    /// Stores an object, such as a definition, without a request.
     pub fn install(&self, object: Value) -> Result<(), Refusal> {
         let mut world = self.shared.lock();
         let version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
@@ -246,53 +245,53 @@ impl Cluster {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         world.create(&kind, &namespace, object, &WriteOptions::default())?;
         drop(world);
-        self.shared.stir.notify_one();
+        self.shared.wake.notify_one();
         Ok(())
     }
 
-    /// Sets what goes wrong from now on.
+    /// Sets the fault plan.
     pub fn set_faults(&self, plan: Box<dyn FaultPlan>) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 
-    /// Sets how quick the controllers are from now on.
+    /// Sets the latencies of the controllers.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.lock().agenda.pace = pace;
     }
 
-    /// Installs a policy of the platform: it applies to what is written from now on.
+    /// Installs an admission policy for later writes.
     pub fn admit(&self, policy: Policy) {
         let mut world = self.shared.lock();
         world.policies.retain(|there| there.name != policy.name);
         world.policies.push(policy);
     }
 
-    /// Takes a policy of the platform away; what it did stays.
+    /// Removes an admission policy; its earlier effects stay.
     pub fn withdraw(&self, policy: &str) {
         self.shared.lock().policies.retain(|there| there.name != policy);
     }
 
-    /// From now on the StatefulSet controller writes revisions down with other bytes than before, and looks at every
-    /// set anew: what an upgrade of Kubernetes did from 1.33 to 1.34, which asked for bytes only. Every set's revision is
-    /// another one then, under the same template.
+    /// Makes the StatefulSet controller serialize revisions differently and re-sync every set, as the upgrade of
+    /// Kubernetes from 1.33 to 1.34 did, which compared bytes only: every set gets a new revision for the same
+    /// template.
     pub fn reserialise_revisions(&self) {
         self.shared.lock().reserialise_revisions();
-        self.shared.stir.notify_one();
+        self.shared.wake.notify_one();
     }
 
-    /// Holds the StatefulSet controller up, or lets it go on.
-    pub fn hold_stateful_sets(&self, held: bool) {
-        self.shared.lock().agenda.held = held;
-        self.shared.stir.notify_one();
+    /// Suspends or resumes the StatefulSet controller.
+    pub fn suspend_stateful_sets(&self, suspended: bool) {
+        self.shared.lock().agenda.stateful_sets_suspended = suspended;
+        self.shared.wake.notify_one();
     }
 
-    /// Whether the garbage collector has yet to look at something.
+    /// True if the garbage collector has items in its queue.
     #[must_use]
     pub fn is_collecting(&self) -> bool {
         self.shared.lock().agenda.is_collecting()
     }
 
-    /// Forgets the history so far: open watches and pages that are behind get 410.
+    /// Compacts the history: open watches and list pages that are behind get 410.
     pub fn compact(&self) {
         let mut world = self.shared.lock();
         let version = world.store.version();
@@ -300,48 +299,48 @@ impl Cluster {
         world.store.wake_all();
     }
 
-    /// The requests so far.
+    /// The audit log.
     #[must_use]
     pub fn audit(&self) -> Vec<AuditEntry> {
         self.shared.lock().audit.clone()
     }
 
-    /// The requests after the first so many.
+    /// The audit log without its first `entries`.
     #[must_use]
     pub fn audit_after(&self, entries: usize) -> Vec<AuditEntry> {
         self.shared.lock().audit.get(entries..).map(<[AuditEntry]>::to_vec).unwrap_or_default()
     }
 
-    /// How many requests there were.
+    /// The length of the audit log.
     #[must_use]
     pub fn audit_len(&self) -> usize {
         self.shared.lock().audit.len()
     }
 
-    /// The requests so far, which the cluster forgets.
+    /// Returns and clears the audit log.
     #[must_use]
     pub fn take_audit(&self) -> Vec<AuditEntry> {
         std::mem::take(&mut self.shared.lock().audit)
     }
 
-    /// Forgets the requests so far.
+    /// Clears the audit log.
     pub fn clear_audit(&self) {
         self.shared.lock().audit.clear();
     }
 
-    /// The store's version: it moves with every change.
+    /// The store's version; every change increases it.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.shared.lock().store.version()
     }
 
-    /// How many watches are open.
+    /// The number of open watches.
     #[must_use]
     pub fn open_watches(&self) -> usize {
         self.shared.lock().store.watcher_count()
     }
 
-    /// An object as it is stored now.
+    /// A stored object.
     #[must_use]
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let world = self.shared.lock();
@@ -350,8 +349,7 @@ impl Cluster {
         world.store.get(kind.shelf, &key).map(|object| object.value.clone())
     }
 
-    /// Shows every change after a version that is still remembered, oldest first: what it made of which object.
-    /// Answers whether none of them was forgotten.
+    /// Calls `show` for each change after a version, oldest first. False if some of them have been compacted.
     pub fn replay(&self, after: u64, mut show: impl FnMut(Step<'_>)) -> bool {
         let world = self.shared.lock();
         for change in world.store.since(after) {
@@ -364,7 +362,7 @@ impl Cluster {
         after >= world.store.compacted()
     }
 
-    /// Every object there is, by kind, namespace and name: for comparing two runs.
+    /// All objects by kind, namespace and name, to compare two runs.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Value> {
         self.objects("", |_| true)
@@ -398,7 +396,7 @@ impl Drop for Cluster {
 
 fn seed_object(world: &mut World, kind: &str, body: Value) {
     if let Some(kind) = world.kind(kind) {
-        // These bodies are ours and valid; a refusal would show in the first test.
+        // The bodies are valid; a refusal would show in the first test.
         let _ = world.create(&kind, "", body, &WriteOptions::default());
     }
 }

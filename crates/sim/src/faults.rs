@@ -1,20 +1,20 @@
-//! Where faults come in: a plan is asked before and after each request and for each event of a watch. A plan
-//! that counts is exact, since the cluster around it is deterministic.
+//! Fault injection: a plan is asked before and after each request, and for each watch event. Counting requests is
+//! exact, since the cluster is deterministic.
 
 use std::time::Duration;
 
 use super::refusal::Refusal;
 
-/// A request as a plan sees it.
+/// A request, as fault plans see it.
 #[derive(Clone, Debug, Default)]
 pub struct RequestInfo {
-    /// Which request this is, counted over all callers, from 1.
+    /// The number of the request among all callers' requests, from 1.
     pub number: u64,
-    /// Which write this is of its caller's, from 1; 0 for reads and dry runs.
+    /// The number of the write among its caller's writes, from 1; 0 for reads and dry runs.
     pub write_number: u64,
     /// get, list, watch, create, update, patch, delete or deletecollection.
     pub verb: String,
-    /// The resource's plural with its group, as in `statefulsets.apps`.
+    /// The resource's plural name with its group, such as `statefulsets.apps`.
     pub resource: String,
     /// The subresource, or empty.
     pub subresource: String,
@@ -22,76 +22,76 @@ pub struct RequestInfo {
     pub namespace: String,
     /// The name, or empty.
     pub name: String,
-    /// Who asks.
+    /// The caller's user agent.
     pub user_agent: String,
-    /// Whether nothing is to be stored.
+    /// True for a dry run.
     pub dry_run: bool,
 }
 
-/// What goes wrong.
+/// An injected failure.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// 409: somebody else was faster.
+    /// 409.
     Conflict,
-    /// 429, to be tried again after so many seconds.
+    /// 429, with a `Retry-After` in seconds.
     TooManyRequests(u32),
     /// 500.
     Internal,
     /// 503.
     Unavailable,
-    /// 504, the server gave up.
+    /// 504.
     ServerTimeout,
-    /// 403 by admission, with its sentence.
+    /// 403 by admission, with its message.
     Forbidden(String),
     /// 413.
     TooLarge,
-    /// 401: the token has expired.
+    /// 401, as with an expired token.
     Unauthorized,
-    /// The connection breaks: the caller gets no answer.
+    /// The connection breaks without an answer.
     Disconnect,
 }
 
-/// What happens to a request before the server sees it.
+/// The fate of a request before the server gets it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Before {
     /// Nothing.
     Pass,
-    /// It is late by this much.
+    /// It is delayed.
     Delay(Duration),
-    /// It never reaches the server.
+    /// It does not reach the server.
     Fail(Failure),
 }
 
-/// What happens to the answer.
+/// The fate of the answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum After {
     /// Nothing.
     Pass,
-    /// It is late by this much.
+    /// It is delayed.
     Delay(Duration),
-    /// The request was carried out, and the caller is told this instead.
+    /// The request is carried out, but the caller gets this failure.
     Fail(Failure),
 }
 
-/// What a watch does with an event.
+/// The fate of a watch event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum WatchFate {
-    /// It is shown.
+    /// It is delivered.
     Show,
-    /// It is skipped; where a later one of the same object follows, the two are coalesced.
+    /// It is dropped; with a later event of the same object, the two are coalesced.
     Drop,
-    /// It is shown after this long, and what follows waits with it. The plan is asked again then.
+    /// It is delayed together with what follows; then the plan is asked again.
     Later(Duration),
-    /// The connection ends before it.
+    /// The connection closes before it.
     Cut,
-    /// The watch is told 410 Gone instead.
+    /// The watch gets 410 Gone instead.
     Gone,
-    /// The watch shows neither this nor anything else any more, no bookmark either, and does not end: its other side is
-    /// gone, and nobody has noticed.
+    /// The watch delivers nothing any more, not even bookmarks, and does not end, as with a lost connection that
+    /// nobody has noticed.
     Silent,
 }
 
-/// An event that a watch is about to show.
+/// A watch event that is about to be delivered.
 #[derive(Clone, Debug)]
 pub struct EventInfo<'a> {
     /// The object's namespace.
@@ -100,36 +100,36 @@ pub struct EventInfo<'a> {
     pub name: &'a str,
     /// The version of the change.
     pub version: u64,
-    /// Whether it is a deletion.
+    /// True for a deletion.
     pub deleted: bool,
 }
 
-/// Decides what goes wrong. By default, nothing does.
+/// Decides which faults to inject; none by default.
 pub trait FaultPlan: Send {
-    /// Asked before the server sees a request.
+    /// Called before the server gets a request.
     fn before(&mut self, _request: &RequestInfo) -> Before {
         Before::Pass
     }
 
-    /// Asked after the server has carried it out, with the status of its answer.
+    /// Called with the status of the answer, before it is sent.
     fn after(&mut self, _request: &RequestInfo, _code: u16) -> After {
         After::Pass
     }
 
-    /// Asked for each event of each watch.
+    /// Called for each event of each watch.
     fn event(&mut self, _watch: &RequestInfo, _event: &EventInfo<'_>) -> WatchFate {
         WatchFate::Show
     }
 }
 
-/// Nothing goes wrong.
+/// Injects nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFaults;
 
 impl FaultPlan for NoFaults {}
 
 impl Failure {
-    /// The answer that the caller gets, if it gets one, with the seconds of a `Retry-After`.
+    /// The response of an injected failure, if it has one, with the seconds of a `Retry-After`.
     pub(crate) fn refusal(&self, request: &RequestInfo) -> Option<(Refusal, Option<u32>)> {
         let new = |code, reason, message: &str| Refusal::new(code, reason, message);
         let refusal = match self {

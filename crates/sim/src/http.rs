@@ -1,5 +1,5 @@
-//! The cluster on a socket, for clients outside of this process: plain HTTP/1.1, no accounts, everything allowed. Whoever
-//! binds the listener decides who can reach it.
+//! Serves the cluster on a socket, for clients in other processes: plain HTTP/1.1, without authentication. The
+//! listener's address decides who can reach it.
 
 use std::convert::Infallible;
 
@@ -11,11 +11,11 @@ use tower::{ServiceExt, service_fn};
 use super::cluster::Cluster;
 use super::service::ApiService;
 
-/// The largest body that is read, as with the real server.
+/// The largest request body, in bytes, as in the real server.
 const LARGEST_BODY: usize = 3 << 20;
 
 impl Cluster {
-    /// Serves the cluster to whoever connects, until dropped.
+    /// Serves the cluster until dropped.
     pub fn serve(&self, listener: TcpListener) -> impl Future<Output = ()> + Send + 'static {
         let service = self.service("unknown");
         async move {
@@ -23,7 +23,7 @@ impl Cluster {
                 let service = service.clone();
                 async move { Ok::<_, Infallible>(pass(service, request).await) }
             });
-            // It ends only if the listener does, and then nobody can be told.
+            // Ends only with the listener.
             let _ = axum::serve(listener, tower::make::Shared::new(answer)).await;
         }
     }
@@ -37,7 +37,7 @@ async fn pass(service: ApiService, request: Request<Body>) -> Response<Body> {
     let request = Request::from_parts(parts, kube::client::Body::from(body));
     match service.oneshot(request).await {
         Ok(response) => response.map(Body::new),
-        // A fault plan cuts connections; over a socket that is the best there is.
+        // A fault plan's broken connection; a socket's peer gets a 502.
         Err(error) => plain(StatusCode::BAD_GATEWAY, &format!("{error}\n")),
     }
 }

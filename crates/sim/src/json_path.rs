@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     Field(String),
     Index(usize),
-    /// The first item whose field has this text.
+    /// The first item whose field equals this text.
     Item(String, String),
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn find<'a>(object: &'a Value, path: &[Step]) -> Option<&'a Value> {
     found.filter(|value| !value.is_null())
 }
 
-/// Reads a path; none where it says something that is not known here.
+/// Parses a path; `None` if it uses unsupported syntax.
 pub(crate) fn read(text: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = text.trim_start_matches('$');
@@ -49,7 +49,7 @@ pub(crate) fn read(text: &str) -> Option<Vec<Step>> {
                         end = index;
                         break;
                     }
-                    // A dot within a name, as annotations have them.
+                    // An escaped dot within a name, as in annotations.
                     '\\' => name.extend(letters.next().map(|(_, escaped)| escaped)),
                     letter => name.push(letter),
                 }

@@ -1,4 +1,4 @@
-//! The kinds that the server serves: the built-in ones, and those that custom resource definitions add.
+//! The served kinds: the built-in ones, and those of custom resource definitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use super::custom::{CustomSchema, ScalePaths};
 use super::json_path::Step;
 use super::types::{self, StructId};
 
-/// What checks and normalises an object's content.
+/// The schema that validates and normalizes an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// A Go struct.
     Builtin(StructId),
     /// A CRD's schema.
     Custom(Arc<CustomSchema>),
-    /// Anything goes: the definitions themselves.
+    /// None: for the definitions themselves.
     Free,
 }
 
-/// A column that a definition names for tables.
+/// A printer column of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PrinterColumn {
     pub name: String,
@@ -29,7 +29,7 @@ pub(crate) struct PrinterColumn {
     pub path: Vec<Step>,
 }
 
-/// Which shelf of the store holds a kind's objects. Two kinds share one if they are views of the same objects.
+/// The part of the store with a kind's objects. Kinds that are views of the same objects share one.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Shelf(pub u16);
 
@@ -48,25 +48,25 @@ pub(crate) struct Kind {
     pub shape: Shape,
     pub has_status: bool,
     pub scale: Option<ScalePaths>,
-    /// The fields that a field selector may ask for.
+    /// The supported field selectors.
     pub field_paths: Vec<String>,
-    /// What tables of a custom kind show beside the name.
+    /// The printer columns of a custom kind, besides the name.
     pub columns: Vec<PrinterColumn>,
     pub shelf: Shelf,
 }
 
 impl Kind {
-    /// `apps/v1`, or `v1`.
+    /// Such as `apps/v1`, or `v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `statefulsets.apps`, or `pods`: how errors name it.
+    /// Such as `statefulsets.apps`, or `pods`: the name in errors.
     pub(crate) fn resource(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// `StatefulSet.apps`, or `Pod`.
+    /// Such as `StatefulSet.apps`, or `Pod`.
     pub(crate) fn group_kind(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
@@ -75,7 +75,7 @@ impl Kind {
         matches!(self.shape, Shape::Custom(_))
     }
 
-    /// Whether it is this built-in kind.
+    /// True if it is this built-in kind.
     pub(crate) fn is(&self, kind: &str) -> bool {
         !self.is_custom() && self.kind == kind
     }
@@ -166,7 +166,7 @@ const BUILTIN: &[Row] = &[
         "",
         "",
     ),
-    // Only stored: tests play its controller.
+    // Only stored: tests simulate its controller.
     ("apps", "v1", "Deployment", "deployments", true, true, "", "deploy", ""),
     ("batch", "v1", "Job", "jobs", true, true, "batch.Job", "", "status.successful"),
     ("coordination.k8s.io", "v1", "Lease", "leases", true, false, "coordination.Lease", "", ""),
@@ -195,7 +195,7 @@ const BUILTIN: &[Row] = &[
 ];
 
 impl Kinds {
-    /// The kinds that are always there.
+    /// The built-in kinds.
     pub(crate) fn builtin() -> Self {
         let mut kinds = Self { by_path: BTreeMap::new(), shelves: 0 };
         let mut events = None;
@@ -236,7 +236,7 @@ impl Kinds {
         kinds
     }
 
-    /// A shelf that no kind uses yet.
+    /// An unused shelf.
     pub(crate) fn new_shelf(&mut self) -> Shelf {
         self.shelves += 1;
         Shelf(self.shelves - 1)
@@ -247,7 +247,7 @@ impl Kinds {
         self.by_path.insert(key, Arc::new(kind));
     }
 
-    /// Takes a group's resource away.
+    /// Removes a resource.
     pub(crate) fn remove(&mut self, group: &str, plural: &str) {
         self.by_path.retain(|(g, _, p), _| g != group || p != plural);
     }
@@ -256,18 +256,18 @@ impl Kinds {
         self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
-    /// The kind of this name in this `apiVersion`, as owner references name it.
+    /// The kind that an owner reference names.
     pub(crate) fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         self.by_path.values().find(|k| k.group == group && k.kind == kind)
     }
 
-    /// A built-in kind; the table above has it.
+    /// A built-in kind.
     pub(crate) fn builtin_kind(&self, kind: &str) -> Option<Arc<Kind>> {
         self.by_path.values().find(|k| k.is(kind)).cloned()
     }
 
-    /// The kind, any version, whose objects lie on this shelf.
+    /// A kind, in any version, whose objects are on this shelf.
     pub(crate) fn of_shelf(&self, shelf: Shelf) -> Option<&Arc<Kind>> {
         self.by_path.values().find(|k| k.shelf == shelf)
     }

@@ -1,8 +1,8 @@
-//! A Kubernetes in the same process: an API server that an ordinary `kube::Client` talks to, the controllers
-//! that Windlass depends on, and a clock that tests move. It is deterministic: one seed, one trace. It is
-//! held to a real control plane by the conformance suite under `tests/`.
+//! A Kubernetes cluster in the process: an API server for an ordinary `kube::Client`, the controllers that Windlass
+//! depends on, and a clock that tests control. It is deterministic: one seed, one trace. The conformance suite under
+//! `tests/` compares it with a real control plane.
 //!
-//! Nothing here knows of fleets, nodes or plans. The operator runs on it unmodified.
+//! Independent of fleets, nodes and plans: the operator runs on it unmodified.
 
 #![allow(clippy::similar_names, reason = "a shelf is not self")]
 

@@ -1,6 +1,6 @@
-//! Everything that is random in a cluster, from one seed: UIDs, generated names, and the schedule.
+//! All randomness of a cluster, from one seed: UIDs, generated names, and the schedule.
 
-/// The alphabet of generated names: no vowels, and nothing that could be taken for another letter.
+/// The alphabet of generated names: no vowels and no ambiguous characters.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// `SplitMix64`: small, and the same on every machine.
@@ -47,7 +47,7 @@ impl Random {
     }
 }
 
-/// Go's `rand.SafeEncodeString`: a text whose every byte is one of the alphabet, as revisions' names have it.
+/// Go's `rand.SafeEncodeString`: maps each byte into the alphabet, as in revisions' names.
 pub(crate) fn safe_encoded(text: &str) -> String {
     text.bytes().map(|b| char::from(ALPHABET[usize::from(b) % ALPHABET.len()])).collect()
 }

@@ -1,4 +1,4 @@
-//! How the server says no: the `Status` bodies of the real one, with its reasons and sentences.
+//! Error responses: the `Status` bodies of the real server, with its reasons and messages.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use super::kinds::Kind;
 
 pub(crate) use super::cause::Cause;
 
-/// A request that was refused.
+/// A refused request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason, as in `NotFound`.
+    /// The reason, such as `NotFound`.
     pub reason: &'static str,
-    /// The sentence.
+    /// The message.
     pub message: String,
     /// `details` of the Status, or null.
     pub details: Value,
@@ -90,7 +90,7 @@ impl Refusal {
         Self::new(410, "Expired", message)
     }
 
-    /// A refusal by validation: the causes in one sentence, and each by itself in the details.
+    /// A validation error: the causes in one message, and each in the details.
     pub(crate) fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
         let mut list: Vec<String> = Vec::new();
         for sentence in causes.iter().map(Cause::sentence) {
@@ -115,14 +115,14 @@ impl Refusal {
         refusal
     }
 
-    /// A patch that cannot be applied, as the real server words it: the kind is not named.
+    /// A patch that cannot be applied; as in the real server, without the kind.
     pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         let mut refusal = Self::new(422, "Invalid", message);
         refusal.details = json!({});
         refusal
     }
 
-    /// The body of the answer.
+    /// The body of the response.
     #[must_use]
     pub fn body(&self) -> Value {
         let mut body = json!({

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a label selector asks of an object's labels.
+/// The requirements of a label selector.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LabelSelector(Vec<Requirement>);
 
@@ -15,7 +15,7 @@ enum Requirement {
 }
 
 impl LabelSelector {
-    /// Reads `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+    /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut requirements = Vec::new();
         for part in split_outside_parentheses(text) {
@@ -27,7 +27,7 @@ impl LabelSelector {
         Ok(Self(requirements))
     }
 
-    /// Reads a `LabelSelector` object. An empty one selects everything, an absent one nothing.
+    /// Parses a `LabelSelector` object. An empty one selects everything, an absent one nothing.
     pub(crate) fn of(selector: &Value) -> Option<Self> {
         let selector = selector.as_object()?;
         let mut requirements = Vec::new();
@@ -54,12 +54,12 @@ impl LabelSelector {
         Some(Self(requirements))
     }
 
-    /// Whether an object with this metadata is selected.
+    /// True if an object with this metadata matches.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.0.is_empty() || self.matches_labels(&object["metadata"]["labels"])
     }
 
-    /// Whether these labels are selected.
+    /// True if these labels match.
     pub(crate) fn matches_labels(&self, labels: &Value) -> bool {
         let get = |key: &String| labels.get(key).and_then(Value::as_str);
         self.0.iter().all(|requirement| match requirement {
@@ -70,7 +70,7 @@ impl LabelSelector {
         })
     }
 
-    /// Whether it selects everything.
+    /// True if it selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -121,12 +121,12 @@ fn requirement(part: &str) -> Result<Requirement, String> {
     }
 }
 
-/// What a field selector asks: `path=value` and `path!=value`.
+/// The requirements of a field selector: `path=value` and `path!=value`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
-    /// Reads `metadata.name=a,spec.nodeName!=b`.
+    /// Parses `metadata.name=a,spec.nodeName!=b`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut terms = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -142,7 +142,7 @@ impl FieldSelector {
         Ok(Self(terms))
     }
 
-    /// The first path that is not among those that the kind can be selected by.
+    /// The first path that the kind does not support.
     pub(crate) fn unsupported(&self, supported: &[&str]) -> Option<&str> {
         let builtin = ["metadata.name", "metadata.namespace"];
         self.0
@@ -151,7 +151,7 @@ impl FieldSelector {
             .find(|path| !builtin.contains(path) && !supported.contains(path))
     }
 
-    /// Whether the object is selected.
+    /// True if the object matches.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(path, wanted, value)| {
             let mut at = object;
@@ -168,7 +168,7 @@ impl FieldSelector {
         })
     }
 
-    /// Whether it selects everything.
+    /// True if it selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

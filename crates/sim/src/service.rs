@@ -1,5 +1,5 @@
-//! The cluster as a `tower::Service`, which an ordinary `kube::Client` is built on. Latency, faults and the audit
-//! log live in this layer; what a request means is the server's business.
+//! The cluster as a `tower::Service` for an ordinary `kube::Client`. This layer adds latency, faults and the audit
+//! log; the server handles the requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,23 +22,24 @@ use super::random::Random;
 use super::server::{Call, Payload, Reply};
 use super::shared::{Shared, WatchView};
 
-/// What a broken connection looks like to a client.
+/// The error of a broken connection.
 #[derive(Debug, thiserror::Error)]
 #[error("connection to the API server was lost")]
 pub struct Disconnected;
 
-/// How long a request takes, in milliseconds: at least, and at most. Half of it passes before it is carried out.
+/// The latency of a request, in milliseconds: least and greatest. Half of it passes before the request is carried
+/// out.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency(pub u64, pub u64);
 
-/// Counts that number requests for fault plans.
+/// The counters that number requests for fault plans.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     requests: u64,
     writes: BTreeMap<String, u64>,
 }
 
-/// One caller's way to the cluster.
+/// The service of one caller.
 #[derive(Clone)]
 pub struct ApiService {
     pub(super) shared: Arc<Shared>,
@@ -71,8 +72,8 @@ impl ApiService {
         let info = Arc::new(self.number(&call));
         let sent_micros = self.shared.elapsed().as_micros() as u64;
         let mut trail = Trail { sent_micros, guarded: is_guarded(&call), wrote: (0, 0) };
-        let way = self.draw_latency() / 2;
-        pause(way).await;
+        let half = self.draw_latency() / 2;
+        pause(half).await;
         match self.ask(|plan| plan.before(&info)) {
             Before::Pass => {}
             Before::Delay(delay) => pause(delay).await,
@@ -86,8 +87,8 @@ impl ApiService {
             trail.wrote.1 = world.store.version();
             reply
         };
-        self.shared.stir.notify_one();
-        pause(way).await;
+        self.shared.wake.notify_one();
+        pause(half).await;
         match self.ask(|plan| plan.after(&info, reply.code)) {
             After::Pass => {}
             After::Delay(delay) => pause(delay).await,
@@ -172,7 +173,7 @@ impl ApiService {
     }
 }
 
-/// What the audit log keeps of how a request was carried out.
+/// What the audit log records of a request's execution.
 #[derive(Clone, Copy)]
 struct Trail {
     sent_micros: u64,
@@ -180,7 +181,7 @@ struct Trail {
     guarded: bool,
 }
 
-/// Whether a write names what it was decided on. All else in its body is passed over.
+/// True if a write has a precondition. Ignores the rest of its body.
 fn is_guarded(call: &Call) -> bool {
     #[derive(Deserialize)]
     struct Operation {
@@ -235,7 +236,7 @@ fn response(reply: Reply) -> Response<SimBody> {
     response
 }
 
-/// The body of an answer: one piece, or the lines of a watch as they come.
+/// The body of a response: one piece, or the lines of a watch.
 pub struct SimBody(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
 impl http_body::Body for SimBody {

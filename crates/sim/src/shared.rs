@@ -1,4 +1,4 @@
-//! The world behind its lock, with what wakes its controllers.
+//! The world with its lock, and the wake-up of its controllers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::faults::{EventInfo, FaultPlan, RequestInfo, WatchFate};
 use super::world::World;
 use windlass_clock::monotonic;
 
-/// What every client and every watch of a cluster holds on to.
+/// The state that all clients and watches of a cluster share.
 pub(crate) struct Shared {
     world: Mutex<World>,
     pub faults: Mutex<Box<dyn FaultPlan>>,
-    /// Tells the controllers that there may be something to do.
-    pub stir: Notify,
+    /// Wakes the controllers.
+    pub wake: Notify,
     pub started: Instant,
-    /// How long the cluster had existed by then: in the one that it is a copy of.
+    /// The age of the cluster that this one is a copy of.
     before: Duration,
 }
 
@@ -26,31 +26,31 @@ impl Shared {
         Arc::new(Self {
             world: Mutex::new(world),
             faults: Mutex::new(faults),
-            stir: Notify::new(),
+            wake: Notify::new(),
             started: monotonic(),
             before,
         })
     }
 
-    /// The world, as of now.
+    /// Locks the world and advances it to the present.
     pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
         world.agenda.now_ms = self.elapsed().as_millis() as u64;
         world
     }
 
-    /// How long the cluster has existed, on tokio's clock.
+    /// The age of the cluster, by tokio's clock.
     pub(crate) fn elapsed(&self) -> Duration {
         self.before + monotonic().duration_since(self.started)
     }
 
-    /// When it will have existed for so many milliseconds, on tokio's clock.
+    /// The instant at which its age is this many milliseconds.
     pub(crate) fn at_ms(&self, milliseconds: u64) -> Instant {
         self.started + Duration::from_millis(milliseconds).saturating_sub(self.before)
     }
 }
 
-/// One watch's way to ask the plan.
+/// A watch's access to the fault plan.
 pub(crate) struct WatchView {
     pub shared: Arc<Shared>,
     pub request: Arc<RequestInfo>,

@@ -1,4 +1,4 @@
-//! The objects, the one counter of versions, and the history that watches read. No rules live here.
+//! The objects, the version counter, and the history for watches. No API rules.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use super::kinds::Shelf;
 /// A namespace (empty for a cluster's own objects) and a name.
 pub(crate) type Key = (String, String);
 
-/// One version of one object, as it is stored and sent.
+/// A version of an object, as stored and sent.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub version: u64,
@@ -26,12 +26,12 @@ impl Object {
         Arc::new(Self { version, value, json: OnceLock::new() })
     }
 
-    /// An object that is shown but not stored, such as the answer to a dry run.
+    /// An object that is sent but not stored, such as the answer to a dry run.
     pub(crate) fn unstored(value: Value) -> Arc<Self> {
         Arc::new(Self { version: 0, value, json: OnceLock::new() })
     }
 
-    /// The object as JSON; written once however often it is sent.
+    /// The object as JSON, serialized once.
     pub(crate) fn json(&self) -> Bytes {
         self.json.get_or_init(|| Bytes::from(self.value.to_string())).clone()
     }
@@ -49,17 +49,17 @@ impl Object {
     }
 }
 
-/// A text field of an object's metadata; empty where it has none.
+/// A string field of an object's metadata; empty if absent.
 pub(crate) fn meta<'a>(value: &'a Value, field: &str) -> &'a str {
     value["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// Whether somebody has asked for the object's deletion.
+/// True if the object has a deletionTimestamp.
 pub(crate) fn is_terminating(value: &Value) -> bool {
     value["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub version: u64,
@@ -67,11 +67,11 @@ pub(crate) struct Change {
     pub key: Key,
     pub before: Option<Arc<Object>>,
     pub after: Option<Arc<Object>>,
-    /// The object as a watch shows it: the last one, at the version of the deletion, if it was deleted.
+    /// The object as watches show it: for a deletion, the last object with the version of the deletion.
     pub shown: Arc<Object>,
 }
 
-/// A place in the store: which shelf, and which object on it.
+/// The position of an object in the store.
 pub(crate) type Place = (Shelf, Key);
 
 /// The objects and their history.
@@ -82,7 +82,7 @@ pub(crate) struct Store {
     by_uid: BTreeMap<String, Place>,
     dependents: BTreeMap<String, BTreeSet<Place>>,
     history: VecDeque<Arc<Change>>,
-    /// Versions up to this one have left the history.
+    /// The history up to this version has been compacted.
     compacted: u64,
     history_limit: usize,
     watchers: BTreeMap<u64, (Shelf, Option<Waker>)>,
@@ -90,9 +90,9 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// An empty store that remembers this many changes.
+    /// An empty store with this limit of its history.
     pub(crate) fn new(history_limit: usize) -> Self {
-        // Real clusters never start at 1 either; code that takes 0 or 1 for "nothing" should show itself.
+        // Real clusters do not start at 1 either; this exposes code that treats 0 or 1 as "nothing".
         Self { version: 100, compacted: 100, history_limit, ..Self::default() }
     }
 
@@ -108,7 +108,7 @@ impl Store {
         self.shelves.get(&shelf)?.get(key)
     }
 
-    /// The objects of a shelf in order of namespace and name; of one namespace if it is not empty.
+    /// The objects of a shelf by namespace and name, in one namespace unless it is empty.
     pub(crate) fn list<'a>(
         &'a self,
         shelf: Shelf,
@@ -122,7 +122,7 @@ impl Store {
             .take_while(move |((ns, _), _)| namespace.is_empty() || ns == namespace)
     }
 
-    /// The objects of a namespace whose names begin so.
+    /// The objects of a namespace with this name prefix.
     pub(crate) fn list_named<'a>(
         &'a self,
         shelf: Shelf,
@@ -142,7 +142,7 @@ impl Store {
         self.by_uid.get(uid)
     }
 
-    /// The objects that name this UID as an owner, in a fixed order.
+    /// The objects with an owner reference to this UID, in a fixed order.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Place> {
         self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
     }
@@ -188,7 +188,7 @@ impl Store {
         self.history.iter().skip(start)
     }
 
-    /// The shelf as it was at a version that the history still reaches.
+    /// The shelf at an earlier version within the history.
     pub(crate) fn list_at(&self, shelf: Shelf, namespace: &str, version: u64) -> Vec<Arc<Object>> {
         let mut objects: BTreeMap<&Key, Arc<Object>> =
             self.list(shelf, namespace).map(|(key, object)| (key, object.clone())).collect();
@@ -205,7 +205,7 @@ impl Store {
         objects.into_values().collect()
     }
 
-    /// Forgets the history up to a version: older watches and pages get 410.
+    /// Compacts the history up to a version: older watches and pages get 410.
     pub(crate) fn compact(&mut self, version: u64) {
         self.compacted = self.compacted.max(version.min(self.version));
         while self.history.front().is_some_and(|change| change.version <= self.compacted) {
@@ -231,13 +231,13 @@ impl Store {
         }
     }
 
-    /// The same without the watches, for another cluster.
+    /// A copy without the watches, for another cluster.
     pub(crate) fn unwatched(mut self) -> Self {
         self.watchers.clear();
         self
     }
 
-    /// Wakes every watch, whatever it watches.
+    /// Wakes every watch.
     pub(crate) fn wake_all(&mut self) {
         for (_, waker) in self.watchers.values_mut() {
             if let Some(waker) = waker.take() {

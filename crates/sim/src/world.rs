@@ -1,5 +1,5 @@
-//! The whole state of a simulated cluster. Requests and controllers change it through the same verbs, which
-//! live in `server/`; what each change sets going is noted in the agenda.
+//! The state of a simulated cluster. Requests and controllers change it with the same verbs, in `server/`; each
+//! change queues the follow-up work of the controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::server::WriteOptions;
 use super::store::{Key, Object, Store};
 use windlass_clock::SharedClock;
 
-/// Everything there is in a cluster.
+/// The state of a cluster.
 #[derive(Clone)]
 pub(crate) struct World {
     pub kinds: Kinds,
@@ -25,32 +25,32 @@ pub(crate) struct World {
     pub random: Random,
     pub agenda: Agenda,
     pub audit: Vec<AuditEntry>,
-    /// What each manager last applied to an object, by UID and manager.
+    /// The last applied configuration, by UID and field manager.
     pub applied: BTreeMap<(String, String), Value>,
-    /// What the StatefulSet controller has seen of each set, and when it sees what is newer.
+    /// The StatefulSet controller's cache of sets, with newer versions that have not arrived yet.
     pub seen_sets: BTreeMap<Key, SeenSet>,
-    /// The pods for which no node was found.
+    /// The pods that could not be scheduled.
     pub unplaced: BTreeSet<Key>,
-    /// Which of these name a claim, by the claim.
+    /// The unscheduled pods that use a claim, by the claim.
     pub awaited: BTreeMap<Key, BTreeSet<Key>>,
-    /// What the pods of a node ask for, in thousandths: of its CPUs, and of its bytes.
-    pub asked_of: BTreeMap<String, [i128; 2]>,
-    /// The pods that carry a label, by namespace, label and value.
+    /// The requests of a node's pods, in thousandths: CPUs, and bytes.
+    pub requested_by_node: BTreeMap<String, [i128; 2]>,
+    /// The names of pods with a label, by namespace, label and value.
     pub labelled: BTreeMap<(String, String, String), BTreeSet<String>>,
-    /// The services that select a label, by namespace, label and value: the first of their selector.
+    /// The names of Services whose selector starts with a label, by namespace, label and value.
     pub selecting: BTreeMap<(String, String, String), BTreeSet<String>>,
-    /// How often the sync of a set has failed in a row.
+    /// The number of consecutive failed syncs of a set.
     pub failures: BTreeMap<Key, u32>,
     /// The next virtual address of a Service.
     pub next_address: u32,
-    /// What the platform does to what is written, in this order.
+    /// The admission policies, in order.
     pub policies: Vec<Policy>,
-    /// How the StatefulSet controller writes revisions down: with the bytes of which version of itself. From 1 on it is one
-    /// that asks for bytes only, as they did before 1.36.
+    /// The version of the StatefulSet controller's serialization of revisions. From 1 on it is a controller that
+    /// compares bytes only, as before 1.36.
     pub serialisation: u32,
 }
 
-/// A set as its controller's cache has it: the version seen, and newer ones with the time at which they arrive.
+/// A set in the controller's cache: the cached version, and newer ones with their times of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenSet {
     pub seen: Option<Arc<Object>>,
@@ -72,7 +72,7 @@ impl World {
             seen_sets: BTreeMap::new(),
             unplaced: BTreeSet::new(),
             awaited: BTreeMap::new(),
-            asked_of: BTreeMap::new(),
+            requested_by_node: BTreeMap::new(),
             labelled: BTreeMap::new(),
             selecting: BTreeMap::new(),
             failures: BTreeMap::new(),
@@ -86,7 +86,7 @@ impl World {
         self.clock.now()
     }
 
-    /// The time as metadata holds it, in whole seconds.
+    /// The time as in metadata, in whole seconds.
     pub(crate) fn timestamp(&self) -> Value {
         self.now().to_rfc3339_opts(SecondsFormat::Secs, true).into()
     }
@@ -102,7 +102,7 @@ impl World {
         self.store.get(kind.shelf, &(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Stores an object and notes what that sets going.
+    /// Stores an object and queues the follow-up work.
     pub(crate) fn put(&mut self, kind: &Kind, key: Key, value: Value) -> Arc<Object> {
         let change = self.store.put(kind.shelf, key, value);
         let shown = change.shown.clone();
@@ -110,7 +110,7 @@ impl World {
         shown
     }
 
-    /// Removes an object for good and notes what that sets going.
+    /// Removes an object and queues the follow-up work.
     pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Object>> {
         let change = self.store.remove(kind.shelf, key)?;
         self.applied.retain(|(uid, _), _| uid != change.shown.uid());
@@ -137,7 +137,7 @@ impl World {
             "reason": reason, "message": message, "type": "Warning", "count": 1,
             "firstTimestamp": now, "lastTimestamp": now, "source": {"component": component},
         });
-        // An event that cannot be stored, in a namespace that is going away, is not worth more than silence.
+        // A failure, as in a terminating namespace, only loses the event.
         let _ = self.create(&kind, &namespace, body, &WriteOptions::default());
     }
 }

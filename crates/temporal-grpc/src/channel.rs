@@ -1,4 +1,4 @@
-//! The connections themselves.
+//! Channels to Temporal: connecting, TLS, keepalive.
 
 use std::io;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use windlass_temporal::port::TemporalError;
 
 use crate::credentials::Handshake;
 
-/// How long a request may take before it counts as lost.
+/// The time-out of a request.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take to connect, TLS included.
+/// The time-out of connecting, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After how much silence the other side is asked for a sign. Temporal hangs up on whoever asks more often than every 10 s.
+/// The interval of keepalive pings on an idle connection. Temporal closes connections that ping more often than every
+/// 10 s.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// A connection whose other side gives no sign for so long is closed, and the next request makes another.
+/// The time-out of a keepalive ping; then the connection is closed, and the next request makes another.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server is listened to after the handshake, before anything is said to it.
+/// How long to wait for the server's first bytes after the handshake, before sending any.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
-/// A channel to an address, which connects when it is first used, and again whenever the connection has gone.
+/// A channel to an address, which connects lazily and reconnects.
 pub(crate) fn open(address: &str, tls: Option<Handshake>) -> Result<Channel, TemporalError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let no_address = || TemporalError::Unreachable {
@@ -57,11 +58,11 @@ pub(crate) fn open(address: &str, tls: Option<Handshake>) -> Result<Channel, Tem
     })
 }
 
-/// Connects and agrees on TLS.
+/// Connects and performs the TLS handshake.
 ///
-/// By TLS 1.3 a server looks at the client's certificate after the client is done with its part, and refuses it by an alert.
-/// Who has begun to speak by then may find the connection broken before the alert was read, and the two look the same to
-/// whoever has to say what is wrong. So the server has the first word: its settings, or that alert.
+/// In TLS 1.3 a server verifies the client's certificate after the client has finished its part, and rejects it with
+/// an alert. A client that already sends may see a broken connection before it reads the alert, and then cannot
+/// report the cause. So this waits for the server to send first: its HTTP/2 settings, or the alert.
 async fn shake_hands(uri: &Uri, tls: Handshake) -> io::Result<TlsStream<TcpStream>> {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let tcp = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or_default())).await?;
@@ -71,7 +72,7 @@ async fn shake_hands(uri: &Uri, tls: Handshake) -> io::Result<TlsStream<TcpStrea
         None => ServerName::try_from(host).map_err(io::Error::other)?,
     };
     let mut stream = TlsConnector::from(tls.config).connect(name, tcp).await?;
-    // What is read stays in the stream's buffer. Some say nothing until they are spoken to.
+    // The bytes stay in the stream's buffer. Some servers send nothing before the client does.
     match tokio::time::timeout(FIRST_WORD, stream.fill_buf()).await {
         Ok(Err(error)) => Err(error),
         Ok(Ok([])) => {

@@ -1,4 +1,4 @@
-//! A client of one namespace of one Temporal.
+//! A client of one namespace of one Temporal server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +29,10 @@ use crate::channel::REQUEST_TIMEOUT;
 use crate::pace::Pace;
 use crate::{read, refusals};
 
-/// Temporal's service with credentials.
+/// Temporal's service, with credentials.
 pub(crate) type Service = WorkflowServiceClient<InterceptedService<Channel, Credentials>>;
 
-/// What each request bears.
+/// The metadata of each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     bearer: Option<MetadataValue<Ascii>>,
@@ -47,7 +47,7 @@ impl Credentials {
                 value
             },
         );
-        // Temporal Cloud finds the namespace that a key is for by this.
+        // Temporal Cloud needs it to find the API key's namespace.
         let namespace = bearer.is_some().then(|| namespace.parse().ok()).flatten();
         Self { bearer, namespace }
     }
@@ -72,7 +72,7 @@ pub(crate) struct GrpcTemporal {
     service: Service,
     pub(crate) namespace: String,
     pace: Arc<Pace>,
-    /// Set when the server refused the credentials: what is known of the Secrets may be old then.
+    /// Set when the server refused the credentials: the cached Secrets may be outdated.
     refused: Arc<AtomicBool>,
 }
 
@@ -88,7 +88,7 @@ impl GrpcTemporal {
         Self { service, namespace: namespace.to_owned(), pace, refused }
     }
 
-    /// Carries out one request, in its turn and for ten seconds at most.
+    /// Sends a request, rate-limited, with a time-out of 10 s.
     pub(crate) async fn ask<A>(
         &self,
         about: Missing,
@@ -172,17 +172,17 @@ impl GrpcTemporal {
     }
 }
 
-/// What a write that names this build ID, or none, does not find.
+/// What a not-found error means for a write with this build ID, or without one.
 fn missing_of(build: Option<&BuildId>) -> Missing {
     if build.is_some() { Missing::Version } else { Missing::Deployment }
 }
 
-/// A version's name, as messages have it.
+/// A version's name in protobuf.
 pub(crate) fn version(deployment: &DeploymentName, build: &BuildId) -> WorkerDeploymentVersion {
     WorkerDeploymentVersion { deployment_name: deployment.to_string(), build_id: build.to_string() }
 }
 
-/// An answer without what it has to have.
+/// The error for an answer that lacks a required field.
 fn hollow(what: &str) -> TemporalError {
     TemporalError::Unreachable { message: format!("the server's answer has no {what}") }
 }
@@ -197,10 +197,10 @@ impl Temporal for GrpcTemporal {
             namespace: self.namespace.clone(),
             deployment_name: deployment.to_string(),
         };
-        let asked = self.ask(Missing::Deployment, async |mut service: Service| {
+        let answer = self.ask(Missing::Deployment, async |mut service: Service| {
             service.describe_worker_deployment(request).await
         });
-        let answer = asked.await?;
+        let answer = answer.await?;
         let info = answer.worker_deployment_info.ok_or_else(|| hollow("deployment"))?;
         Ok(read::deployment(&info, answer.conflict_token))
     }
@@ -215,10 +215,10 @@ impl Temporal for GrpcTemporal {
             deployment_version: Some(version(deployment, build)),
             ..Default::default()
         };
-        let asked = self.ask(Missing::Version, async |mut service: Service| {
+        let answer = self.ask(Missing::Version, async |mut service: Service| {
             service.describe_worker_deployment_version(request).await
         });
-        let answer = asked.await?;
+        let answer = answer.await?;
         let info = answer.worker_deployment_version_info.ok_or_else(|| hollow("version"))?;
         let summary = read::version(&info).ok_or_else(|| hollow("version"))?;
         let task_queues = answer.version_task_queues.iter().filter_map(read::task_queue).collect();
@@ -237,9 +237,9 @@ impl Temporal for GrpcTemporal {
             task_queue_type: read::queue_type(queue.kind).into(),
             ..Default::default()
         };
-        let asked = self
+        let answer = self
             .ask(Missing::Namespace, async |mut service: Service| service.describe_task_queue(request).await);
-        Ok(read::pollers(&asked.await?.pollers, deployment, build))
+        Ok(read::pollers(&answer.await?.pollers, deployment, build))
     }
 
     async fn running_workflows(
@@ -304,10 +304,10 @@ impl Temporal for GrpcTemporal {
             identity: identity.to_string(),
             ..Default::default()
         };
-        let asked = self.ask(Missing::Version, async |mut service: Service| {
+        let answer = self.ask(Missing::Version, async |mut service: Service| {
             service.delete_worker_deployment_version(request).await
         });
-        asked.await.map(drop)
+        answer.await.map(drop)
     }
 
     async fn delete_deployment(
@@ -320,10 +320,10 @@ impl Temporal for GrpcTemporal {
             deployment_name: deployment.to_string(),
             identity: identity.to_string(),
         };
-        let asked = self.ask(Missing::Deployment, async |mut service: Service| {
+        let answer = self.ask(Missing::Deployment, async |mut service: Service| {
             service.delete_worker_deployment(request).await
         });
-        asked.await.map(drop)
+        answer.await.map(drop)
     }
 
     async fn start_gate(&self, start: &GateStart) -> Result<(), TemporalError> {

@@ -1,4 +1,4 @@
-//! Connections, shared between all who ask for the same one.
+//! Connections, shared by all objects with the same settings.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,14 @@ use crate::credentials::{self, Found, Named};
 use crate::pace::Pace;
 use crate::secrets::{Secret, Secrets};
 
-/// How long what was read of a Secret is believed while all goes well.
+/// How long a Secret is cached.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// How long it is if something is wrong: the Secret is not there, or Temporal refused what is in it.
+/// How long it is cached while something is wrong: the Secret is missing, or Temporal refused its content.
 const DOUBTED: Duration = Duration::from_secs(2);
-/// A connection that nobody asked for for so long is closed.
+/// How long an unused connection is kept.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// Hands out clients of Temporal, with credentials from Secrets.
+/// Makes clients of Temporal, with credentials from Secrets.
 pub struct GrpcConnections {
     secrets: Arc<dyn Secrets>,
     state: Mutex<State>,
@@ -38,7 +38,7 @@ struct State {
     paces: HashMap<(String, String), (Arc<Pace>, Instant)>,
 }
 
-/// The namespace and the name of a Secret.
+/// Namespace and name of a Secret.
 type SecretName = (String, String);
 
 struct Read {
@@ -46,7 +46,7 @@ struct Read {
     secret: Option<Secret>,
 }
 
-/// What a connection is shared by: the same address and the same versions of the same Secrets.
+/// The identity of a shared connection: the address and the versions of its Secrets.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Key {
     address: String,
@@ -62,13 +62,13 @@ struct Shared {
 }
 
 impl GrpcConnections {
-    /// With credentials that are read there.
+    /// Reads credentials from `secrets`.
     #[must_use]
     pub fn new(secrets: Arc<dyn Secrets>) -> Self {
         Self { secrets, state: Mutex::default() }
     }
 
-    /// How many connections there are, those included that have not been used yet.
+    /// The number of connections, including those not used yet.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state().channels.len()
@@ -101,15 +101,15 @@ impl GrpcConnections {
         })
     }
 
-    /// A Secret, as it was read some seconds ago at most.
+    /// A Secret, from the cache or the API server.
     async fn secret(&self, name: SecretName, called: String, doubted: bool) -> Result<Named, TemporalError> {
         let now = monotonic();
         let recent = |read: &&Read| {
             let most = if doubted || read.secret.is_none() { DOUBTED } else { BELIEVED };
             now.saturating_duration_since(read.at) < most
         };
-        let known = self.state().read.get(&name).filter(recent).map(|read| read.secret.clone());
-        let secret = match known {
+        let cached = self.state().read.get(&name).filter(recent).map(|read| read.secret.clone());
+        let secret = match cached {
             Some(secret) => secret,
             None => match self.secrets.read(&name.0, &name.1).await {
                 Ok(secret) => {
@@ -117,7 +117,7 @@ impl GrpcConnections {
                     self.state().read.insert(name, read);
                     secret
                 }
-                // What was read before may be old, but it is what there is.
+                // An outdated copy is better than none.
                 Err(why) => match self.state().read.get(&name).and_then(|read| read.secret.clone()) {
                     Some(secret) => Some(secret),
                     None => {
@@ -134,7 +134,7 @@ impl GrpcConnections {
         }
     }
 
-    /// Whether the server refused what this connection showed last.
+    /// True if the server refused this connection's credentials.
     fn is_doubted(&self, key: &Key) -> bool {
         self.state().channels.get(key).is_some_and(|shared| shared.refused.load(Ordering::Relaxed))
     }
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// Secrets that a test changes, and how often they were read.
+    /// Fake Secrets, with a count of reads.
     #[derive(Default)]
     struct Played {
         secrets: Mutex<HashMap<SecretName, Result<Secret, String>>>,

@@ -1,4 +1,4 @@
-//! What the operator shows to Temporal, out of Secrets.
+//! Credentials for Temporal, from Secrets.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use windlass_temporal::port::TemporalError;
 
 use crate::secrets::Secret;
 
-/// The Secrets of a connection that have been found, under the names that they go by there.
+/// The Secrets of a connection, by their role.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) ca: Option<Named>,
@@ -17,7 +17,7 @@ pub(crate) struct Found {
     pub(crate) api_key: Option<Named>,
 }
 
-/// A Secret and what to call it in a sentence.
+/// A Secret, and its name in messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     /// `Secret shop/temporal, which tls.caSecret names`.
@@ -26,7 +26,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// What is under a key.
+    /// The value of a key.
     fn value(&self, key: &str) -> Result<&[u8], TemporalError> {
         self.secret.data.get(key).map(Vec::as_slice).ok_or_else(|| TemporalError::SecretNotFound {
             message: format!("{}, has no key {key}", self.called),
@@ -42,15 +42,15 @@ const CA: &str = "ca.crt";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// How TLS is spoken.
+/// The TLS settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
     pub(crate) config: Arc<ClientConfig>,
-    /// Whom the server's certificate has to be for; none: the address's host.
+    /// The name that the server's certificate has to match; `None`: the address's host.
     pub(crate) server_name: Option<ServerName<'static>>,
 }
 
-/// How TLS is spoken; none: it is not.
+/// The TLS settings of a connection; `None`: plain text.
 pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Handshake>, TemporalError> {
     // An API key is never sent in plain text.
     let Some(Tls { server_name, .. }) =
@@ -85,7 +85,7 @@ pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Hands
     Ok(Some(Handshake { config: Arc::new(config), server_name }))
 }
 
-/// Who may sign the server's certificate: the Secret's authorities, or those that this machine trusts.
+/// The trusted roots: those of the Secret, or those of this machine.
 fn roots(found: &Found) -> Result<RootCertStore, TemporalError> {
     let mut roots = RootCertStore::empty();
     if let Some(ca) = &found.ca {
@@ -106,7 +106,7 @@ fn roots(found: &Found) -> Result<RootCertStore, TemporalError> {
     Ok(roots)
 }
 
-/// The API key; none: there is none.
+/// The API key; `None` without one.
 pub(crate) fn api_key(connection: &Connection, found: &Found) -> Result<Option<String>, TemporalError> {
     let (Some(named), Some(wanted)) = (&found.api_key, &connection.api_key_secret) else { return Ok(None) };
     let text = std::str::from_utf8(named.value(&wanted.key)?).unwrap_or_default().trim();
@@ -116,7 +116,7 @@ pub(crate) fn api_key(connection: &Connection, found: &Found) -> Result<Option<S
         .ok_or_else(|| named.invalid(&wanted.key, "API key in a line of text"))
 }
 
-/// Certificates in PEM, one at least.
+/// At least one certificate, in PEM.
 fn certificates(named: &Named, key: &str) -> Result<Vec<CertificateDer<'static>>, TemporalError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(named.value(key)?).collect();
     all.ok().filter(|all| !all.is_empty()).ok_or_else(|| named.invalid(key, "certificate in PEM"))
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_secret_is_told_but_its_keys() {
-        let told = format!("{:?}", named(&[("api-key", "sesame")]));
-        assert!(told.contains("api-key") && !told.contains("sesame"), "{told}");
+        let printed = format!("{:?}", named(&[("api-key", "sesame")]));
+        assert!(printed.contains("api-key") && !printed.contains("sesame"), "{printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! A gate's workflow: started, looked at, ended.
+//! The workflows of gates: start, describe, terminate.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ impl GrpcTemporal {
         };
         let started = self.ask(Missing::Version, async |mut service: Service| {
             match service.start_workflow_execution(request).await {
-                // The first one runs, or is over.
+                // The workflow exists: it runs, or is closed.
                 Err(status) if status.code() == Code::AlreadyExists => Ok(tonic::Response::new(None)),
                 other => other.map(|answer| answer.map(Some)),
             }
@@ -60,10 +60,10 @@ impl GrpcTemporal {
             namespace: self.namespace.clone(),
             execution: Some(execution(workflow_id, "")),
         };
-        let asked = self.ask(Missing::Workflow, async |mut service: Service| {
+        let answer = self.ask(Missing::Workflow, async |mut service: Service| {
             service.describe_workflow_execution(request).await
         });
-        let info = asked.await?.workflow_execution_info.unwrap_or_default();
+        let info = answer.await?.workflow_execution_info.unwrap_or_default();
         let run = info.execution.as_ref().map(|execution| execution.run_id.clone()).unwrap_or_default();
         Ok(match info.status() {
             WorkflowExecutionStatus::Completed => GateState::Completed,
@@ -75,7 +75,7 @@ impl GrpcTemporal {
         })
     }
 
-    /// How a workflow ended that did not end well, by the last event of its history.
+    /// The end of a workflow that did not complete, from the last event of its history.
     async fn last_words(&self, workflow_id: &str, run_id: String) -> Result<GateState, TemporalError> {
         let request = GetWorkflowExecutionHistoryRequest {
             namespace: self.namespace.clone(),
@@ -83,10 +83,10 @@ impl GrpcTemporal {
             history_event_filter_type: HistoryEventFilterType::CloseEvent.into(),
             ..Default::default()
         };
-        let asked = self.ask(Missing::Workflow, async |mut service: Service| {
+        let answer = self.ask(Missing::Workflow, async |mut service: Service| {
             service.get_workflow_execution_history(request).await
         });
-        let mut events = asked.await?.history.unwrap_or_default().events;
+        let mut events = answer.await?.history.unwrap_or_default().events;
         Ok(match events.pop().and_then(|event| event.attributes) {
             Some(Attributes::WorkflowExecutionTerminatedEventAttributes(terminated)) => {
                 GateState::Ended { message: terminated.reason }
@@ -114,10 +114,10 @@ impl GrpcTemporal {
             identity: identity.to_string(),
             ..Default::default()
         };
-        let asked = self.ask(Missing::Workflow, async |mut service: Service| {
+        let answer = self.ask(Missing::Workflow, async |mut service: Service| {
             service.terminate_workflow_execution(request).await
         });
-        match asked.await {
+        match answer.await {
             Err(TemporalError::NotFound { what: Missing::Workflow, .. }) => Ok(()),
             other => other.map(drop),
         }
@@ -128,14 +128,14 @@ fn execution(workflow_id: &str, run_id: &str) -> WorkflowExecution {
     WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() }
 }
 
-/// One argument, as every SDK reads it.
+/// A single argument in the encoding that every SDK reads.
 fn payloads(input: &Value) -> Payloads {
     let metadata = HashMap::from([("encoding".to_owned(), b"json/plain".to_vec())]);
     let payload = Payload { metadata, data: input.to_string().into_bytes(), ..Default::default() };
     Payloads { payloads: vec![payload] }
 }
 
-/// The words of the innermost cause: what is around it says only that something failed.
+/// The message of the innermost cause: the outer ones only say that something failed.
 fn words(failure: &Failure) -> String {
     let mut innermost = failure;
     while let Some(cause) = &innermost.cause {

@@ -23,7 +23,7 @@ mod read;
 pub mod refusals;
 mod secrets;
 
-/// Temporal's messages, and the gRPC that they go by: for what the port has no call for, as starting workflows.
+/// Temporal's messages and tonic, for calls that the port does not have, such as starting workflows.
 pub use {temporalio_protos as messages, tonic};
 
 pub use connections::GrpcConnections;

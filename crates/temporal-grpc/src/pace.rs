@@ -1,4 +1,4 @@
-//! How often a namespace of Temporal is asked: it allows 50 describes a second to all who ask, people included.
+//! The rate limit of a namespace: Temporal allows 50 describes a second to all its clients, people included.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 use windlass_clock::monotonic;
 use windlass_temporal::port::TemporalError;
 
-/// One request each, on average: 25 a second, so that half of what the server allows is left to others.
+/// The average interval of requests: 25 a second, half of what the server allows.
 const EVERY: Duration = Duration::from_millis(40);
-/// So many may go at once after a silence.
+/// The burst after an idle time, in requests.
 const BURST: u32 = 25;
-/// Who would have to wait for longer is told to come again.
+/// The longest wait; a request that would wait longer fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The pace of one namespace.
+/// The rate limiter of one namespace.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// When all that was let through would be used up at the average pace.
+    /// When the requests granted so far are used up at the average rate.
     spent_until: Mutex<Instant>,
 }
 
@@ -26,14 +26,14 @@ impl Pace {
         Self { spent_until: Mutex::new(monotonic()) }
     }
 
-    /// Waits for one's turn, for two seconds at most.
+    /// Waits for a request's turn, two seconds at most.
     pub(crate) async fn turn(&self) -> Result<(), TemporalError> {
         let wait = self.reserve(monotonic())?;
         tokio::time::sleep(wait).await;
         Ok(())
     }
 
-    /// How long the request that comes now has to wait.
+    /// How long a request that arrives now has to wait.
     fn reserve(&self, now: Instant) -> Result<Duration, TemporalError> {
         let mut spent_until = self.spent_until.lock().unwrap_or_else(PoisonError::into_inner);
         let spent = spent_until.saturating_duration_since(now);
@@ -66,7 +66,7 @@ mod tests {
         for _ in 0..25 {
             pace.turn().await.unwrap();
         }
-        // tokio's timer has a resolution of a millisecond, which it rounds up to.
+        // tokio's timer rounds up to its resolution of a millisecond.
         assert!((980..=1030).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     }
 

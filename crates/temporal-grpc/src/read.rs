@@ -1,4 +1,4 @@
-//! Temporal's messages, as the port's values.
+//! Converts Temporal's messages to the port's values.
 
 use chrono::{DateTime, Utc};
 use temporalio_protos::temporal::api::{
@@ -19,7 +19,7 @@ use windlass_temporal::port::{
     Pollers, Ramp, RampTarget, Routing, TaskQueue, TaskQueueKind, VersionStatus, VersionSummary,
 };
 
-/// A message's time; what is no time is none.
+/// A message's time; `None` if it is invalid.
 macro_rules! time {
     ($stamp:expr) => {
         $stamp.as_ref().and_then(|stamp| time(stamp.seconds, stamp.nanos))
@@ -59,7 +59,7 @@ fn routing(config: &RoutingConfig) -> Routing {
     Routing { current: build(config.current_deployment_version.as_ref()), ramp }
 }
 
-/// One without a build ID is no version.
+/// A summary without a build ID is not of a version.
 fn summary(of: &WorkerDeploymentVersionSummary) -> Option<VersionSummary> {
     Some(VersionSummary {
         build: build(of.deployment_version.as_ref())?,
@@ -105,7 +105,7 @@ fn drainage(info: &VersionDrainageInfo) -> Option<Drainage> {
     Some(Drainage { status, changed: time!(info.last_changed_time), checked: time!(info.last_checked_time) })
 }
 
-/// A task queue of a kind that Windlass knows.
+/// A task queue; `None` if its kind is unknown.
 pub(crate) fn task_queue(queue: &VersionTaskQueue) -> Option<TaskQueue> {
     let kind = match queue.r#type() {
         TaskQueueType::Workflow => TaskQueueKind::Workflow,

@@ -1,8 +1,7 @@
-//! What Temporal's refusals mean.
+//! Maps Temporal's errors to the port's.
 //!
-//! Temporal says most of what a client could do something about by `FAILED_PRECONDITION` and a sentence, without any detail
-//! that a program could read. These sentences are those of servers from 1.28 to 1.32; one that is not known is
-//! [`TemporalError::Refused`], with the sentence.
+//! Temporal reports most actionable errors as `FAILED_PRECONDITION` with a sentence, without machine-readable
+//! details. The sentences here are those of servers 1.28 to 1.32; an unknown one becomes [`TemporalError::Refused`].
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use temporalio_protos::google::rpc;
 use tonic::{Code, Status};
 use windlass_temporal::port::{Identity, Missing, TemporalError};
 
-/// What a status means, of a request about this.
+/// The error for a status; `about` is what a not-found refers to.
 #[must_use]
 pub fn of(status: &Status, about: Missing) -> TemporalError {
     let message = status.message().to_owned();
@@ -31,31 +30,31 @@ pub fn of(status: &Status, about: Missing) -> TemporalError {
     }
 }
 
-/// What a sentence of `FAILED_PRECONDITION` means.
+/// The error for the message of a `FAILED_PRECONDITION`.
 fn precondition(message: String) -> TemporalError {
-    let says = |words: &str| message.contains(words);
-    if says("conflict token mismatch") {
+    let contains_words = |words: &str| message.contains(words);
+    if contains_words("conflict token mismatch") {
         TemporalError::Conflict { message }
-    } else if says("does not match user identity") {
+    } else if contains_words("does not match user identity") {
         TemporalError::OwnedByOther { manager: manager(&message), message }
-    } else if says("is missing active task queues") {
+    } else if contains_words("is missing active task queues") {
         TemporalError::MissingTaskQueues { message }
-    } else if says("not found in deployment") || says("no pollers") {
+    } else if contains_words("not found in deployment") || contains_words("no pollers") {
         TemporalError::NoPollers { message }
-    } else if says("is not present in task queue") {
+    } else if contains_words("is not present in task queue") {
         TemporalError::VersionNotReady { message }
-    } else if says("since it has active pollers") {
+    } else if contains_words("since it has active pollers") {
         TemporalError::VersionHasPollers { message }
-    } else if says("since it is draining") {
+    } else if contains_words("since it is draining") {
         TemporalError::VersionDraining { message }
-    } else if says("since it is current or ramping") {
+    } else if contains_words("since it is current or ramping") {
         TemporalError::VersionRouted { message }
     } else {
         TemporalError::Refused { message }
     }
 }
 
-/// Who manages the deployment, in the sentence that says so.
+/// The manager's identity in the message.
 fn manager(message: &str) -> Option<Identity> {
     let (_, rest) = message.split_once("ManagerIdentity '")?;
     let (name, _) = rest.split_once("' is set and does not match")?;
@@ -68,19 +67,20 @@ fn is_of_namespace(status: &Status) -> bool {
     })
 }
 
-/// How long a server asks to be left alone.
+/// The server's retry delay.
 fn pushback(status: &Status) -> Option<Duration> {
-    let asked = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
-    asked.parse().ok().map(Duration::from_millis)
+    let pushback = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
+    pushback.parse().ok().map(Duration::from_millis)
 }
 
-/// No answer. One exception: a server that speaks TLS refuses a client's certificate by hanging up with an alert.
+/// The error for a request without an answer. Exception: a server rejects a client's certificate by closing with a
+/// TLS alert.
 fn unreachable(status: &Status) -> TemporalError {
     let message = match status.source() {
         Some(source) => chain(source),
         None => status.message().to_owned(),
     };
-    // After these words comes the name of the alert: CertificateRequired, BadCertificate, UnknownCA, …
+    // The name of the alert follows: CertificateRequired, BadCertificate, UnknownCA, …
     let alert = message.rsplit_once("received fatal alert: ").map(|(_, name)| name.to_owned());
     match alert {
         Some(name)
@@ -96,21 +96,21 @@ fn unreachable(status: &Status) -> TemporalError {
     }
 }
 
-/// An error and its causes in one sentence, from the last one that says nothing in particular on.
+/// An error and its causes in one sentence, without generic outer ones.
 pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut said: Vec<String> = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {
         let text = error.to_string();
-        if said.last() != Some(&text) && !is_empty_word(&text) {
-            said.push(text);
+        if parts.last() != Some(&text) && !is_empty_word(&text) {
+            parts.push(text);
         }
         next = error.source();
     }
-    // Some repeat what causes them at their end.
+    // Some errors repeat their cause at the end.
     let mut short: Vec<&str> = Vec::new();
-    for (at, text) in said.iter().enumerate() {
-        if !said.iter().skip(at + 1).any(|later| text.contains(later.as_str())) || at + 1 == said.len() {
+    for (at, text) in parts.iter().enumerate() {
+        if !parts.iter().skip(at + 1).any(|later| text.contains(later.as_str())) || at + 1 == parts.len() {
             short.push(text);
         }
     }

@@ -1,20 +1,20 @@
-//! Where credentials are read.
+//! The interface for reading Secrets.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-/// A Secret as it was read.
+/// A Secret.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret {
-    /// Another one for each content that a Secret of this name ever had: its UID and resourceVersion.
+    /// Unique per content of a Secret with this name: its UID and resourceVersion.
     pub version: String,
-    /// What is in it.
+    /// Its decoded data.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
 impl std::fmt::Debug for Secret {
-    /// Without what nobody may read in a log.
+    /// Does not print the data.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Secret")
             .field("version", &self.version)
@@ -26,7 +26,6 @@ impl std::fmt::Debug for Secret {
 /// Reads Secrets.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// A Secret, or none if there is none of this name. The error is a sentence: it may not be read, or the API server does
-    /// not answer.
+    /// Reads a Secret; `None` if it does not exist. An error is a sentence.
     async fn read(&self, namespace: &str, name: &str) -> Result<Option<Secret>, String>;
 }

@@ -1,4 +1,4 @@
-//! Claims on volumes.
+//! PersistentVolumeClaims.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::refusal::Cause;
 use super::super::world::World;
 use super::containers::fill;
 
-/// Keeps a claim while a pod uses it.
+/// The finalizer that keeps a claim while a pod uses it.
 pub(crate) const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
 pub(super) fn default(claim: &mut Value) {
@@ -50,7 +50,7 @@ pub(super) fn validate(claim: &Value, old: Option<&Value>) -> Vec<Cause> {
         let rest = |claim: &Value| {
             let mut spec = claim["spec"].as_object().cloned().unwrap_or_default();
             spec.remove("resources");
-            // A bound claim is given its volume once.
+            // The volume of a claim may be set once.
             if old["spec"]["volumeName"].as_str().unwrap_or_default().is_empty() {
                 spec.remove("volumeName");
             }

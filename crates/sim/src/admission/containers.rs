@@ -1,4 +1,4 @@
-//! A pod's spec, in a pod and in a template: its defaults and what is refused in it.
+//! Defaults and validation of a pod's spec, in pods and templates.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) fn fill(object: &mut Value, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// Fills in a pod's spec.
+/// Applies the defaults of a pod's spec.
 pub(super) fn default_spec(spec: &mut Value) {
     fill(spec, "dnsPolicy", "ClusterFirst");
     fill(spec, "restartPolicy", "Always");
@@ -40,7 +40,7 @@ pub(super) fn default_spec(spec: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; both are shown.
+/// `serviceAccount` is the old name of `serviceAccountName`; the server shows both.
 fn mirror_account(spec: &mut Value) {
     let name = [&spec["serviceAccountName"], &spec["serviceAccount"]]
         .into_iter()
@@ -94,7 +94,7 @@ fn default_container(container: &mut Value) {
     }
 }
 
-/// Indexing a missing field to look into it leaves a null behind; this takes it away.
+/// Removes the null that indexing a missing field mutably leaves behind.
 fn tidy(object: &mut Value, field: &str) {
     if object[field].is_null()
         && let Some(map) = object.as_object_mut()
@@ -140,7 +140,7 @@ fn default_volume(volume: &mut Value) {
     }
 }
 
-/// What is refused in a pod's spec. `claims` are volumes that a set's claims add.
+/// Validates a pod's spec. `claims` are volumes from a set's claim templates.
 pub(super) fn validate_spec(spec: &Value, path: &str, claims: &[&str]) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut volumes: BTreeSet<&str> = claims.iter().copied().collect();

@@ -30,7 +30,7 @@ pub(super) fn default(job: &mut Value) {
     }
 }
 
-/// The server chooses the labels by which a Job knows its pods.
+/// The server chooses the selector labels of a Job.
 pub(super) fn prepare_create(job: &mut Value) {
     let (uid, name) = (job["metadata"]["uid"].clone(), job["metadata"]["name"].clone());
     if job["spec"]["manualSelector"] == true {
@@ -52,7 +52,7 @@ pub(super) fn validate(job: &Value, old: Option<&Value>) -> Vec<Cause> {
     let spec = &job["spec"];
     let mut causes = Vec::new();
     if let Some(old) = old {
-        // A Job's pods are what they were made from.
+        // A Job's template is immutable.
         causes.extend(Cause::unchanged("spec.template", &old["spec"]["template"], &spec["template"]));
         return causes;
     }

@@ -10,12 +10,12 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// The fields of metadata that the server refuses.
+/// Validates the metadata.
 pub(crate) fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     let metadata = &object["metadata"];
     let mut causes = Vec::new();
     if let Some(prefix) = metadata["generateName"].as_str().filter(|prefix| !prefix.is_empty()) {
-        // What is appended makes a dash at the end good, and nothing else.
+        // The generated suffix makes a final dash valid, but nothing else.
         let whole = prefix.strip_suffix('-').map_or(prefix.to_owned(), |start| format!("{start}a"));
         let why = name_error(kind, &whole);
         causes
@@ -51,7 +51,7 @@ pub(crate) fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Why labels are refused.
+/// Validates labels.
 pub(crate) fn labels(labels: &Value, field: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
@@ -76,7 +76,7 @@ fn name_error(kind: &Kind, name: &str) -> Option<String> {
     }
 }
 
-/// Why a name is no DNS label.
+/// Why a name is not a DNS label.
 pub(crate) fn dns_label_error(name: &str) -> Option<String> {
     if name.len() > 63 {
         return Some("must be no more than 63 bytes".into());

@@ -1,5 +1,5 @@
-//! What the server makes of an object before it stores it: defaults, what it fills in or takes out, and what it
-//! refuses. One module a kind that has rules of its own.
+//! What the server does to an object before storing it: defaults, its own fields, and validation. A module for each
+//! kind with rules of its own.
 
 mod claims;
 mod containers;
@@ -20,7 +20,7 @@ use super::refusal::{Cause, Refusal};
 use super::types::{self, Type};
 use super::world::World;
 
-/// Fills in what the caller left out. `old` is the stored object if there is one.
+/// Applies defaults. `old` is the stored object, if there is one.
 pub(crate) fn default(kind: &Kind, object: &mut Value, old: Option<&Value>) {
     if let Shape::Custom(schema) = &kind.shape {
         schema.default(object);
@@ -42,7 +42,7 @@ pub(crate) fn default(kind: &Kind, object: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// `stringData` is written and never read.
+/// `stringData` is write-only.
 fn secret_data(object: &mut Value) {
     let Some(texts) = object.as_object_mut().and_then(|map| map.remove("stringData")) else { return };
     for (name, text) in texts.as_object().into_iter().flatten() {
@@ -68,7 +68,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// What the server itself puts into, or takes out of, a new object.
+/// Sets or removes the fields of a new object that the server owns.
 pub(crate) fn prepare_create(world: &mut World, kind: &Kind, object: &mut Value) {
     if kind.is_custom() {
         if kind.has_status
@@ -105,7 +105,7 @@ pub(crate) fn prepare_create(world: &mut World, kind: &Kind, object: &mut Value)
     }
 }
 
-/// What the server itself puts back into a changed object.
+/// Restores the fields of a changed object that the server owns.
 pub(crate) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value) {
     if kind.is("Namespace") {
         object["spec"]["finalizers"] = old["spec"]["finalizers"].clone();
@@ -118,7 +118,7 @@ pub(crate) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value) {
     }
 }
 
-/// The fields that are refused in an object that is made (no `old`) or changed.
+/// Validates an object that is created (`old` is `None`) or updated.
 pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Shape::Custom(schema) = &kind.shape {
         return schema.validate(object, old, kind.scale.as_ref());
@@ -137,7 +137,7 @@ pub(crate) fn validate(world: &World, kind: &Kind, object: &Value, old: Option<&
     }
 }
 
-/// The fields that are refused in a write to the status.
+/// Validates a write to the status.
 pub(crate) fn validate_status(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     if let Shape::Custom(schema) = &kind.shape {
         return schema.validate_status(object, old, kind.scale.as_ref());
@@ -154,7 +154,7 @@ fn immutable_content(object: &Value, old: Option<&Value>) -> Vec<Cause> {
         .collect()
 }
 
-/// Whether admission lets a new object in.
+/// Checks whether admission allows a new object.
 pub(crate) fn allow_create(
     world: &World,
     kind: &Kind,

@@ -23,7 +23,7 @@ pub(super) fn default(pod: &mut Value) {
     }
 }
 
-/// What admission adds to every new pod.
+/// Adds what admission adds to every new pod.
 pub(super) fn prepare_create(pod: &mut Value) {
     let spec = &mut pod["spec"];
     fill(spec, "serviceAccountName", "default");
@@ -71,7 +71,7 @@ fn quality_class(spec: &Value) -> &'static str {
 
 pub(super) fn validate(pod: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = validate_spec(&pod["spec"], "spec", &[]);
-    // A template may say what a pod may not.
+    // A template may set what a pod may not.
     for field in ["containers", "initContainers"] {
         for (index, container) in pod["spec"][field].as_array().into_iter().flatten().enumerate() {
             let image = container["image"].as_str().unwrap_or_default();
@@ -94,7 +94,7 @@ pub(super) fn validate(pod: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-/// The new spec with what may change put back to what it was.
+/// The new spec with its mutable fields reset to the old ones.
 fn munged(new: &Value, old: &Value) -> Value {
     let mut spec = new.clone();
     for list in ["containers", "initContainers"] {

@@ -1,52 +1,52 @@
-//! What a platform's policies make of pods, and of the templates of StatefulSets, on their way into the store: the
-//! part of `MutatingAdmissionPolicy` objects and of admission webhooks that operators meet.
+//! Mutating admission of pods, and of the templates of StatefulSets: the part of `MutatingAdmissionPolicy` objects
+//! and webhooks that operators meet.
 //!
-//! As on a real server they run after defaults and before anything is checked, on every write that they match, a patch
-//! of nothing but labels and a dry run among them, and not on writes to a subresource.
+//! As on a real server, policies run after defaults and before validation, on every matching write, including patches
+//! of labels only and dry runs, but not on subresources.
 
 use serde_json::{Value, json};
 
-/// The kind of object that a policy is about.
+/// The objects of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Target {
-    /// Pods, as they are made.
+    /// Pods, when created.
     Pods,
-    /// The pod templates of StatefulSets, as those are made and changed.
+    /// The pod templates of StatefulSets, when created and updated.
     Templates,
 }
 
-/// What is done to a pod, or to a template.
+/// A mutation of a pod or a template.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Mutation {
-    /// It has an annotation of this name and value.
+    /// Adds an annotation.
     Annotation(String, String),
-    /// Every image that has no digest is pinned to a made-up one of its own.
+    /// Pins every image without a digest to a generated one.
     Digests,
-    /// Every image is that of this registry.
+    /// Replaces the registry of every image.
     Mirror(String),
-    /// It has this container beside the others, before or after them.
+    /// Adds a container.
     Container {
-        /// The container, which has a name and an image.
+        /// The container, with a name and an image.
         container: Value,
-        /// Whether it comes before all others.
+        /// True to insert it first.
         first: bool,
     },
 }
 
-/// A policy of the platform.
+/// An admission policy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
-    /// What it is called: one of the same name takes its place.
+    /// Its name; installing another with this name replaces it.
     pub name: String,
-    /// The namespace that it is for; none: all of them.
+    /// Its namespace; `None`: all.
     pub namespace: Option<String>,
-    /// What it is about.
+    /// Its objects.
     pub target: Target,
-    /// What it does.
+    /// Its mutation.
     pub mutation: Mutation,
 }
 
-/// Which write an object is on its way in.
+/// The operation of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operation {
     Create,
@@ -54,7 +54,7 @@ pub(crate) enum Operation {
 }
 
 impl Policy {
-    /// A policy for every namespace.
+    /// A policy for all namespaces.
     #[must_use]
     pub fn new(name: &str, target: Target, mutation: Mutation) -> Self {
         Self { name: name.to_owned(), namespace: None, target, mutation }
@@ -69,7 +69,7 @@ impl Policy {
     }
 }
 
-/// Lets every policy that matches have its way with an object; answers whether one did.
+/// Applies every matching policy to an object; true if one matched.
 pub(crate) fn mutate(policies: &[Policy], kind: &str, operation: Operation, object: &mut Value) -> bool {
     let namespace = super::super::store::meta(object, "namespace").to_owned();
     let matching = policies.iter().filter(|policy| policy.matches(kind, &namespace, operation));
@@ -83,7 +83,7 @@ pub(crate) fn mutate(policies: &[Policy], kind: &str, operation: Operation, obje
 }
 
 impl Mutation {
-    /// Done twice, the end is the same.
+    /// Idempotent.
     fn apply(&self, pod: &mut Value) {
         match self {
             Self::Annotation(name, value) => {
@@ -113,7 +113,7 @@ fn images(pod: &mut Value, rewritten: impl Fn(&str) -> Option<String>) {
     }
 }
 
-/// The image with a digest, which is another one for every name.
+/// The image with a digest derived from its name.
 fn pinned(image: &str) -> Option<String> {
     let digest = || super::super::kubelet::digest_of(image);
     (!image.contains('@')).then(|| format!("{image}@sha256:{}", digest()))
@@ -124,7 +124,7 @@ fn mirrored(image: &str, registry: &str) -> Option<String> {
     (!image.starts_with(&prefix)).then(|| format!("{prefix}{image}"))
 }
 
-/// A container that platforms add to pods: a proxy that meshes their traffic.
+/// A sidecar container, as a service mesh injects it.
 #[must_use]
 pub fn proxy(name: &str) -> Value {
     json!({"name": name, "image": format!("{name}:1")})

@@ -25,7 +25,7 @@ pub(super) fn default(service: &mut Value, old: Option<&Value>) {
             port["targetPort"] = port["port"].clone();
         }
     }
-    // An update that leaves out what the server allocated keeps it.
+    // An update without the allocated fields keeps them.
     if let Some(old) = old {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             if !old["spec"][field].is_null() {
@@ -42,7 +42,7 @@ fn tidy(spec: &mut Value) {
     }
 }
 
-/// Allocates an address.
+/// Allocates a cluster IP.
 pub(super) fn prepare_create(world: &mut World, service: &mut Value) {
     let spec = &mut service["spec"];
     if spec["type"] == "ExternalName" {

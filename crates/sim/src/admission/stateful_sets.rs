@@ -1,4 +1,4 @@
-//! The sets of pods.
+//! StatefulSets.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn default(set: &mut Value) {
     }
 }
 
-/// The fields that an update may change.
+/// The mutable fields.
 const MUTABLE: [&str; 7] = [
     "replicas",
     "ordinals",

@@ -1,5 +1,5 @@
-//! The volume controllers, as far as they concern claims: one is kept while a pod uses it, and its volume goes with
-//! it. Binding is the played kubelet's work, here as on a real control plane.
+//! The volume controllers of claims: protection while a pod uses a claim, and deletion of its volume. The simulated
+//! kubelet binds claims, here as on a real control plane.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::super::store::{Change, Key};
 use super::super::world::World;
 use super::garbage;
 
-/// Lists the claims that a pod no longer uses.
+/// Queues the claims that a pod no longer uses.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
     if change.after.is_some() {
         return;
@@ -28,7 +28,7 @@ pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
         .filter_map(|v| v["persistentVolumeClaim"]["claimName"].as_str())
 }
 
-/// Lets a claim go that nobody uses.
+/// Removes the protection of an unused claim.
 pub(crate) fn step(world: &mut World, key: &Key) {
     let (Some(claims), Some(pods)) = (world.kind("PersistentVolumeClaim"), world.kind("Pod")) else { return };
     let Some(claim) = world.store.get(claims.shelf, key).cloned() else { return };
@@ -45,7 +45,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     }
 }
 
-/// Lists a claim that changed; the volume of one that is gone goes with it.
+/// Queues a changed claim, and deletes the volume of a deleted one.
 pub(crate) fn note_claim(world: &mut World, change: &Change) {
     if change.after.is_some() {
         world.agenda.soon(Job::Claim(change.key.clone()));

@@ -1,4 +1,4 @@
-//! The endpoints controller, as far as somebody asks which pods stand behind a Service.
+//! The endpoints controller, to the extent that clients read endpoints.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::super::store::{Change, Key};
 use super::super::world::World;
 use super::index;
 
-/// Lists a service that changed, and keeps the index by which pods find it.
+/// Queues a changed Service, and maintains the index by which pods find it.
 pub(crate) fn note_service(world: &mut World, change: &Change) {
     for (object, present) in [(&change.before, false), (&change.after, true)] {
         let Some((label, value)) = object.as_ref().and_then(|service| first_label(&service.value)) else {
@@ -24,7 +24,7 @@ fn first_label(service: &Value) -> Option<(String, String)> {
     Some((label.clone(), value.as_str()?.to_owned()))
 }
 
-/// Lists the services that may stand in front of a pod that changed, and keeps the index by which they find it.
+/// Queues the Services of a changed pod, and maintains the index by which they find it.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
     let (namespace, pod_name) = &change.key;
     for (pod, present) in [(&change.before, false), (&change.after, true)] {

@@ -1,5 +1,4 @@
-//! The garbage collector: objects go when their owners are gone; owners that are deleted in the foreground wait
-//! for what they own; orphans are let go.
+//! The garbage collector: deletes objects without owners, completes foreground deletions, and orphans dependents.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::super::server::{DeleteOptions, FOREGROUND, ORPHAN};
 use super::super::store::{Change, Object, Place, owners};
 use super::super::world::World;
 
-/// Lists what a change may have orphaned or finished.
+/// Queues what a change may have orphaned or completed.
 pub(crate) fn note(world: &mut World, change: &Change) {
     let place: Place = (change.shelf, change.key.clone());
     let uid = change.shown.uid().to_owned();
@@ -20,7 +19,7 @@ pub(crate) fn note(world: &mut World, change: &Change) {
             for dependent in world.store.dependents(&uid) {
                 world.agenda.soon(Job::Collect(dependent));
             }
-            // An owner that waits for its last dependent looks again when that one is gone.
+            // An owner in foreground deletion is checked again when a dependent is gone.
             note_waiting_owners(world, change);
         }
         Some(after) => {
@@ -61,7 +60,7 @@ fn object(world: &World, place: &Place) -> Option<(Arc<Kind>, Arc<Object>)> {
     Some((kind, object))
 }
 
-/// The owner that a reference names, if it lives: the same UID, and in reach.
+/// The owner of a reference, if it exists with the same UID and in scope.
 fn owner(world: &World, dependent: &Object, reference: &Value) -> Option<Arc<Object>> {
     let place = world.store.by_uid(reference["uid"].as_str()?)?;
     let (kind, found) = object(world, place)?;
@@ -70,11 +69,11 @@ fn owner(world: &World, dependent: &Object, reference: &Value) -> Option<Arc<Obj
     (in_reach && named).then_some(found)
 }
 
-/// Deletes an object whose owners are all gone, or all wait for it to go.
+/// Deletes an object whose owners are all gone or in foreground deletion.
 pub(crate) fn collect(world: &mut World, place: &Place) {
     let Some((kind, found)) = object(world, place) else { return };
     let references = found.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-    // One that is already going is left alone, but for one in the foreground, whose own `Release` sees to it.
+    // A terminating object is left alone, except in foreground deletion, which its own `Release` handles.
     if references.is_empty() || found.is_terminating() {
         return;
     }
@@ -107,11 +106,11 @@ pub(crate) fn collect(world: &mut World, place: &Place) {
         propagation: Some(policy.into()),
         ..DeleteOptions::of_uid(found.uid())
     };
-    // Both preconditions were read just now, so a refusal cannot happen.
+    // Both preconditions were read just now, so it cannot be refused.
     let _ = world.delete(&kind, &place.1, &options);
 }
 
-/// Goes on with an owner that is deleted in the foreground, or as one that gives up its dependents.
+/// Continues a foreground deletion, or orphans the dependents.
 pub(crate) fn release(world: &mut World, place: &Place) {
     let Some((kind, found)) = object(world, place) else { return };
     if !found.is_terminating() {
@@ -154,7 +153,7 @@ pub(crate) fn release(world: &mut World, place: &Place) {
     }
 }
 
-/// Takes a finalizer from an object; the last one takes the object.
+/// Removes a finalizer; the object goes with the last one.
 pub(crate) fn drop_finalizer(
     world: &mut World,
     kind: &Arc<Kind>,

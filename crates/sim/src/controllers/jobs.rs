@@ -1,5 +1,5 @@
-//! The Job controller and the one that removes Jobs after their time, after Kubernetes 1.36's own, for Jobs that need one
-//! pod at a time: pods, back-off, deadlines, how a Job ends. Its finalizers on pods are left out: nobody here looks at them.
+//! The Job and TTL controllers, after Kubernetes 1.36, for Jobs with one pod at a time: pods, back-off, deadlines,
+//! completion. Without finalizers on pods, which nobody here reads.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::super::server::{DeleteOptions, WriteOptions};
 use super::super::store::{Change, Key, Object, controller_of};
 use super::super::world::World;
 
-/// How long after a pod failed the next one is made; doubled with each, up to the last.
+/// The first back-off of a failed pod, in milliseconds; doubled up to the last.
 const BACK_OFF_MS: u64 = 10_000;
 const BACK_OFF_LAST_MS: u64 = 600_000;
 
-/// Lists the Job whose pod changed.
+/// Queues the Job of a changed pod.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
     let Some(owner) = controller_of(&change.shown.value).filter(|owner| owner["kind"] == "Job") else {
         return;
@@ -24,7 +24,7 @@ pub(crate) fn note_pod(world: &mut World, change: &Change) {
     world.agenda.soon(Job::Work((change.key.0.clone(), name)));
 }
 
-/// Brings a Job on.
+/// Reconciles a Job.
 pub(crate) fn step(world: &mut World, key: &Key) {
     let Some(kind) = world.kind("Job") else { return };
     let Some(job) = world.store.get(kind.shelf, key).cloned() else { return };
@@ -111,7 +111,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     }
 }
 
-/// As the status says a count: none where it is zero.
+/// A count in the status is absent if it is zero.
 fn set_count(status: &mut Value, field: &str, count: i64) {
     if count > 0 {
         status[field] = count.into();
@@ -135,7 +135,7 @@ fn remove_in_time(world: &mut World, key: &Key, job: &Arc<Object>) {
 fn delete(world: &mut World, kind: &str, of: &Key, object: &Arc<Object>) {
     let Some(kind) = world.kind(kind) else { return };
     let name = object.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    // One that changed meanwhile is looked at again.
+    // On a conflict it is queued again.
     let _ = world.delete(&kind, &(of.0.clone(), name), &DeleteOptions::of_uid(object.uid()));
 }
 
@@ -147,7 +147,7 @@ fn pods_of(world: &World, key: &Key, job: &Object) -> Vec<Arc<Object>> {
     found.filter(|(_, pod)| is_own(pod)).map(|(_, pod)| pod.clone()).collect()
 }
 
-/// Makes a pod; whether that was let through. One that is refused is tried again, and an event says why.
+/// Creates a pod; false if it was refused, with an event and a retry.
 fn create_pod_or_say(world: &mut World, key: &Key, job: &Arc<Object>) -> bool {
     let Err(message) = create_pod(world, key, job) else {
         world.failures.remove(key);
@@ -179,7 +179,7 @@ fn create_pod(world: &mut World, key: &Key, job: &Arc<Object>) -> Result<(), Str
     made.map(drop).map_err(|refusal| refusal.message)
 }
 
-/// How a pod ended, or nothing.
+/// The phase of a terminated pod, or an empty string.
 fn phase(pod: &Object) -> &str {
     let phase = pod.value["status"]["phase"].as_str().unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") { phase } else { "" }

@@ -1,5 +1,5 @@
-//! The controllers beside the API server. Each is a step over the world: it looks at one object and makes the
-//! writes that the real one would. One task runs them all, in an order that the seed decides.
+//! The controllers. Each reconcile step reads one object and makes the writes of the real controller. One task runs
+//! all of them, in an order that the seed decides.
 
 mod claims;
 mod endpoints;
@@ -18,10 +18,10 @@ use super::shared::Shared;
 use super::store::{Change, controller_of, is_terminating};
 use super::world::World;
 
-/// A step may make at most so many others due at once; more is a loop that would never end.
+/// The most steps at one point in time; more indicates an endless loop.
 const STEPS_AT_ONCE: usize = 1_000_000;
 
-/// Runs the controllers for as long as the cluster lives.
+/// Runs the controllers while the cluster exists.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let due = {
@@ -32,16 +32,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
             world.agenda.next_due()
         };
-        // Polled in this order always: tokio's own choice would be random.
+        // In a fixed order: tokio's default is random.
         tokio::select! {
             biased;
-            () = shared.stir.notified() => {}
+            () = shared.wake.notified() => {}
             () = until(&shared, due) => {}
         }
     }
 }
 
-/// Keeps under a key which names belong there. A key without any is forgotten.
+/// Adds a name to an index, or removes it. Empty entries are removed.
 fn index<K: Ord, V: Clone + Ord>(names: &mut BTreeMap<K, BTreeSet<V>>, key: K, name: &V, present: bool) {
     if present {
         names.entry(key).or_default().insert(name.clone());
@@ -74,7 +74,7 @@ fn step(world: &mut World, job: Job) {
 }
 
 impl World {
-    /// Takes in what a change of an object leads to.
+    /// Updates the indexes and queues the follow-up work of a change.
     pub(crate) fn follow(&mut self, kind: &Kind, change: &Change) {
         if kind.is("CustomResourceDefinition") {
             self.serve_definition(change);
@@ -83,7 +83,7 @@ impl World {
     }
 }
 
-/// Lists what a change gives the controllers to look at.
+/// Queues the follow-up work of a change.
 fn note(world: &mut World, kind: &Kind, change: &Change) {
     garbage::note(world, change);
     if kind.namespaced && change.after.is_none() {

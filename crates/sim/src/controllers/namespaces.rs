@@ -1,18 +1,18 @@
-//! The namespace controller: a namespace goes when nothing is left in it.
+//! The namespace controller: removes a terminating namespace once it is empty.
 
 use super::super::agenda::Job;
 use super::super::server::DeleteOptions;
 use super::super::store::{Key, is_terminating};
 use super::super::world::World;
 
-/// Lists a namespace that is going away and has lost an object.
+/// Queues a terminating namespace that lost an object.
 pub(crate) fn note(world: &mut World, namespace: &str) {
     if world.find("Namespace", "", namespace).is_some_and(|found| is_terminating(&found.value)) {
         world.agenda.soon(Job::Namespace(namespace.to_owned()));
     }
 }
 
-/// Deletes what is in a namespace that is going away; then the namespace.
+/// Deletes the objects in a terminating namespace, then the namespace.
 pub(crate) fn step(world: &mut World, name: &str) {
     let Some(kind) = world.kind("Namespace") else { return };
     let key: Key = (String::new(), name.to_owned());

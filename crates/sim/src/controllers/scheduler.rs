@@ -1,4 +1,4 @@
-//! The scheduler: pods go to the first node that has room; one for which there is none says so.
+//! The scheduler: binds pods to the first node with room, or sets the condition PodScheduled.
 
 use serde_json::{Value, json};
 
@@ -10,75 +10,77 @@ use super::super::world::World;
 use super::claims::claims_of;
 use super::index;
 
-/// What a pod may ask for that a node has only so much of.
+/// The resources that nodes have limited amounts of.
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
 
-/// Lists a pod that has no node, and, when a pod has gone, those that wait for its room.
+/// Queues an unscheduled pod, and, after a deletion, the pods that wait for room.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
     note_room(world, change);
     let pod = change.after.as_ref().map(|pod| &pod.value);
-    note_unplaced(world, change, pod.is_some_and(|pod| waits(pod) && has_unschedulable(pod)));
+    note_unplaced(world, change, pod.is_some_and(|pod| is_waiting(pod) && has_unschedulable(pod)));
     match pod {
-        Some(pod) if waits(pod) && is_new(change) => world.agenda.soon(Job::Schedule(change.key.clone())),
+        Some(pod) if is_waiting(pod) && is_new(change) => {
+            world.agenda.soon(Job::Schedule(change.key.clone()))
+        }
         None => note_node(world),
         _ => {}
     }
 }
 
-/// A pod is tried when it is made, and when what it asks changed; not for the condition that trying it left.
+/// A pod is queued when it is created or its spec changes, not for the scheduler's own condition.
 fn is_new(change: &Change) -> bool {
     let Some((before, after)) = change.before.as_ref().zip(change.after.as_ref()) else { return true };
     before.value["spec"] != after.value["spec"]
         || before.value["metadata"]["labels"] != after.value["metadata"]["labels"]
 }
 
-/// Keeps the pods for which no node was found, and which claims they name: a pod's volumes never change.
-fn note_unplaced(world: &mut World, change: &Change, waits: bool) {
+/// Maintains the unscheduled pods and the claims that they use, which never change.
+fn note_unplaced(world: &mut World, change: &Change, is_waiting: bool) {
     let key = &change.key;
-    let is_news = if waits { world.unplaced.insert(key.clone()) } else { world.unplaced.remove(key) };
-    if !is_news {
+    let changed = if is_waiting { world.unplaced.insert(key.clone()) } else { world.unplaced.remove(key) };
+    if !changed {
         return;
     }
     for claim in claims_of(&change.shown.value) {
-        index(&mut world.awaited, (key.0.clone(), claim.to_owned()), key, waits);
+        index(&mut world.awaited, (key.0.clone(), claim.to_owned()), key, is_waiting);
     }
 }
 
-/// Keeps what the pods of a node ask for: to add it up for each pod that is placed would be slow where there are thousands.
+/// Maintains the sums of requests per node: adding them up for each pod would be slow with thousands.
 fn note_room(world: &mut World, change: &Change) {
-    let asked = |pod: &Value| {
+    let requests = |pod: &Value| {
         let node = pod["spec"]["nodeName"].as_str().filter(|name| !name.is_empty())?;
         Some((node.to_owned(), RESOURCES.map(|resource| requested(pod, resource))))
     };
-    let before = change.before.as_ref().and_then(|pod| asked(&pod.value));
-    let after = change.after.as_ref().and_then(|pod| asked(&pod.value));
+    let before = change.before.as_ref().and_then(|pod| requests(&pod.value));
+    let after = change.after.as_ref().and_then(|pod| requests(&pod.value));
     if before == after {
         return;
     }
-    for (sign, asked) in [(-1, before), (1, after)] {
-        let Some((node, asked)) = asked else { continue };
-        let sums = world.asked_of.entry(node).or_default();
-        for (sum, asked) in sums.iter_mut().zip(asked) {
-            *sum += sign * asked;
+    for (sign, requests) in [(-1, before), (1, after)] {
+        let Some((node, requests)) = requests else { continue };
+        let sums = world.requested_by_node.entry(node).or_default();
+        for (sum, requests) in sums.iter_mut().zip(requests) {
+            *sum += sign * requests;
         }
     }
 }
 
-/// Lists the pods that wait and name a claim that changed.
+/// Queues the pods that wait for a changed claim.
 pub(crate) fn note_claim(world: &mut World, claim: &Key) {
     for key in world.awaited.get(claim).into_iter().flatten() {
         world.agenda.soon(Job::Schedule(key.clone()));
     }
 }
 
-/// Lists every pod that waits: there may be room now.
+/// Queues every unscheduled pod: there may be room now.
 pub(crate) fn note_node(world: &mut World) {
     for key in &world.unplaced {
         world.agenda.soon(Job::Schedule(key.clone()));
     }
 }
 
-fn waits(pod: &Value) -> bool {
+fn is_waiting(pod: &Value) -> bool {
     pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
         && pod["metadata"]["deletionTimestamp"].is_null()
         && pod["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler") == "default-scheduler"
@@ -90,11 +92,11 @@ fn has_unschedulable(pod: &Value) -> bool {
         .is_some_and(|list| list.iter().any(|c| c["type"] == "PodScheduled" && c["status"] == "False"))
 }
 
-/// Tries to find a node for a pod.
+/// Tries to schedule a pod.
 pub(crate) fn step(world: &mut World, key: &Key) {
     let Some(kind) = world.kind("Pod") else { return };
     let Some(pod) = world.store.get(kind.shelf, key).cloned() else { return };
-    if !waits(&pod.value) {
+    if !is_waiting(&pod.value) {
         return;
     }
     match place(world, key, &pod.value) {
@@ -113,7 +115,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     }
 }
 
-/// Puts a condition in place of the one of its type; no change if it says the same.
+/// Sets a condition by its type; false if nothing changed.
 fn set_condition(pod: &mut Value, mut condition: Value) -> bool {
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     match conditions.iter_mut().find(|c| c["type"] == condition["type"]) {
@@ -133,7 +135,7 @@ fn set_condition(pod: &mut Value, mut condition: Value) -> bool {
 }
 
 impl World {
-    /// Gives a pod its node.
+    /// Binds a pod to a node.
     pub(crate) fn bind_to(&mut self, kind: &Kind, key: &Key, node: &str) {
         let Some(pod) = self.store.get(kind.shelf, key).cloned() else { return };
         let mut value = pod.value.clone();
@@ -147,7 +149,7 @@ impl World {
     }
 }
 
-/// The node for a pod, or the scheduler's sentence.
+/// The node for a pod, or the scheduler's message.
 fn place(world: &World, key: &Key, pod: &Value) -> Result<String, String> {
     if let Some(why) = missing_claim(world, key, pod) {
         return Err(why);
@@ -176,7 +178,7 @@ fn place(world: &World, key: &Key, pod: &Value) -> Result<String, String> {
     Err(sentence(count, &list.join(", ")))
 }
 
-/// The scheduler's sentence. No pod is ever worth more than another here, so preemption never helps.
+/// The scheduler's message. All pods have equal priority, so preemption never helps.
 fn sentence(nodes: usize, why: &str) -> String {
     format!(
         "0/{nodes} nodes are available: {why}. no new claims to deallocate, preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
@@ -227,9 +229,9 @@ fn refusal(pod: &Value, node: &Value) -> Option<String> {
     (!selected).then(|| "node(s) didn't match Pod's node affinity/selector".into())
 }
 
-/// What the node has too little of.
+/// The resource that the node lacks.
 fn lack(world: &World, pod: &Value, name: &str, node: &Value) -> Option<String> {
-    let used = world.asked_of.get(name).copied().unwrap_or_default();
+    let used = world.requested_by_node.get(name).copied().unwrap_or_default();
     for (resource, used) in RESOURCES.into_iter().zip(used) {
         let wanted = requested(pod, resource);
         let capacity = node["status"]["allocatable"][resource]

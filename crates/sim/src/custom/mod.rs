@@ -1,4 +1,4 @@
-//! A CRD's own schema: what it prunes, defaults and refuses. CEL rules are `kube-cel`'s work.
+//! The schema of a custom resource: pruning, defaults and validation. `kube-cel` evaluates CEL.
 
 mod rules;
 mod shown;
@@ -13,7 +13,7 @@ use super::cause::Cause;
 use rules::Rules;
 use structure::Path;
 
-/// Where a kind's scale subresource finds its numbers.
+/// The paths of the scale subresource.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScalePaths {
     pub spec: Vec<String>,
@@ -21,18 +21,18 @@ pub(crate) struct ScalePaths {
     pub selector: Option<Vec<String>>,
 }
 
-/// One version's schema, ready to be used.
+/// The schema of one version, compiled.
 #[derive(Debug)]
 pub(crate) struct CustomSchema {
     source: Value,
     rules: Rules,
 }
 
-/// Schemas by their text: compiling CEL is slow, and every cluster of a process has the same few.
+/// A cache by source: compiling CEL is slow, and the clusters of a process have the same few schemas.
 static COMPILED: LazyLock<Mutex<BTreeMap<String, Arc<CustomSchema>>>> = LazyLock::new(Mutex::default);
 
 impl CustomSchema {
-    /// The schema of this source, compiled once in a process.
+    /// The compiled schema, cached.
     pub(crate) fn compiled(source: &Value) -> Arc<Self> {
         let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
         compiled
@@ -41,24 +41,24 @@ impl CustomSchema {
             .clone()
     }
 
-    /// The schema as the definition has it.
+    /// The source of the schema.
     pub(crate) fn source(&self) -> &Value {
         &self.source
     }
 
-    /// Drops fields that the schema does not have and returns their paths.
+    /// Removes unknown fields and returns their paths.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut dropped = Vec::new();
         structure::prune(&self.source, object, &Path::Root, true, &mut dropped);
         dropped
     }
 
-    /// Fills in defaults.
+    /// Applies defaults.
     pub(crate) fn default(&self, object: &mut Value) {
         structure::default(&self.source, object, true);
     }
 
-    /// What is refused; what an update leaves as it was is not looked at again.
+    /// Validates an object; an update is not checked where it changes nothing.
     pub(crate) fn validate(
         &self,
         object: &Value,
@@ -70,7 +70,7 @@ impl CustomSchema {
         self.finish(object, old, scale, causes)
     }
 
-    /// What is refused in a write to the status. Only that is checked, and sentences begin there too.
+    /// Validates a write to the status; paths start there.
     pub(crate) fn validate_status(
         &self,
         object: &Value,
@@ -86,7 +86,7 @@ impl CustomSchema {
         self.finish(object, old, scale, causes)
     }
 
-    /// The checks that come after those of values.
+    /// The checks after those of values.
     fn finish(
         &self,
         object: &Value,
@@ -106,7 +106,7 @@ impl CustomSchema {
     }
 }
 
-/// A number that the scale subresource reads must be one.
+/// Checks that a field of the scale subresource is a number.
 fn check_number(object: &Value, path: &[String]) -> Option<Cause> {
     let field = format!(".{}", path.join("."));
     let value = path.iter().fold(object, |at, step| &at[step.as_str()]);

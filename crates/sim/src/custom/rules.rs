@@ -1,5 +1,5 @@
-//! CEL rules: `x-kubernetes-validations`. The expressions run on `cel` with Kubernetes' functions from `kube-cel`; the
-//! walk is our own, since it must go in a fixed order, know `type()`, and leave alone what an update does not touch.
+//! CEL rules: `x-kubernetes-validations`. The expressions run on `cel` with Kubernetes' functions from `kube-cel`;
+//! the traversal is our own, since it has a fixed order, supports `type()`, and skips what an update does not change.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -15,30 +15,30 @@ use serde_json::Value;
 use super::super::cause::Cause;
 use super::shown::Shown;
 
-/// The rules of one schema: nothing where there are none.
+/// The rules of a schema, if it has any.
 #[derive(Debug)]
 pub(super) struct Rules(Option<Node>);
 
-/// The rules at one place of a schema and below it.
+/// The rules at a position of a schema and below it.
 #[derive(Debug, Default)]
 struct Node {
     rules: Vec<Rule>,
     fields: BTreeMap<String, Node>,
     items: Option<Box<Node>>,
     more: Option<Box<Node>>,
-    /// The keys by which a list's items are matched with what they were.
+    /// The keys by which list items are matched with their old values.
     keys: Vec<String>,
-    /// What its rules look at: a rule over an object's name need not be shown the whole object.
+    /// The part of the value that the rules read: they may not need the whole object.
     shown: Shown,
     shown_old: Shown,
-    /// Where it is among all of this process, for what is remembered of it.
+    /// Identifies the node within the process, for the cache.
     number: u64,
 }
 
 #[derive(Debug)]
 struct Rule {
     text: String,
-    /// None where the rule does not compile: it then refuses everything, so that nobody relies on it.
+    /// `None` if the rule does not compile: then it refuses everything.
     program: Option<Program>,
     uses_old: bool,
     message: Option<String>,
@@ -59,7 +59,7 @@ impl Rules {
         Self(compile(schema))
     }
 
-    /// The rules that an object breaks. A rule over what an update leaves as it was is not held against it.
+    /// The rules that an object violates. Ratcheting: a rule is skipped where an update changes nothing.
     pub(super) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
         if let Some(node) = &self.0 {
@@ -69,16 +69,16 @@ impl Rules {
     }
 }
 
-/// What kept all rules of a node: as much as they are shown of a value, and of what it was.
+/// Values that satisfied all rules of a node, with their old values, as far as the rules read them.
 type Kept = VecDeque<(Value, Option<Value>)>;
 
-/// How many are remembered for a node.
+/// The cache size per node.
 const KEPT: usize = 32;
 
 static NODES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// By node. Most writes are of a status, and the rules of a spec or a name say of them what they said before.
+    /// By node. Most writes only change the status, and the rules of the spec or the name need no new evaluation.
     static KNOWN: RefCell<HashMap<u64, Kept>> = RefCell::default();
 }
 
@@ -147,7 +147,7 @@ fn rule(source: &Value) -> Rule {
 }
 
 thread_local! {
-    /// The functions that rules may call, and the names that `type()` answers with.
+    /// The functions and type names for rules.
     static BASE: Context<'static> = {
         let mut context = Context::default().with_all();
         context.add_function("type", |value: cel::Value| Arc::new(type_name(&value).to_owned()));
@@ -217,7 +217,7 @@ fn check(
     }
 }
 
-/// What an item was. Only the items of a list with keys can be told apart.
+/// The old value of an item; known only for lists with keys.
 fn counterpart<'a>(keys: &[String], item: &Value, old: &'a Value) -> Option<&'a Value> {
     if keys.is_empty() {
         return None;
@@ -258,11 +258,11 @@ fn sentence(rule: &Rule, context: &Context<'_>) -> String {
 }
 
 thread_local! {
-    /// Patterns by their text, or what is wrong with them. Compiling one costs more than all else that a rule asks.
+    /// Compiled patterns: compiling one costs more than the rest of a rule.
     static PATTERNS: RefCell<HashMap<String, Result<Regex, String>>> = RefCell::default();
 }
 
-/// Whether a text matches a pattern; what is wrong with the pattern if it is broken.
+/// Matches a pattern; an error says why the pattern is invalid.
 fn pattern_matches(pattern: &str, text: &str) -> Result<bool, String> {
     PATTERNS.with_borrow_mut(|patterns| {
         if !patterns.contains_key(pattern) {
@@ -272,12 +272,12 @@ fn pattern_matches(pattern: &str, text: &str) -> Result<bool, String> {
     })
 }
 
-/// Whether a text matches a pattern of a schema. A broken one matches nothing.
+/// Matches a pattern of a schema. An invalid one matches nothing.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     pattern_matches(pattern, text).unwrap_or(false)
 }
 
-/// CEL's function of this name, in its words. Its own compiles the pattern at every call.
+/// CEL's `matches` with cached patterns; the built-in one compiles at every call.
 #[expect(clippy::needless_pass_by_value, reason = "CEL hands its arguments over")]
 fn rule_matches(
     context: &FunctionContext<'_, '_>,

@@ -1,4 +1,4 @@
-//! As much of a value as the rules of a place look at, and its form in CEL.
+//! The part of a value that rules read, and its CEL form.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use kube_cel::cel;
 use kube_cel::cel::objects::{Key, Map};
 use serde_json::Value;
 
-/// The part of a value that rules look at.
+/// The part of a value that rules read.
 #[derive(Debug)]
 pub(super) enum Shown {
     Whole,
-    /// These fields and no others, and of each of them so much.
+    /// Only these fields, each in part.
     Fields(BTreeMap<String, Shown>),
 }
 
@@ -22,7 +22,7 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// What a variable's mentions in an expression ask for.
+    /// The part that expressions read through a variable.
     pub(super) fn of<'a>(variable: &str, expressions: impl Iterator<Item = &'a str>) -> Self {
         let mut shown = Self::default();
         for text in expressions {
@@ -49,7 +49,7 @@ impl Shown {
         }
     }
 
-    /// A value without what is not shown of it.
+    /// The value reduced to that part.
     pub(super) fn cut(&self, value: &Value) -> Value {
         match (self, value) {
             (Self::Fields(fields), Value::Object(map)) => {
@@ -60,7 +60,7 @@ impl Shown {
         }
     }
 
-    /// Whether two values are the same in what is shown of them.
+    /// True if two values are equal in that part.
     pub(super) fn is_same(&self, left: &Value, right: &Value) -> bool {
         match (self, left, right) {
             (Self::Fields(fields), Value::Object(left), Value::Object(right)) => {
@@ -89,15 +89,15 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The fields that an expression goes down from a variable: none where it asks for all of it. Nothing if it only asks
-/// whether there is a value.
+/// The field path that an expression reads from a variable, empty if it reads all of it. `None` if it only tests for
+/// a value.
 fn fields_after(mut rest: &str) -> Option<Vec<&str>> {
     let mut path = Vec::new();
     while let Some(after) = rest.strip_prefix('.') {
         let field = after.split(|c| !is_word(c)).next().unwrap_or_default();
         rest = &after[field.len()..];
         if rest.starts_with('(') {
-            // A method is called on all that the path leads to.
+            // A method reads all that its receiver contains.
             return (!path.is_empty() || field != "hasValue").then_some(path);
         }
         if field.is_empty() {
@@ -108,7 +108,7 @@ fn fields_after(mut rest: &str) -> Option<Vec<&str>> {
     Some(path)
 }
 
-/// The field that a rule calls so.
+/// The field with this escaped name.
 fn find<'a>(map: &'a serde_json::Map<String, Value>, name: &str) -> Option<(&'a String, &'a Value)> {
     if name.contains("__") {
         return map.iter().find(|(field, _)| escaped(field) == name);
@@ -159,7 +159,7 @@ const KEYWORDS: [&str; 20] = [
     "void",
 ];
 
-/// A field's name as rules write it.
+/// A field's name as escaped in rules.
 fn escaped(name: &str) -> String {
     if KEYWORDS.contains(&name) || name == "while" {
         return format!("__{name}__");

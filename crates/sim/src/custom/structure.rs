@@ -1,4 +1,4 @@
-//! The structural part of a schema: pruning, defaults, and the checks of values.
+//! The structural part of a schema: pruning, defaults, and value validation.
 
 use serde_json::{Map, Value};
 
@@ -8,12 +8,12 @@ fn is_true(schema: &Value, field: &str) -> bool {
     schema[field] == true
 }
 
-/// Fields that every object has, whatever its schema says.
+/// True for the fields that every object has.
 fn is_own(name: &str, root: bool) -> bool {
     root && matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Where a value is. It is written out only where something is said of it: most values are as they should be.
+/// The path of a value, formatted only for errors.
 #[derive(Clone, Copy)]
 pub(super) enum Path<'a> {
     Root,
@@ -38,7 +38,7 @@ impl From<&Path<'_>> for String {
     }
 }
 
-/// Takes out what the schema does not have.
+/// Removes unknown fields.
 pub(super) fn prune(
     schema: &Value,
     value: &mut Value,
@@ -77,7 +77,7 @@ pub(super) fn prune(
     }
 }
 
-/// Fills in what the schema has defaults for. A null where none may be is as good as absent.
+/// Applies defaults. A null in a non-nullable field counts as absent.
 pub(super) fn default(schema: &Value, value: &mut Value, root: bool) {
     match value {
         Value::Object(map) => {
@@ -107,7 +107,7 @@ pub(super) fn default(schema: &Value, value: &mut Value, root: bool) {
     }
 }
 
-/// Checks values against types, bounds and the like.
+/// Validates types, bounds and the like.
 pub(super) fn validate(
     schema: &Value,
     value: &Value,
@@ -277,7 +277,7 @@ fn check_list(
             }
             _ => {}
         }
-        // Only lists that are maps can be matched with what they were, item by item.
+        // Only the items of map lists can be matched with their old values.
         let before = match kind {
             "map" => old
                 .and_then(Value::as_array)
@@ -315,7 +315,7 @@ fn check_object(
     }
 }
 
-/// `allOf`, `anyOf`, `oneOf` and `not` carry only value checks in a structural schema.
+/// `allOf`, `anyOf`, `oneOf` and `not` contain only value validations in a structural schema.
 fn check_branches(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let passes = |branch: &Value| {
         let mut found = Vec::new();

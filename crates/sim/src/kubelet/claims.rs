@@ -1,4 +1,4 @@
-//! Binding volume claims, which a storage driver does in a real cluster.
+//! Binds volume claims, as a storage provisioner does.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
@@ -13,11 +13,11 @@ pub enum Claims {
     /// With a `PersistentVolume` of their own: a real scheduler asks for it.
     #[default]
     WithVolume,
-    /// By name and status only: enough where nobody looks at volumes.
+    /// In name and status only: enough if nobody reads volumes.
     StatusOnly,
 }
 
-/// Whether the claim waits for a volume that this player would give.
+/// True if the claim waits for a volume of this kubelet.
 pub(super) fn is_unbound(claim: &PersistentVolumeClaim, storage_class: Option<&str>) -> bool {
     let spec = claim.spec.as_ref();
     let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
@@ -31,7 +31,7 @@ pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.uid().unwrap_or_default())
 }
 
-/// Binds a claim, and gives it back as it is then; done twice, the end is the same.
+/// Binds a claim and returns it; idempotent.
 pub(super) async fn bind(
     client: &Client,
     claim: &PersistentVolumeClaim,
@@ -81,7 +81,7 @@ where
     api.patch_status(name, &PatchParams::default(), &patch).await
 }
 
-/// Removes the volume of a claim that is gone.
+/// Removes the volume of a deleted claim.
 pub(super) async fn release(client: &Client, volume: &str) -> Result<(), kube::Error> {
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     match volumes.delete(volume, &DeleteParams::default()).await {

@@ -1,4 +1,4 @@
-//! A pod's phase and conditions, from its containers' statuses.
+//! A pod's phase and conditions, computed from its containers' statuses.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub(super) fn conditions(
     conditions
 }
 
-/// A condition that is true unless something is wrong; its time moves only with its status.
+/// A condition that is True unless `wrong`; its transition time only moves with its status.
 fn condition(present: &[Value], kind: &str, wrong: Option<(&str, String)>, now: Now) -> Value {
     let status = if wrong.is_none() { "True" } else { "False" };
     let same = present.iter().find(|c| c["type"] == kind && c["status"] == status);
@@ -78,7 +78,7 @@ fn present_conditions(pod: &Pod) -> Vec<Value> {
     present.filter_map(|condition| serde_json::to_value(condition).ok()).collect()
 }
 
-/// A lost node writes nothing; the node lifecycle controller says Ready=False over what was last known.
+/// A lost node writes nothing; the node lifecycle controller sets Ready=False on its last status.
 pub(super) fn dead(pod: &Pod, now: Now) -> Option<Outlook> {
     let mut conditions = present_conditions(pod);
     let ready = conditions.iter_mut().find(|condition| condition["type"] == "Ready")?;

@@ -1,4 +1,4 @@
-//! What the player watches.
+//! The kubelet's watches.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::STEER_LABEL;
 
-/// A watch that failed is taken up again after this.
+/// The delay before a failed watch restarts.
 const WATCH_RETRY: Duration = Duration::from_millis(500);
 
 #[allow(clippy::large_enum_variant, reason = "most of what is seen is pods")]
@@ -25,7 +25,7 @@ pub(super) enum Seen {
     Steer(Event<ConfigMap>),
 }
 
-/// Pods, claims and steering of all namespaces.
+/// Pods, claims and steering config maps of all namespaces.
 pub(super) fn all(client: &Client) -> BoxStream<'static, Seen> {
     let steers = watcher::Config::default().labels(&format!("{STEER_LABEL}=true"));
     let steers = watch(Api::all(client.clone()), steers).map(Seen::Steer);

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// The name a runtime gives to what a template calls `image`: with its registry, its folder and its tag.
+/// The runtime's name of an image: with its registry, its repository and its tag.
 pub(super) fn normalised(image: &str) -> String {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
     let (path, tag) = match name.rsplit_once(':') {
@@ -21,7 +21,7 @@ pub(super) fn normalised(image: &str) -> String {
     }
 }
 
-/// The `imageID` of a pulled image: its name with a made-up digest that stays the same for the same name.
+/// The `imageID` of a pulled image: its name with a digest derived from it.
 pub(super) fn id(image: &str) -> String {
     let normal = normalised(image);
     if normal.contains('@') {
@@ -31,7 +31,7 @@ pub(super) fn id(image: &str) -> String {
     format!("{path}@sha256:{}", hex(&normal))
 }
 
-/// 64 hex digits made of `text`.
+/// 64 hex digits derived from `text`.
 pub(crate) fn hex(text: &str) -> String {
     use std::fmt::Write;
     Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {

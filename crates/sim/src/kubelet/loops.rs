@@ -1,32 +1,31 @@
-//! How what fails over and over looks from one moment to the next: a real kubelet does not say the same thing all the
-//! time. Pure, the time is an argument.
+//! The phases of failure loops: a real kubelet's status alternates during a back-off. Pure: time is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The kubelet's back-off doubles from the first to the last, for pulls and for restarts.
+/// The kubelet's back-off, doubled from the first to the last, for pulls and restarts.
 pub(super) const BACKOFF_FIRST: Duration = Duration::from_secs(10);
 pub(super) const BACKOFF_LAST: Duration = Duration::from_mins(5);
 
-/// What came of a pull is shown until the kubelet looks at the pod again, which is when it says that it backs off.
+/// How long a failed pull is shown before the kubelet reports its back-off.
 const FAILED: Duration = Duration::from_secs(12);
-/// How long a container that crashes runs, and how long its end is shown.
+/// How long a crashing container runs, and how long its termination is shown.
 const RUNS: Duration = Duration::from_secs(3);
 const ENDED: Duration = Duration::from_secs(2);
 
-/// Where something that is tried over and over stands.
+/// The phase of a failure loop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Turn {
-    /// How often it was tried again.
+    /// The number of retries.
     pub again: i32,
-    /// When this try began.
+    /// The start of this attempt.
     pub began: Instant,
-    /// How long it backs off after this try.
+    /// The back-off after this attempt.
     pub delay: Duration,
-    /// What there is to see of it: which of the parts of a try, from 0.
+    /// The visible part of the attempt, from 0.
     pub part: usize,
-    /// When there is something else to see.
+    /// When the next part begins.
     pub until: Instant,
 }
 
@@ -35,7 +34,7 @@ pub(super) fn pull(since: Instant, now: Instant) -> Turn {
     turn(since, now, &[FAILED])
 }
 
-/// A container that crashes: it runs (0), has ended (1), or backs off (2).
+/// A crashing container: it runs (0), has terminated (1), or backs off (2).
 pub(super) fn crash(since: Instant, now: Instant) -> Turn {
     turn(since, now, &[RUNS, ENDED])
 }
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
     use windlass_clock::monotonic;
 
-    /// The seconds at which there is something new to see, and what, up to a minute.
+    /// The seconds at which the visible phase changes, and the phase, up to a minute.
     fn seen(of: fn(Instant, Instant) -> Turn, most: u64) -> Vec<(u64, i32, usize)> {
         let since = monotonic();
         let (mut now, mut all) = (since, Vec::new());

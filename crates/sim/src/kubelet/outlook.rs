@@ -1,18 +1,18 @@
-//! What a status is made of, and with.
+//! Types of the status computation.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use k8s_openapi::api::core::v1::Container;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// A reading of both clocks: one to wait by, one to write down.
+/// A reading of both clocks: one for timers, one for timestamps.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     pub(super) instant: Instant,
     pub(super) wall: DateTime<Utc>,
 }
 
-/// A status to write, and when to look again though nothing happens.
+/// A status to write, and when to check again without an event.
 #[derive(Debug)]
 pub(super) struct Outlook {
     pub(super) status: Value,
@@ -24,7 +24,7 @@ pub(super) fn is_native_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// A time in the form of a status.
+/// A time as in a status.
 pub(super) fn text(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -1,4 +1,4 @@
-//! The loop: events in, at most one write at a time for each pod and claim out.
+//! The kubelet's loop: watch events in, at most one write per pod and claim at a time out.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -27,26 +27,26 @@ use super::{
 };
 use windlass_clock::monotonic;
 
-/// Writes under way at once.
+/// The most concurrent writes.
 const WRITES: usize = 32;
-/// A write that failed is tried again after this, doubled with each failure up to the last.
+/// The first retry interval of a failed write, doubled up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
 
-/// What a decision is about.
+/// The object of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Pod(String, String),
     Claim(String, String),
-    /// The volume of a claim that is gone.
+    /// The volume of a deleted claim.
     Volume(String),
 }
 
-/// What is under way for a key.
+/// The work under way for a key.
 #[derive(Default)]
 struct Work {
     busy: bool,
-    /// Something happened meanwhile.
+    /// An event arrived meanwhile.
     again: bool,
     failures: u32,
 }
@@ -57,7 +57,7 @@ struct Written {
     result: Result<Outcome, kube::Error>,
 }
 
-/// A sidecar's readiness is another one.
+/// A changed readiness of a sidecar.
 struct Probed {
     key: Key,
     uid: String,
@@ -74,7 +74,7 @@ pub(super) struct Player {
     timers: BTreeSet<(Instant, Key)>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
     probes: FuturesUnordered<BoxFuture<'static, Option<Probed>>>,
-    /// What a list has not named yet; what is left at its end is gone.
+    /// Pods that the current list has not named yet; those left at its end are deleted.
     unlisted: BTreeSet<Key>,
     addresses: u32,
 }
@@ -101,7 +101,7 @@ impl Player {
         loop {
             let due = self.timers.first().map(|(at, _)| *at);
             let timer = due.map_or_else(|| future::pending().boxed(), |at| sleep_until(at).boxed());
-            // Biased, so that a simulated run is the same each time.
+            // Biased, for determinism.
             tokio::select! {
                 biased;
                 Some(written) = self.writes.next(), if !self.writes.is_empty() => self.written(written),
@@ -158,7 +158,7 @@ impl Player {
         }
     }
 
-    /// Looks again at all that is steered in a namespace, or anywhere.
+    /// Checks all steered pods in a namespace, or everywhere.
     fn steered(&mut self, namespace: Option<&str>) {
         let keys: Vec<Key> = self.pods.keys().chain(self.claims.keys()).cloned().collect();
         for key in keys {
@@ -216,7 +216,7 @@ impl Player {
         if let Some(ip) = asked.filter(|ip| *ip != LOOPBACK) {
             return ip.to_owned();
         }
-        // Addresses of pods that were there before must not be given again.
+        // Addresses of existing pods must not be reused.
         let taken = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref());
         let taken = taken.and_then(|ip| ip.parse::<std::net::Ipv4Addr>().ok()).map(u32::from);
         self.addresses = self.addresses.max(taken.unwrap_or_default() & 0x003f_ffff) + 1;
@@ -226,7 +226,7 @@ impl Player {
         std::net::Ipv4Addr::from(network | (self.addresses & 0x003f_ffff)).to_string()
     }
 
-    /// Something happened to `key`: it is looked at in its turn.
+    /// Queues a key after an event.
     fn touch(&mut self, key: Key) {
         let work = self.work.entry(key.clone()).or_default();
         if !work.again {
@@ -321,7 +321,7 @@ impl Player {
                 work.failures = 0;
             }
             Ok(Outcome::Bound(claim)) => {
-                // Not if it went meanwhile.
+                // Unless it was deleted meanwhile.
                 if self.claims.contains_key(&key) {
                     self.claim_seen(key.clone(), *claim);
                 }
@@ -333,7 +333,7 @@ impl Player {
                 }
                 work.failures = 0;
             }
-            // It is gone, or another of its name is there: the watch tells.
+            // It is gone or was replaced: the watch will tell.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => {
                 tracing::debug!(?key, %error, "the played kubelet tries again");
@@ -357,7 +357,7 @@ impl Player {
     fn probed(&mut self, probed: Option<Probed>) {
         let Some(Probed { key, uid, ready }) = probed else { return };
         let Some(tracked) = self.pods.get_mut(&key) else { return };
-        // A pod made anew has a probe of its own.
+        // A new pod has a new probe.
         if tracked.pod.uid().as_deref() != Some(&uid) {
             return;
         }
@@ -370,7 +370,7 @@ impl Player {
     }
 }
 
-/// An answer, and which pod it is about; none if nobody waits for it any more.
+/// A probe's answer and its pod; `None` if it is obsolete.
 fn about(
     key: Key,
     uid: String,

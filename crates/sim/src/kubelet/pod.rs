@@ -1,4 +1,4 @@
-//! One pod: what is known of it, and what is to be done about it next.
+//! One pod: its state, and the next action.
 
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -16,7 +16,7 @@ use super::{
     steering::Orders,
 };
 
-/// What a write led to.
+/// The result of a write.
 pub(super) enum Outcome {
     Patched(Box<Pod>),
     Bound(Box<PersistentVolumeClaim>),
@@ -25,24 +25,24 @@ pub(super) enum Outcome {
 
 pub(super) type Write = BoxFuture<'static, Result<Outcome, kube::Error>>;
 
-/// What is to be done for a pod.
+/// The next action for a pod.
 #[derive(Default)]
 pub(super) struct Step {
     pub(super) write: Option<Write>,
-    /// When to look again though nothing happens.
+    /// When to check again without an event.
     pub(super) again: Option<Instant>,
-    /// A URL to begin to ask.
+    /// A URL to start probing.
     pub(super) ask: Option<String>,
 }
 
 pub(super) struct TrackedPod {
     pub(super) pod: Pod,
     pub(super) life: Life,
-    /// The status last written, so that none is written twice.
+    /// The last written status, to skip repeats.
     pub(super) written: Option<Value>,
-    /// It was deleted for good, and only finalizers can still hold it.
+    /// It was deleted; only finalizers can keep it.
     pub(super) let_go: bool,
-    /// Who is being asked for its sidecar's readiness.
+    /// The running probe of its sidecar.
     pub(super) probing: Option<Probing>,
 }
 
@@ -52,7 +52,7 @@ impl TrackedPod {
         Self { pod, life, written: None, let_go: false, probing: None }
     }
 
-    /// Takes news of the same pod, unless it is older: the reply to our own write may come before the watch's news.
+    /// Stores a newer version of the pod: the response to our own write may be newer than the watch.
     pub(super) fn update(&mut self, mut pod: Pod) {
         if version(&pod) >= version(&self.pod) {
             pod.metadata.managed_fields = None;
@@ -94,7 +94,7 @@ fn api(client: &Client, pod: &Pod) -> Api<Pod> {
     Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default())
 }
 
-/// With the UID: by the time it arrives the pod's controller may have made another of the same name.
+/// With the UID: by then the pod may have been replaced by another one with its name.
 fn delete(client: &Client, pod: &Pod) -> Write {
     let (api, name) = (api(client, pod), pod.name_any());
     let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
@@ -102,7 +102,7 @@ fn delete(client: &Client, pod: &Pod) -> Write {
     async move { api.delete(&name, &how).await.map(|_| Outcome::Done) }.boxed()
 }
 
-/// With the resourceVersion, for the same reason: a UID in a patch is not looked at.
+/// With the resourceVersion, for the same reason: the server ignores a UID in a patch.
 fn patch(client: &Client, pod: &Pod, status: &Value) -> Write {
     let (api, name) = (api(client, pod), pod.name_any());
     let patch = json!({"metadata": {"resourceVersion": pod.resource_version()}, "status": status});
@@ -113,7 +113,7 @@ fn patch(client: &Client, pod: &Pod, status: &Value) -> Write {
     .boxed()
 }
 
-/// The resourceVersion as a number: it only grows.
+/// The resourceVersion as a number, which only grows.
 pub(super) fn version(object: &impl ResourceExt) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(u64::MAX)
 }

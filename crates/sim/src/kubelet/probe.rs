@@ -1,4 +1,4 @@
-//! Whether a native sidecar is ready, asked of where it really listens.
+//! Probes the real sidecar of a pod.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::{sync::Notify, time::sleep_until};
 use super::{Kubelet, SIDECAR_URL, outlook::is_native_sidecar};
 use windlass_clock::monotonic;
 
-/// Asks a URL; true is an answer of 200.
+/// Probes a URL; true for a 200.
 pub type Probe = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// A URL that is being asked, until this is dropped.
+/// A running probe, stopped on drop.
 pub(super) struct Probing {
     pub(super) url: String,
     handle: AbortHandle,
@@ -25,7 +25,7 @@ impl Drop for Probing {
     }
 }
 
-/// Asks a URL after a while, and at every interval from then on, until it says other than `was`; resolves to that.
+/// Probes a URL after a delay and then at every interval, until the result differs from `was`; resolves to that.
 pub(super) fn until_other(
     kubelet: &Kubelet,
     url: String,
@@ -34,20 +34,20 @@ pub(super) fn until_other(
 ) -> (Probing, BoxFuture<'static, Result<bool, Aborted>>) {
     let (handle, registration) = AbortHandle::new_pair();
     let (probe, interval, asked) = (kubelet.probe.clone(), kubelet.probe_interval, url.clone());
-    let news = kubelet.probe_news.clone();
+    let notify = kubelet.probe_on_notify.clone();
     let mut next = monotonic() + after;
     let answer = async move {
         loop {
             sleep_until(next).await;
-            // What is told while it is asked counts for the next time.
-            let told = news.as_deref().map(Notify::notified);
+            // A notification during the request counts for the next one.
+            let notified = notify.as_deref().map(Notify::notified);
             let answer = probe(asked.clone()).await;
             if answer != was {
                 return answer;
             }
             next = monotonic() + interval;
-            if let Some(told) = told {
-                told.await;
+            if let Some(notified) = notified {
+                notified.await;
                 while next < monotonic() {
                     next += interval;
                 }
@@ -68,13 +68,13 @@ pub(super) fn over_http() -> Probe {
     })
 }
 
-/// The path of a native sidecar's readiness probe, if that is an HTTP one that the player asks: `/readyz`.
+/// The path of a native sidecar's readiness probe, if it is an HTTP probe of `/readyz`.
 pub(super) fn probe_path(container: &Container) -> Option<&str> {
     let path = container.readiness_probe.as_ref()?.http_get.as_ref()?.path.as_deref()?;
     (is_native_sidecar(container) && path == "/readyz").then_some(path)
 }
 
-/// The URL to ask for a pod's readiness, if it has such a sidecar and says where that is.
+/// The URL to probe, if the pod has such a sidecar with the annotation.
 pub(super) fn sidecar_url(pod: &Pod, ip: &str) -> Option<String> {
     let template = pod.annotations().get(SIDECAR_URL)?;
     let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
@@ -96,8 +96,8 @@ mod tests {
     use super::*;
     use crate::{Cluster, Options};
 
-    /// Asks every second what says yes from 3,601.3 s on; answers with the seconds at which it asked.
-    async fn seconds_asked(told: bool) -> Vec<u64> {
+    /// Probes a server that becomes ready at 3,601.3 s; returns the seconds of its requests.
+    async fn seconds_asked(notified: bool) -> Vec<u64> {
         let began = monotonic();
         let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
         let note = asked.clone();
@@ -109,13 +109,13 @@ mod tests {
         let cluster = Cluster::start(Options::seeded(1));
         let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock()).probe(probe);
         let mut kubelet = kubelet.probe_interval(Duration::from_secs(1));
-        let news = Arc::new(Notify::new());
-        if told {
-            kubelet = kubelet.probe_news(news.clone());
+        let notify = Arc::new(Notify::new());
+        if notified {
+            kubelet = kubelet.probe_on_notify(notify.clone());
         }
         tokio::spawn(async move {
             sleep(Duration::from_millis(3_601_300)).await;
-            news.notify_waiters();
+            notify.notify_waiters();
         });
         let (_probing, answer) = until_other(&kubelet, "http://db-0".to_owned(), false, Duration::ZERO);
         assert_eq!(answer.await, Ok(true));

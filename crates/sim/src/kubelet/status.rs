@@ -1,4 +1,4 @@
-//! The status that a kubelet would write for a pod: pure, the time is an argument.
+//! Computes the status of a pod. Pure: time is an argument.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,27 +21,27 @@ use super::{
 /// How long a `slow` container takes to become ready.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// What is remembered of a pod from one status to the next.
+/// The state of a pod between statuses.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) ip: String,
-    /// When the kubelet took the pod, in its status' form.
+    /// When the kubelet accepted the pod, as in its status.
     pub(super) started: Option<String>,
-    /// What the sidecar's readiness URL last said.
+    /// The last result of the sidecar's probe.
     pub(super) probed: bool,
     containers: BTreeMap<String, ContainerLife>,
     pace: Pace,
-    /// When it was first seen to be asked to go.
+    /// When its deletion was first observed.
     leaves: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
 struct ContainerLife {
     state: State,
-    /// None: since before this kubelet.
+    /// `None`: since before this kubelet.
     since: Option<Instant>,
     since_wall: String,
-    /// Restarts before the present state.
+    /// The restarts before the present state.
     restarts: i32,
 }
 
@@ -56,7 +56,7 @@ enum State {
 }
 
 impl Life {
-    /// Takes up a pod that another kubelet, or this one in an earlier process, may have begun.
+    /// Restores the state of a pod that an earlier kubelet may have started.
     pub(super) fn adopt(pod: &Pod, ip: String) -> Self {
         let status = pod.status.clone().unwrap_or_default();
         let taken = status.pod_ip.filter(|ip| !ip.is_empty());
@@ -82,19 +82,18 @@ impl Life {
         life
     }
 
-    /// The same, at another pace.
+    /// The same with these durations.
     pub(super) fn at(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// When a pod that was asked to go is gone.
+    /// When a deleted pod is gone.
     pub(super) fn gone_at(&mut self, now: Now) -> Instant {
         *self.leaves.get_or_insert(now.instant) + self.pace.stop
     }
 
-    /// What the pod's status should be now, if it differs from nothing at all: None for a pod that its node
-    /// has never begun and never will.
+    /// The desired status; `None` for a pod that its node has never started and never will.
     pub(super) fn outlook(&mut self, pod: &Pod, orders: &Orders, now: Now) -> Option<Outlook> {
         if orders.dead {
             return dead(pod, now);
@@ -139,7 +138,7 @@ impl Life {
         Some(Outlook { status, again })
     }
 
-    /// Moves a container into a state; a change from running or crashing to running anew is a restart.
+    /// Moves a container into a state; a change from running or crashing to running is a restart.
     fn enter(&mut self, container: &str, state: State, now: Now) -> ContainerLife {
         let fresh =
             || ContainerLife { state, since: Some(now.instant), since_wall: text(now.wall), restarts: 0 };
@@ -158,13 +157,13 @@ impl Life {
     }
 }
 
-/// One look at a pod's containers in their order.
+/// An iteration over a pod's containers, in order.
 struct View<'a> {
     pod: &'a Pod,
     orders: &'a Orders,
     now: Now,
     again: Option<Instant>,
-    /// An init container keeps all that come after it from starting.
+    /// True once an init container blocks those after it.
     blocked: bool,
 }
 
@@ -210,7 +209,7 @@ impl View<'_> {
         self.waited(since, SLOW)
     }
 
-    /// Whether `long` has passed; if not, asks to be looked at when it has.
+    /// True if `long` has passed; else schedules a check for then.
     fn waited(&mut self, since: Option<Instant>, long: Duration) -> bool {
         let Some(due) = since.map(|since| since + long) else { return true };
         if due <= self.now.instant {
@@ -274,12 +273,12 @@ impl View<'_> {
         status
     }
 
-    /// What a real kubelet shows of a container that crashes: that it runs, that it has ended, that it is not restarted yet.
+    /// The status of a crashing container: running, terminated, or in back-off.
     fn restarting(&mut self, life: &mut Life, container: &Container) -> Value {
         let run = life.enter(&container.name, State::Restarts, self.now);
         let turn = loops::crash(run.since.unwrap_or(self.now.instant), self.now.instant);
         self.look_again(turn.until);
-        // Of this try: how long it has run tells one that crashes from one that is slow.
+        // Within this attempt: its running time tells a crashing container from a slow one.
         let ago = TimeDelta::from_std(self.now.instant - turn.began).unwrap_or_default();
         let at = &text(self.now.wall - ago);
         let end =
@@ -318,7 +317,7 @@ impl View<'_> {
         let state = json!({"terminated": {
             "exitCode": code, "reason": reason, "startedAt": end.since_wall, "finishedAt": end.since_wall,
         }});
-        // An init container that has done its work counts as ready; a main one does not.
+        // A completed init container counts as ready; a main one does not.
         let init = self.pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
         let ready = init.is_some_and(|init| init.iter().any(|init| init.name == container.name));
         let mut status = self.begun(container, end.restarts, ready, &state, &end.since_wall);
@@ -326,7 +325,7 @@ impl View<'_> {
         status
     }
 
-    /// A container whose image is there and which has run at least once.
+    /// A container whose image was pulled and which has run at least once.
     fn begun(&self, container: &Container, restarts: i32, ready: bool, state: &Value, since: &str) -> Value {
         let image = container.image.as_deref().unwrap_or_default();
         let uid = self.pod.uid().unwrap_or_default();
@@ -363,12 +362,11 @@ fn waiting(container: &Container, restarts: i32, reason: &str, message: &str) ->
     })
 }
 
-/// How often a container that began to crash at `since` has been restarted, how long it now backs off, and
-/// when it is restarted next.
+/// The restarts of a container that started to crash at `since`, its current back-off, and its next restart.
 fn crashes(since: Option<Instant>, now: Instant) -> (i32, Duration, Option<Instant>) {
     let mut count = 1;
     let mut delay = BACKOFF_FIRST;
-    // A crash from before this kubelet stays as it was found.
+    // A crash from before this kubelet stays as it was.
     let Some(mut due) = since.map(|since| since + delay) else { return (count, delay, None) };
     while due <= now {
         count += 1;

@@ -24,7 +24,7 @@ fn steering(data: &Value) -> Steering {
     steering
 }
 
-/// A pod under one kubelet, looked at after so many seconds.
+/// A pod under one kubelet, observed over time.
 struct Watched {
     pod: Pod,
     life: Life,
@@ -42,7 +42,7 @@ impl Watched {
         let instant = self.start + Duration::from_secs(seconds.into());
         let now = Now { instant, wall: since + Duration::from_secs(seconds.into()) };
         let outlook = self.life.outlook(&self.pod, &steering(said).orders(&self.pod), now).unwrap();
-        // As the API server would keep it.
+        // As the API server would store it.
         let mut status = serde_json::to_value(self.pod.status.clone().unwrap_or_default()).unwrap();
         for (key, value) in outlook.status.as_object().unwrap() {
             status[key] = value.clone();

@@ -1,4 +1,4 @@
-//! How a pod is to fare: what its image tag asks for, and what a test says over it while it runs.
+//! The behaviour of a pod: as its image tag asks for, unless a test steers it.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use kube::ResourceExt;
 /// The label, with value `true`, of the config maps that steer the pods of their namespace.
 pub const STEER_LABEL: &str = "windlass.test/steer";
 
-/// What a container does.
+/// The behaviour of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fare {
-    /// Runs and is ready. In a pod that is meant to end (`restartPolicy` other than `Always`), it ends well.
+    /// Runs and is ready. With a `restartPolicy` other than `Always`, it completes.
     Runs,
-    /// Runs and is ready, even in a pod that is meant to end. Only a test can say this.
+    /// Runs and is ready, whatever its `restartPolicy`. Only steering sets this.
     Stays,
     /// Runs and is never ready.
     Unready,
-    /// Runs and is ready 5 s after its start.
+    /// Runs and becomes ready 5 s after its start.
     Slow,
     /// `CrashLoopBackOff`.
     Crashes,
@@ -25,9 +25,9 @@ pub enum Fare {
     NoImage,
     /// `ContainerCreating`, as when a volume cannot be mounted.
     Creating,
-    /// Crashes as a real container does: runs without being ready, has ended, is in `CrashLoopBackOff`, and again.
+    /// Crashes like a real container: runs without being ready, terminates, is in `CrashLoopBackOff`, and restarts.
     Restarts,
-    /// Cannot be pulled, as with a real kubelet: `ErrImagePull` and `ImagePullBackOff` in turn.
+    /// Fails to pull, like a real kubelet: `ErrImagePull` and `ImagePullBackOff` in turn.
     Pulls,
 }
 
@@ -62,12 +62,12 @@ fn tag(image: &str) -> &str {
     last.split_once(':').map_or("", |(_, tag)| tag)
 }
 
-/// What the tests have said, by namespace: the data of all its steering config maps.
+/// The steering by namespace: the data of all its steering config maps.
 ///
-/// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or
-/// `claim.<claim>`. A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`,
-/// `creating`, `crash-loop`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone) and `hold-terminating` (not
-/// gone while the word stands); for claims `unbound`. Any other word, `default` for one, changes nothing.
+/// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or `claim.<claim>`.
+/// A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`, `creating`, `crash-loop`,
+/// `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone) and `hold-terminating` (it does
+/// not terminate while the word is set); for claims `unbound`. Any other word, such as `default`, has no effect.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
     maps: BTreeMap<(String, String), BTreeMap<String, String>>,
@@ -95,23 +95,23 @@ impl Steering {
             .flat_map(|value| value.split([' ', ',', '\n']))
     }
 
-    fn says(&self, namespace: &str, key: &str, word: &str) -> bool {
-        self.words(namespace, key).any(|said| said == word)
+    fn has_word(&self, namespace: &str, key: &str, word: &str) -> bool {
+        self.words(namespace, key).any(|given| given == word)
     }
 
     pub(super) fn holds_claim(&self, namespace: &str, claim: &str) -> bool {
-        self.says(namespace, &format!("claim.{claim}"), "unbound")
+        self.has_word(namespace, &format!("claim.{claim}"), "unbound")
     }
 
-    /// What is said of this pod.
+    /// The steering of this pod.
     pub(super) fn orders(&self, pod: &Pod) -> Orders {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let fare = |key: &str| self.words(&namespace, key).find_map(Fare::of_word);
         let spec = pod.spec.as_ref();
         let of = |container: &Container, whole_pod: Option<Fare>| {
-            let said = fare(&format!("{name}.{}", container.name)).or(whole_pod);
+            let fare_of = fare(&format!("{name}.{}", container.name)).or(whole_pod);
             let image = container.image.as_deref().unwrap_or_default();
-            (container.name.clone(), said.unwrap_or_else(|| Fare::of_image(image)))
+            (container.name.clone(), fare_of.unwrap_or_else(|| Fare::of_image(image)))
         };
         let main = fare(&name);
         let mut fares: BTreeMap<String, Fare> = BTreeMap::new();
@@ -121,12 +121,12 @@ impl Steering {
         for container in spec.into_iter().flat_map(|spec| &spec.containers) {
             fares.extend([of(container, main)]);
         }
-        let dead = self.says(&namespace, &name, "dead");
-        Orders { dead, hold: dead || self.says(&namespace, &name, "hold-terminating"), fares }
+        let dead = self.has_word(&namespace, &name, "dead");
+        Orders { dead, hold: dead || self.has_word(&namespace, &name, "hold-terminating"), fares }
     }
 }
 
-/// What one pod is to do.
+/// The behaviour of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Orders {
     pub(super) dead: bool,

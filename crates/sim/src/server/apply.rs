@@ -1,6 +1,6 @@
-//! Server-side apply, as far as people and operators use it: fields are set, merged by the keys of lists, and
-//! what a manager applied before and no longer does is taken away. Who wrote a field by other means than apply is
-//! not recorded, so only managers that apply can conflict; `managedFields` is never shown.
+//! Server-side apply, to the extent that people and operators use it: sets fields, merges lists by their keys, and
+//! removes what a manager no longer applies. Fields written by other operations have no recorded owner, so only
+//! applying managers can conflict; `managedFields` is never shown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl World {
         }
         wanted["metadata"]["name"] = key.1.clone().into();
         let applied = wanted.clone();
-        // The real server makes a missing object even where a version was given.
+        // The real server creates a missing object even if a version was given.
         if let Some(metadata) = wanted["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// What apply needs to know of a field: how a list is merged.
+/// How apply merges a field.
 enum Schema<'a> {
     Go(&'a Type),
     Struct(types::StructId),
@@ -185,7 +185,7 @@ fn custom_field<'a>(schema: &'a Value, name: &str) -> (Schema<'a>, ListKind) {
     (Schema::Custom(field), list)
 }
 
-/// The keys of a list's item; what was not given takes the default that the API has for it.
+/// The keys of a list's item, with the API's defaults.
 fn keys_of(item: &Value, keys: &[String]) -> BTreeMap<String, Value> {
     let default = |key: &str| if key == "protocol" { "TCP".into() } else { Value::Null };
     keys.iter().map(|key| (key.clone(), item.get(key).cloned().unwrap_or_else(|| default(key)))).collect()
@@ -225,22 +225,23 @@ fn merge(schema: &Schema<'_>, target: &mut Value, wanted: &Value) {
     }
 }
 
-/// Takes from `target` what `before` had and none of `kept` has.
-fn take_away(schema: &Schema<'_>, target: &mut Value, before: &Value, kept: &[&Value]) {
+/// Removes from `target` what `before` had and none of `retained` has.
+fn take_away(schema: &Schema<'_>, target: &mut Value, before: &Value, retained: &[&Value]) {
     let (Some(fields), Some(map)) = (before.as_object(), target.as_object_mut()) else { return };
     for (name, old) in fields {
         let (field, list) = schema.field(name);
-        let still: Vec<&Value> = kept.iter().filter_map(|k| k.get(name)).filter(|v| !v.is_null()).collect();
+        let still: Vec<&Value> =
+            retained.iter().filter_map(|k| k.get(name)).filter(|v| !v.is_null()).collect();
         if matches!(name.as_str(), "apiVersion" | "kind") || !map.contains_key(name) {
             continue;
         }
         match (old, list) {
             (Value::Array(items), ListKind::Set) => {
                 if let Some(have) = map[name].as_array_mut() {
-                    let held = |item: &Value| {
+                    let is_retained = |item: &Value| {
                         still.iter().any(|s| s.as_array().is_some_and(|list| list.contains(item)))
                     };
-                    have.retain(|item| !items.contains(item) || held(item));
+                    have.retain(|item| !items.contains(item) || is_retained(item));
                 }
             }
             (Value::Array(items), ListKind::Keys(keys)) => {

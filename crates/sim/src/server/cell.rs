@@ -1,9 +1,9 @@
-//! Columns, and the texts of their cells.
+//! Table columns, and the texts of their cells.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-/// A column as tables describe it.
+/// A column definition of a table.
 pub(super) fn column(name: &str, kind: &str, format: &str, priority: i64, description: &str) -> Value {
     json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
 }
@@ -20,7 +20,7 @@ pub(super) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-/// How long a time has passed, in the words of `kubectl`.
+/// The age of a time, in `kubectl`'s format.
 pub(super) fn since(time: &Value, now: DateTime<Utc>) -> String {
     match time.as_str().and_then(|time| time.parse::<DateTime<Utc>>().ok()) {
         Some(time) => human((now - time).num_seconds()),
@@ -28,7 +28,7 @@ pub(super) fn since(time: &Value, now: DateTime<Utc>) -> String {
     }
 }
 
-/// A duration in seconds, as short as it may be without being wrong.
+/// A duration, in `kubectl`'s short format.
 pub(super) fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let pair = |major: i64, one: &str, minor: i64, other: &str| {
@@ -49,7 +49,7 @@ pub(super) fn human(seconds: i64) -> String {
     }
 }
 
-/// How often a container was started again, and how long ago that was.
+/// The restarts of a container, and when it last restarted.
 pub(super) fn restarts(count: i64, last: &Value, now: DateTime<Utc>) -> Value {
     if count == 0 || last.is_null() {
         return json!(count.to_string());

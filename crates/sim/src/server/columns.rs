@@ -1,4 +1,4 @@
-//! The columns of the built-in kinds, as the real server prints them.
+//! The table columns of the built-in kinds, as in the real server.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::cell::{column, number, or, since, text};
 use super::pod_columns;
 
-/// What every table says of its first column.
+/// The description of the first column in every table.
 pub(crate) const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
-/// The columns of a kind: names with their types where these are not `string`; those after `|` only with `-o wide`.
+/// The columns of a kind: names, with types other than `string`; those after `|` only with `-o wide`.
 fn titles(kind: &str) -> &'static str {
     match kind {
         "Pod" => "Name,Ready,Status,Restarts,Age|IP,Node,Nominated Node,Readiness Gates",
@@ -41,7 +41,7 @@ fn titles(kind: &str) -> &'static str {
 pub(crate) fn definitions(kind: &str) -> Vec<Value> {
     let mut list = Vec::new();
     for (index, part) in titles(kind).split('|').enumerate() {
-        // Wide columns stand between the others in one kind only.
+        // One kind has wide columns between the others.
         let (part, wide) = part.strip_prefix('-').map_or((part, index % 2 == 1), |part| (part, false));
         for name in part.split(',') {
             let format = if name == "Name" { "name" } else { "" };
@@ -137,7 +137,7 @@ fn node(o: &Value, name: Value, age: Value) -> Vec<Value> {
     ]
 }
 
-/// An event, under the names of either of its two groups.
+/// An event of either API group.
 fn event(o: &Value, now: DateTime<Utc>) -> Vec<Value> {
     let either = |one: &str, other: &str| if o[one].is_null() { o[other].clone() } else { o[one].clone() };
     let about = either("involvedObject", "regarding");
@@ -244,7 +244,7 @@ fn modes(modes: &Value) -> String {
     list(modes, short).join(",")
 }
 
-/// The first three addresses with their ports, and how many more there are.
+/// The first three addresses with their ports, and the number of others.
 fn addresses(subsets: &Value) -> String {
     let mut all = Vec::new();
     for subset in subsets.as_array().into_iter().flatten() {

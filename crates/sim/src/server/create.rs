@@ -1,4 +1,4 @@
-//! POST: a new object.
+//! POST: creates objects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::super::store::{Object, is_terminating, meta};
 use super::super::world::World;
 use super::{FieldValidation, WriteOptions, read_body, strict_sentence, unreadable};
 
-/// What came of a write.
+/// The result of a write.
 pub(crate) struct Written {
     pub object: Arc<Object>,
-    /// Warnings for the caller: fields that were dropped.
+    /// Warnings for the caller: dropped fields.
     pub warnings: Vec<String>,
-    /// It was made new.
+    /// True if it was created.
     pub created: bool,
 }
 
@@ -64,7 +64,7 @@ impl World {
         Ok(Written { object: shown_form(kind, &stored), warnings, created: true })
     }
 
-    /// The fields of metadata that the server owns.
+    /// Sets the server's fields of the metadata.
     fn stamp_new(&mut self, kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
         let uid = self.random.uid();
         let now = self.timestamp();
@@ -133,7 +133,7 @@ impl World {
     }
 }
 
-/// Whether the server counts this kind's changes of spec.
+/// True if the server maintains `generation` for the kind.
 pub(crate) fn has_generation(kind: &Kind) -> bool {
     kind.is_custom()
         || matches!(
@@ -142,7 +142,7 @@ pub(crate) fn has_generation(kind: &Kind) -> bool {
         )
 }
 
-/// A body must be of the kind that the path names.
+/// Checks that a body has the kind of the path.
 pub(crate) fn check_type(kind: &Kind, body: &Value) -> Result<(), Refusal> {
     let (version, name) =
         (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
@@ -171,7 +171,7 @@ pub(crate) fn warnings(options: &WriteOptions, unknown: &[String]) -> Vec<String
     }
 }
 
-/// The renamed fields of the two views of an event: core, and events.k8s.io.
+/// The fields that the two API groups of events name differently: core, and events.k8s.io.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -182,7 +182,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-/// Events of both groups are the same objects; they are stored in the form of events.k8s.io.
+/// Events of both groups are the same objects, stored as events.k8s.io.
 pub(crate) fn stored_form(kind: &Kind, mut object: Value) -> Value {
     if kind.is("Event") && kind.group.is_empty() {
         rename(&mut object, EVENT_FIELDS.iter().map(|(a, b)| (*a, *b)));
@@ -191,7 +191,7 @@ pub(crate) fn stored_form(kind: &Kind, mut object: Value) -> Value {
     object
 }
 
-/// An object as this kind shows it.
+/// An object in the form of this kind.
 pub(crate) fn shown_form(kind: &Kind, object: &Arc<Object>) -> Arc<Object> {
     if kind.is("Event") && kind.group.is_empty() {
         return Object::new(object.version, shown_value(kind, &object.value).into_owned());
@@ -199,7 +199,7 @@ pub(crate) fn shown_form(kind: &Kind, object: &Arc<Object>) -> Arc<Object> {
     object.clone()
 }
 
-/// A stored value as this kind shows it: most are stored so.
+/// A stored value in the form of this kind; mostly unchanged.
 pub(crate) fn shown_value<'a>(kind: &Kind, stored: &'a Value) -> Cow<'a, Value> {
     if !(kind.is("Event") && kind.group.is_empty()) {
         return Cow::Borrowed(stored);

@@ -1,4 +1,4 @@
-//! Custom resource definitions: stored like any object, and served from then on.
+//! Custom resource definitions: stored like any object, and served.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use super::super::kinds::{Kind, PrinterColumn, Shape};
 use super::super::store::{Change, meta};
 use super::super::world::World;
 
-/// What the server says of the column that it adds itself.
+/// The description of the column that the server adds.
 const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 impl World {
-    /// Serves, or stops serving, what a definition defines.
+    /// Starts or stops serving a definition's resource.
     pub(crate) fn serve_definition(&mut self, change: &Change) {
         let spec = &change.shown.value["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// The columns that a version names; where it names none, its objects' age.
+/// The printer columns of a version, by default the age.
 fn columns(named: &Value) -> Vec<PrinterColumn> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let Some(named) = named.as_array() else {
@@ -75,7 +75,7 @@ fn columns(named: &Value) -> Vec<PrinterColumn> {
             format: text(&column["format"]),
             description: if description.is_empty() { described } else { description },
             priority: column["priority"].as_i64().unwrap_or_default(),
-            // A path that is not understood leads to nothing.
+            // An unsupported path matches nothing.
             path: json_path::read(&path).unwrap_or_else(|| vec![json_path::Step::Field(path)]),
         }
     };
@@ -86,7 +86,7 @@ fn path(value: &Value) -> Option<Vec<String>> {
     Some(value.as_str()?.trim_start_matches('.').split('.').map(str::to_owned).collect())
 }
 
-/// The status that the server gives a definition at once.
+/// The status of a new definition.
 pub(crate) fn established(definition: &mut Value, now: &Value) {
     let names = definition["spec"]["names"].clone();
     let storage: Vec<Value> = definition["spec"]["versions"]

@@ -1,4 +1,4 @@
-//! DELETE: preconditions, grace, finalizers, and what becomes of dependents.
+//! DELETE: preconditions, grace periods, finalizers, and propagation.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::super::store::{Key, Object, meta};
 use super::super::world::World;
 use super::create::shown_form;
 
-/// Holds an owner until its dependents are gone.
+/// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Holds an owner until its dependents no longer name it.
+/// The finalizer of orphaning.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// What the body of a DELETE, or its query, asks.
+/// The options of a DELETE, from its body or query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub dry_run: bool,
@@ -28,7 +28,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Reads the body of a DELETE.
+    /// Parses the body of a DELETE.
     pub(crate) fn read(body: &Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         Self {
@@ -40,22 +40,22 @@ impl DeleteOptions {
         }
     }
 
-    /// A deletion of this life of the object, and no other.
+    /// With the UID as a precondition.
     pub(crate) fn of_uid(uid: &str) -> Self {
         Self { uid: Some(uid.to_owned()), ..Self::default() }
     }
 }
 
-/// What a deletion came to.
+/// The result of a deletion.
 pub(crate) enum Deleted {
     /// It is gone.
     Gone(Arc<Object>),
-    /// It is on its way: this is how it stands now.
+    /// It is terminating; its current state.
     Pending(Arc<Object>),
 }
 
 impl World {
-    /// Deletes an object, or marks it for deletion.
+    /// Deletes an object, or sets its deletionTimestamp.
     pub(crate) fn delete(
         &mut self,
         kind: &Arc<Kind>,
@@ -87,7 +87,7 @@ impl World {
         Ok(Deleted::Pending(shown_form(kind, &self.put(kind, key.clone(), new))))
     }
 
-    /// The object with its deletion asked for.
+    /// The object with its deletionTimestamp.
     fn marked(&self, kind: &Kind, old: &Object, finalizers: Vec<Value>, grace: i64) -> Value {
         let mut new = old.value.clone();
         if finalizers.is_empty() {
@@ -113,7 +113,7 @@ impl World {
         new
     }
 
-    /// Deletes every object that the selectors choose, each as if by itself.
+    /// Deletes every matching object individually.
     pub(crate) fn delete_collection(
         &mut self,
         kind: &Arc<Kind>,
@@ -139,7 +139,7 @@ fn check_preconditions(kind: &Kind, key: &Key, old: &Object, options: &DeleteOpt
     if let Some(uid) = &options.uid
         && uid != old.uid()
     {
-        // The one conflict that names the kind where the others name the resource.
+        // This conflict names the kind; all others name the resource.
         let mut refusal = Refusal::stale(kind, &key.1);
         refusal.message = format!(
             "Operation cannot be fulfilled on {} {:?}: the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
@@ -161,14 +161,14 @@ fn check_preconditions(kind: &Kind, key: &Key, old: &Object, options: &DeleteOpt
     Ok(())
 }
 
-/// The finalizers that an object has once its deletion is asked for in this way.
+/// The finalizers of an object with this propagation policy.
 fn finalizers_for(old: &Value, propagation: Option<&str>) -> Vec<Value> {
     let held = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let wanted = match propagation {
         Some("Foreground") => Some(FOREGROUND),
         Some("Orphan") => Some(ORPHAN),
         Some(_) => None,
-        // Nothing said: what the object itself asks for stands.
+        // By default the object's own finalizers decide.
         None => return held,
     };
     let mut finalizers: Vec<Value> = held.into_iter().filter(|f| f != FOREGROUND && f != ORPHAN).collect();
@@ -176,7 +176,7 @@ fn finalizers_for(old: &Value, propagation: Option<&str>) -> Vec<Value> {
     finalizers
 }
 
-/// How long the object may still live. Only pods have grace, and only once a node has them.
+/// The grace period. Only pods have one, once they are bound to a node.
 fn grace_seconds(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
     if !kind.is("Pod") {
         return 0;

@@ -1,4 +1,4 @@
-//! What the server says it serves, as far as kube's and kubectl's discovery ask.
+//! The discovery API, as far as kube and kubectl use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ fn resource(kind: &Kind) -> Value {
     entry
 }
 
-/// What can be done with a kind, in the order of the real server.
+/// The verbs of a kind, in the order of the real server.
 fn verbs(kind: &Kind) -> &'static [&'static str] {
     if kind.is_custom() {
         &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]

@@ -1,4 +1,4 @@
-//! The API server's verbs over the world. Nothing here knows of HTTP but `route` and `reply`.
+//! The API server's verbs over the world. Only `route` and `reply` know HTTP.
 
 mod apply;
 mod cell;
@@ -32,7 +32,7 @@ use super::kinds::{Kind, Shape};
 use super::refusal::Refusal;
 use super::types;
 
-/// What `fieldValidation` asks for.
+/// The value of `fieldValidation`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -41,33 +41,33 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// How a write is meant.
+/// The options of a write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
     pub dry_run: bool,
     pub validation: FieldValidation,
     pub manager: String,
     pub force: bool,
-    /// The new object comes of a patch.
+    /// The object is created by a patch.
     pub patch: bool,
-    /// It is written through a subresource, which policies for the object do not match.
+    /// The write goes through a subresource, which policies for the object do not match.
     pub subresource: bool,
 }
 
-/// Which part of an object a write is about.
+/// The part of an object that a write changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Part {
     Main,
     Status,
 }
 
-/// A body in stored form, with the fields that were dropped from it.
+/// A body in stored form, with the dropped fields.
 pub(crate) struct Read {
     pub value: Value,
     pub unknown: Vec<String>,
 }
 
-/// Reads a body as its kind does. The error is the decoder's sentence, without a frame.
+/// Decodes a body. The error is the decoder's message.
 pub(crate) fn read_body(kind: &Kind, mut body: Value) -> Result<Read, String> {
     if !body.is_object() {
         return Err("json: cannot unmarshal array into Go value of type map[string]interface {}".into());
@@ -97,7 +97,7 @@ pub(crate) fn read_body(kind: &Kind, mut body: Value) -> Result<Read, String> {
     Ok(Read { value, unknown })
 }
 
-/// The frame around a decoder's sentence.
+/// The server's message around a decoder's.
 pub(crate) fn unreadable(kind: &Kind, why: &str) -> Refusal {
     Refusal::bad_request(format!(
         "{} in version {:?} cannot be handled as a {}: {why}",
@@ -105,7 +105,7 @@ pub(crate) fn unreadable(kind: &Kind, why: &str) -> Refusal {
     ))
 }
 
-/// The sentence of strict validation.
+/// The message of strict validation.
 pub(crate) fn strict_sentence(unknown: &[String]) -> String {
     let list: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     format!("strict decoding error: {}", list.join(", "))

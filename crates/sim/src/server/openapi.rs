@@ -1,5 +1,5 @@
-//! What the server says of its kinds' fields: documents in version 3 of the `OpenAPI` form, one for each group and
-//! version. `kubectl explain` prints them, and `kubectl apply` reads how lists are merged and which checks the server makes itself.
+//! The OpenAPI v3 documents, one for each group and version, for `kubectl explain`, and for `kubectl apply`, which
+//! reads how lists are merged and what the server validates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::super::types::{self, Field, StructId, Type};
 const PREFIX: &str = "/openapi/v3";
 const OBJECT_META: &str = "meta.ObjectMeta";
 
-/// `/openapi/v3` and the documents that it names; none: the path is another's.
+/// `/openapi/v3` and its documents; `None` for other paths.
 pub(crate) fn answer(kinds: &Kinds, path: &str) -> Option<Result<Value, Refusal>> {
     let rest = path.strip_prefix(PREFIX)?.trim_matches('/');
     if rest.is_empty() {
@@ -97,7 +97,7 @@ fn document(served: &[&Kind]) -> Value {
     })
 }
 
-/// A definition's schema with the fields that every object has.
+/// A definition's schema, with the fields that every object has.
 fn custom_schema(source: &Value) -> Value {
     let mut schema = source.clone();
     say_number_or_text(&mut schema);
@@ -110,7 +110,7 @@ fn custom_schema(source: &Value) -> Value {
     schema
 }
 
-/// What may be a number or a text is told as either.
+/// Declares int-or-string fields as either.
 fn say_number_or_text(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -143,7 +143,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{}", schema_name(name))})
 }
 
-/// The structs that a struct's fields are of.
+/// The structs of a struct's fields.
 fn uses(id: StructId) -> Vec<StructId> {
     fn inner(ty: &Type) -> Option<StructId> {
         match ty {
@@ -155,7 +155,7 @@ fn uses(id: StructId) -> Vec<StructId> {
     types::get(id).fields.values().filter_map(|field| inner(&field.ty)).collect()
 }
 
-/// These structs and all that they use.
+/// These structs and all that they refer to.
 fn closure(mut open: BTreeSet<StructId>) -> BTreeSet<StructId> {
     let mut all = BTreeSet::new();
     while let Some(id) = open.pop_first() {

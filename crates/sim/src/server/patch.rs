@@ -1,4 +1,4 @@
-//! PATCH: four ways to describe a change, one way to make it.
+//! PATCH: four formats, one implementation of the change.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::world::World;
 use super::create::{Written, shown_value};
 use super::{FieldValidation, Part, WriteOptions, create, read_body, strategic, strict_sentence};
 
-/// The media type of a patch.
+/// The format of a patch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PatchKind {
     Json,
@@ -24,7 +24,7 @@ pub(crate) enum PatchKind {
 }
 
 impl PatchKind {
-    /// The patch that a content type means for a kind.
+    /// The format for a content type and a kind.
     pub(crate) fn of(content_type: &str, kind: &Kind) -> Result<Self, Refusal> {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match media {
@@ -34,7 +34,7 @@ impl PatchKind {
                 Ok(Self::Strategic)
             }
             "application/apply-patch+yaml" | "application/apply-patch+json" => Ok(Self::Apply),
-            // The real server's words for a built-in kind, such as they are.
+            // As the real server words it for a built-in kind.
             _ if !kind.is_custom() => {
                 Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type"))
             }
@@ -46,7 +46,7 @@ impl PatchKind {
 }
 
 impl World {
-    /// Changes an object as a patch says. Only an apply makes one that is not there.
+    /// Patches an object. Only an apply creates one.
     pub(crate) fn patch(
         &mut self,
         kind: &Arc<Kind>,
@@ -62,7 +62,7 @@ impl World {
         let old = self.store.get(kind.shelf, key).cloned();
         let old = old.ok_or_else(|| Refusal::not_found(kind, &key.1))?;
         let made = || patched(kind, how, shown_value(kind, &old.value).into_owned(), body);
-        // What the patch made is shown where it is refused, and made again for that.
+        // The error shows the patched object; it is computed again for that.
         let unreadable = |why: &str| match made() {
             Ok(patched) => unreadable_patch(&patched.to_string(), why),
             Err(refusal) => refusal,
@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// An object after a patch, not yet read by its kind.
+/// The patched object, not decoded yet.
 pub(crate) fn patched(
     kind: &Kind,
     how: PatchKind,
@@ -89,7 +89,7 @@ pub(crate) fn patched(
         PatchKind::Json => {
             for operation in operations(patch)? {
                 let operation = as_go_takes_it(operation, &object);
-                // What is refused is thrown away, so nothing of it has to be taken back.
+                // A failed patch is discarded, so nothing has to be undone.
                 json_patch::patch_unsafe(&mut object, &[operation]).map_err(|_| {
                     Refusal::unprocessable("the server rejected our request due to an error in our request")
                 })?;
@@ -106,7 +106,7 @@ pub(crate) fn patched(
     Ok(object)
 }
 
-/// The operations of a JSON patch. Those that Windlass sends are read here: the crate reads each of them twice.
+/// The operations of a JSON patch. The common ones are parsed here: the crate parses each operation twice.
 fn operations(patch: &Value) -> Result<Vec<PatchOperation>, Refusal> {
     let plain = |operation: &Value| {
         let field = |name: &str| operation.get(name);
@@ -127,7 +127,7 @@ fn operations(patch: &Value) -> Result<Vec<PatchOperation>, Refusal> {
     Ok(patch.0)
 }
 
-/// Go's library takes a `replace` of what is not there for an `add`, against RFC 6902.
+/// Go's library treats a `replace` of a missing value as an `add`, against RFC 6902.
 fn as_go_takes_it(operation: PatchOperation, object: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
@@ -137,7 +137,7 @@ fn as_go_takes_it(operation: PatchOperation, object: &Value) -> PatchOperation {
     }
 }
 
-/// RFC 7386, but for nulls in lists: there Go's library takes them out of objects too.
+/// RFC 7386, except that Go's library also removes nulls from objects in lists.
 fn merge(target: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *target = without_nulls(patch);
@@ -172,7 +172,7 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// The real server blames the patch, of no kind and no name, and shows the object that it makes.
+/// The real server reports the patch, without kind and name, and shows the resulting object.
 fn unreadable_patch(patched: &str, why: &str) -> Refusal {
     let mut refusal =
         Refusal::unprocessable(format!(" \"\" is invalid: patch: Invalid value: {patched:?}: {why}"));

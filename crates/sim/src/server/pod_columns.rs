@@ -1,16 +1,16 @@
-//! A pod's row: what its many states come to in one word.
+//! A pod's table row: its state as one word.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::cell::{number, or, restarts, since, text};
 
-/// What a pod's containers come to.
+/// The combined state of a pod's containers.
 struct Tally {
     ready: usize,
     reason: String,
     restarts: i64,
-    /// When a container last ended.
+    /// When a container last terminated.
     ended: Value,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn cells(pod: &Value, now: DateTime<Utc>) -> Vec<Value> {
     ]
 }
 
-/// Looks through the init containers; answers whether one of them is still at work.
+/// Evaluates the init containers; true if one is still running.
 fn initial(pod: &Value, sidecars: &[&str], tally: &mut Tally) -> bool {
     let total = pod["spec"]["initContainers"].as_array().map_or(0, Vec::len);
     let statuses = pod["status"]["initContainerStatuses"].as_array();

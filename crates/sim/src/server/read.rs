@@ -1,4 +1,4 @@
-//! GET: one object, and lists of them with selectors, pages and versions.
+//! GET: objects and lists, with selectors, pages and versions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::store::{Key, Object};
 use super::super::world::World;
 use super::create::shown_form;
 
-/// What a list or a watch asks for.
+/// The options of a list or a watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListOptions {
     pub labels: LabelSelector,
@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    /// The version to list at, and the key to go on after.
+    /// The version to list at, and the key to continue after.
     fn list_version(&self, options: &ListOptions) -> Result<(u64, Option<Key>), Refusal> {
         let current = self.store.version();
         if let Some(token) = &options.continues {
@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-/// A version as a query gives it: nothing and 0 are both 0 here.
+/// Parses a version; absent counts as 0.
 pub(crate) fn parse_version(text: Option<&str>) -> Result<u64, Refusal> {
     match text {
         None | Some("") => Ok(0),
@@ -108,7 +108,7 @@ pub(crate) fn parse_version(text: Option<&str>) -> Result<u64, Refusal> {
     }
 }
 
-/// The answer to a list at a version that the server has not reached.
+/// The error for a version that the server has not reached.
 pub(crate) fn too_large(version: u64, current: u64) -> Refusal {
     let mut refusal =
         Refusal::new(504, "Timeout", format!("Too large resource version: {version}, current: {current}"));
@@ -133,7 +133,7 @@ fn read_token(token: &str) -> Option<(u64, Key)> {
     Some((version.parse().ok()?, (namespace.to_owned(), name.to_owned())))
 }
 
-/// The metadata of an object, as clients ask for it that cache no more than that.
+/// The metadata of an object, for clients that only cache metadata.
 pub(crate) fn metadata_only(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],

@@ -1,4 +1,4 @@
-//! From a call to its answer.
+//! Answers calls.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,13 +18,13 @@ use super::table::{Form, table};
 use super::watch::Lens;
 use super::{Call, Part, PatchKind, Target, WatchStream, discovery, openapi};
 
-/// What an answer carries.
+/// The payload of a response.
 pub(crate) enum Payload {
     Json(Bytes),
     Watch(Box<WatchStream>),
 }
 
-/// An answer.
+/// A response.
 pub(crate) struct Reply {
     pub code: u16,
     pub payload: Payload,
@@ -45,7 +45,7 @@ impl Reply {
         Self { warnings: written.warnings.clone(), ..Self::object(code, &written.object) }
     }
 
-    /// The answer that a refusal is.
+    /// The response to a refused request.
     pub(crate) fn refusal(refusal: &Refusal) -> Self {
         Self::json(refusal.code, &refusal.body())
     }
@@ -73,7 +73,7 @@ impl World {
             Target::Resource { group, version, plural } => (group, version, plural),
         };
         if plural == "selfsubjectaccessreviews" && group == "authorization.k8s.io" && call.verb == "create" {
-            // Whatever was asked, and in whatever form.
+            // Whatever the request and its format.
             return Ok(Reply::json(
                 201,
                 &json!({
@@ -83,7 +83,7 @@ impl World {
             ));
         }
         let Some(kind) = self.kinds.by_path(group, version, plural).cloned() else {
-            // Only a group of the server's own answers in JSON.
+            // Only built-in groups answer in JSON.
             if self.kinds.all().any(|k| k.group == *group && !k.is_custom()) {
                 return Err(Refusal::no_such_path());
             }
@@ -228,7 +228,7 @@ impl World {
         self.write_scale(kind, key, how, &call.json()?, &options).map(|v| Reply::json(200, &v))
     }
 
-    /// What a scheduler posts.
+    /// The binding that a scheduler posts.
     fn bind(&mut self, kind: &Arc<Kind>, key: &Key, body: &Value) -> Result<Value, Refusal> {
         check_type_of_binding(body)?;
         let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();

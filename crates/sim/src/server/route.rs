@@ -1,4 +1,4 @@
-//! From an HTTP request to a call: which verb on which resource, with which options.
+//! Parses HTTP requests into calls: verb, resource and options.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use super::read::ListOptions;
 use super::table::{Form, Include};
 use super::{FieldValidation, WriteOptions};
 
-/// Some commands of kubectl, `create configmap` among them, send nothing else.
+/// Some kubectl commands, such as `create configmap`, support nothing else.
 const PROTOBUF: &str = "the simulated cluster reads JSON and YAML, not protobuf: say it with --dry-run=client -o yaml, and pipe that into kubectl apply -f -";
 
-/// What a path points to.
+/// The target of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Target {
     /// `/version`, `/healthz`, `/api`, `/apis` and the like.
     Meta(String),
-    /// A group and version: what it serves.
+    /// The discovery of a group and version.
     Group(String, String),
     /// Objects.
     Resource { group: String, version: String, plural: String },
 }
 
-/// A request, read.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub verb: &'static str,
@@ -42,7 +42,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Reads a request whose body has arrived.
+    /// Parses a request with its body.
     pub(crate) fn read(parts: &http::request::Parts, body: Bytes, user_agent: &str) -> Self {
         let header =
             |name| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
@@ -100,7 +100,7 @@ impl Call {
         }
     }
 
-    /// The body as JSON; null if there is none. Apply patches may be YAML.
+    /// The body as JSON; null without a body. Apply patches may be YAML.
     pub(crate) fn json(&self) -> Result<Value, Refusal> {
         if self.body.is_empty() {
             return Ok(Value::Null);
@@ -125,7 +125,7 @@ impl Call {
         )))
     }
 
-    /// Whether the caller wants nothing stored.
+    /// True for a dry run.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.query.get("dryRun").is_some_and(|value| value == "All")
     }
@@ -168,7 +168,7 @@ impl Call {
         })
     }
 
-    /// The form in which objects are to be sent.
+    /// The requested form of objects.
     pub(crate) fn form(&self) -> Form {
         if self.accept.contains("as=Table") {
             Form::Table(match self.query.get("includeObject").map(String::as_str) {
@@ -183,7 +183,7 @@ impl Call {
         }
     }
 
-    /// The resource's plural and group, as the audit log names it.
+    /// The resource's plural and group, for the audit log.
     pub(crate) fn resource(&self) -> String {
         match &self.target {
             Target::Resource { group, plural, .. } if group.is_empty() => plural.clone(),

@@ -1,4 +1,4 @@
-//! The scale subresource: a number of replicas, read from and written to the paths that the kind names.
+//! The scale subresource: replicas at the paths that the kind names.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl World {
         Ok(scale_of(kind, paths, object))
     }
 
-    /// Writes an object's Scale: by PUT where `how` is none, else by a patch of it.
+    /// Writes an object's Scale: by PUT if `how` is `None`, else by PATCH.
     pub(crate) fn write_scale(
         &mut self,
         kind: &Arc<Kind>,
@@ -99,7 +99,7 @@ fn set(object: &mut Value, path: &[String], value: Value) {
     *slot = value;
 }
 
-/// A `LabelSelector` in the text form, its keys in order.
+/// A `LabelSelector` as text, with sorted keys.
 fn selector_text(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let parts: Vec<String> =

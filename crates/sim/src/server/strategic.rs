@@ -1,10 +1,10 @@
-//! Strategic merge patches: lists are merged by the key that Go's tags name for them.
+//! Strategic merge patches: merges lists by the keys in Go's tags.
 
 use serde_json::{Map, Value};
 
 use super::super::types::{self, Field, StructId, Type};
 
-/// What the key of a list's order begins with.
+/// The prefix of a list's order directive.
 const ORDER: &str = "$setElementOrder/";
 
 /// Merges `patch` into an object of this struct.
@@ -54,7 +54,7 @@ fn merge_struct(id: Option<StructId>, object: &mut Value, patch: &Value) {
             put_in_order(field, slot, length, order);
         }
     }
-    // An order may come without a change.
+    // An order directive may come without a change.
     for (name, order) in patch {
         if let Some(name) = name.strip_prefix(ORDER).filter(|name| !patch.contains_key(*name))
             && let Some(slot) = target.get_mut(name)
@@ -66,9 +66,9 @@ fn merge_struct(id: Option<StructId>, object: &mut Value, patch: &Value) {
     }
 }
 
-/// Puts a merged list in the order that the patch asks for; what it does not name stands, among the others, before what
-/// it stood before. The real server deletes and appends in the very list that it then takes for the old one, so what
-/// is new has a place there if it fills one that was left.
+/// Sorts a merged list by the order directive; unnamed items stay before the item that they preceded. Like the real
+/// server, which appends and deletes in place in the list that it then uses as the old order, a new item in a freed
+/// slot has a position there.
 fn put_in_order(field: Option<&Field>, slot: &mut Value, length: usize, order: &Value) {
     let Some(Field { merge_key: Some(key), .. }) = field else { return };
     let (Some(items), Some(order)) = (slot.as_array().cloned(), order.as_array()) else { return };

@@ -1,5 +1,5 @@
-//! Objects as rows of a table, which is what `kubectl get` asks for: for custom kinds the columns that their definition
-//! names, for built-in ones those of the real server.
+//! Objects as table rows, which `kubectl get` requests: with the printer columns of custom kinds, and the real
+//! server's columns of built-in ones.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::cell::{column, since};
 use super::columns;
 use super::read::metadata_only;
 
-/// What of an object a row carries beside its cells.
+/// The object in a row, besides its cells.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Include {
     Nothing,
@@ -22,7 +22,7 @@ pub(crate) enum Include {
 /// The form in which objects are sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
-    /// As they are.
+    /// Complete.
     Whole,
     /// Only their metadata.
     Metadata,
@@ -30,7 +30,7 @@ pub(crate) enum Form {
     Table(Include),
 }
 
-/// A table of these objects. A watch describes the columns once only.
+/// A table of these objects. A watch sends the column definitions once.
 pub(crate) fn table<'a>(
     kind: &Kind,
     objects: impl Iterator<Item = &'a Value>,
@@ -70,7 +70,7 @@ fn row(kind: &Kind, object: &Value, include: Include, now: DateTime<Utc>) -> Val
     row
 }
 
-/// The value of a custom column. What is not there, or of another type, is null.
+/// The value of a custom column; null if absent or of another type.
 fn cell(column: &PrinterColumn, object: &Value, now: DateTime<Utc>) -> Value {
     let Some(value) = find(object, &column.path) else { return Value::Null };
     match column.kind.as_str() {

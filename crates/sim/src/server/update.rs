@@ -1,4 +1,4 @@
-//! PUT and what patches end in: an object changed under the rules of its kind.
+//! PUT, and the second half of PATCH: changes an object under the rules of its kind.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::super::world::World;
 use super::create::{Written, has_generation, shown_form, shown_value, stored_form};
 use super::{FieldValidation, Part, WriteOptions, create, read_body, strict_sentence, unreadable};
 
-/// Fields of metadata that only the server writes.
+/// The metadata fields that only the server writes.
 const OWN_FIELDS: [&str; 7] = [
     "uid",
     "creationTimestamp",
@@ -52,7 +52,7 @@ impl World {
         Ok(Written { object, warnings, created: false })
     }
 
-    /// Changes `old` into `new`, which its kind has read, as far as the part and the rules allow.
+    /// Changes `old` into `new`, as far as the part and the rules allow.
     pub(crate) fn change(
         &mut self,
         kind: &Arc<Kind>,
@@ -64,7 +64,7 @@ impl World {
     ) -> Result<Arc<Object>, Refusal> {
         let shown = shown_value(kind, &old.value);
         if part == Part::Status && kind.is_custom() {
-            // Its metadata is not written, so a wrong UID in it is not even looked at.
+            // The metadata is not written, so a wrong UID in it is ignored.
             new["metadata"]["uid"] = meta(&shown, "uid").into();
         }
         check_identity(kind, key, &shown, old.version, &new, options.patch)?;
@@ -82,7 +82,7 @@ impl World {
             }
             admission::prepare_update(kind, &mut new, &shown);
         }
-        // Twice: both the store and the kind's own rules look at it.
+        // Twice: both the store and the kind's strategy check it.
         let mut causes: Vec<Cause> =
             new_finalizers(&shown, &new).into_iter().flat_map(|c| [c.clone(), c]).collect();
         causes.extend(deletion_time);
@@ -108,7 +108,7 @@ impl World {
         Ok(self.store_change(kind, key, new))
     }
 
-    /// Stores a changed object, or removes it if nothing holds it any more.
+    /// Stores a changed object, or removes it with its last finalizer.
     fn store_change(&mut self, kind: &Arc<Kind>, key: &Key, new: Value) -> Arc<Object> {
         let gone = is_terminating(&new)
             && !has_items(&new["metadata"]["finalizers"])
@@ -116,7 +116,7 @@ impl World {
             && (new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0);
         let stored = stored_form(kind, new);
         if gone {
-            // The caller sees its change; watches see what was stored before it.
+            // The caller sees the change; watches see the object before it.
             self.remove(kind, key);
             return shown_form(kind, &Object::new(self.store.version(), stored));
         }
@@ -129,7 +129,7 @@ fn has_items(list: &Value) -> bool {
     list.as_array().is_some_and(|items| !items.is_empty())
 }
 
-/// The body must speak of the object at the path, of the version that is stored, and of the same life.
+/// Checks that the body matches the path, the stored version and the UID.
 fn check_identity(
     kind: &Kind,
     key: &Key,
@@ -155,7 +155,7 @@ fn check_identity(
     if !uid.is_empty() && uid != meta(old, "uid") {
         if patch {
             let cause = Cause::invalid("metadata.uid", &new["metadata"]["uid"], "field is immutable");
-            // Twice: both the store and the kind's own rules look at it.
+            // Twice: both the store and the kind's strategy check it.
             return Err(Refusal::invalid(kind, &key.1, &[cause.clone(), cause]));
         }
         let group = if kind.is_custom() { format!("{}/", kind.group) } else { String::new() };
@@ -191,18 +191,18 @@ fn keep_own_fields(old: &Value, new: &mut Value) {
     target.remove("managedFields");
 }
 
-/// A write to one part leaves the other as it was.
+/// Resets the parts of the object that this write may not change.
 fn isolate(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
     match part {
         Part::Main if kind.has_status => set_or_remove(new, "status", &old["status"]),
         Part::Main => {}
         Part::Status => {
             let (Some(now), Some(before)) = (new.as_object_mut(), old.as_object()) else { return };
-            // A built-in kind's status can be written together with its labels; a custom one's cannot.
+            // A status write of a built-in kind may change labels, too; one of a custom kind may not.
             let is_written = |name: &str| name == "status" || (name == "metadata" && !kind.is_custom());
             now.retain(|name, _| is_written(name) || before.contains_key(name));
             for (name, value) in before.iter().filter(|(name, _)| !is_written(name)) {
-                // Most are as they were, and looking costs less than copying.
+                // Most are unchanged, and comparing is cheaper than copying.
                 if now.get(name) != Some(value) {
                     now.insert(name.clone(), value.clone());
                 }
@@ -234,7 +234,7 @@ fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
     !before.eq(after)
 }
 
-/// Only a DELETE sets the time of a deletion.
+/// Only a DELETE sets the deletionTimestamp.
 fn new_deletion_time(old: &Value, new: &Value) -> Option<Cause> {
     let field = "metadata.deletionTimestamp";
     let given = &new["metadata"]["deletionTimestamp"];
@@ -245,11 +245,11 @@ fn new_finalizers(old: &Value, new: &Value) -> Option<Cause> {
     if !is_terminating(old) {
         return None;
     }
-    let held = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let finalizers = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let added: Vec<String> = new["metadata"]["finalizers"]
         .as_array()?
         .iter()
-        .filter(|f| !held.contains(f))
+        .filter(|f| !finalizers.contains(f))
         .filter_map(|f| f.as_str().map(|f| format!("{f:?}")))
         .collect();
     (!added.is_empty()).then(|| {

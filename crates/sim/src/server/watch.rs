@@ -1,4 +1,4 @@
-//! Watches: a cursor into the history, shown as the events that its selectors let through.
+//! Watches: a cursor into the history, filtered by selectors.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -23,14 +23,14 @@ use super::read::{ListOptions, metadata_only, parse_version};
 use super::table::{Form, table};
 use windlass_clock::SharedClock;
 
-/// How often a quiet watch is told how far it has come.
+/// The interval of bookmarks on a quiet watch.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// How long before it ends a watch is told once more, so that the next one begins from there.
+/// How long before its end a watch sends a last bookmark, from which the next one resumes.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// What the server takes for a time-out if the caller names none.
+/// The default time-out of a watch.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 1800;
 
-/// What a watch lets through, and in which form.
+/// The filter and the form of a watch.
 pub(crate) struct Lens {
     pub kind: Arc<Kind>,
     pub namespace: String,
@@ -39,7 +39,7 @@ pub(crate) struct Lens {
     pub form: Form,
     /// For ages in tables.
     pub clock: SharedClock,
-    /// Whether a table's columns were described already.
+    /// True once the column definitions were sent.
     pub described: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct WatchStream {
     lens: Lens,
     view: WatchView,
     cursor: u64,
-    told: u64,
+    bookmarked: u64,
     ready: VecDeque<Bytes>,
     ended: bool,
     silent: bool,
@@ -67,15 +67,15 @@ impl World {
         lens: Lens,
         view: WatchView,
     ) -> Result<WatchStream, Refusal> {
-        let asked = parse_version(lens.options.version.as_deref())
+        let requested = parse_version(lens.options.version.as_deref())
             .map_err(|refusal| Refusal::new(500, "", refusal.message))?;
         let current = self.store.version();
         let mut ready = VecDeque::new();
-        let mut cursor = asked;
+        let mut cursor = requested;
         let mut ended = false;
-        if asked == 0 || lens.options.initial_events {
+        if requested == 0 || lens.options.initial_events {
             cursor = current;
-            let wanted = asked == 0 && !matches!(lens.options.initial_send(), Some(false));
+            let wanted = requested == 0 && !matches!(lens.options.initial_send(), Some(false));
             if wanted || lens.options.initial_events {
                 let objects = self.store.list(lens.kind.shelf, &lens.namespace);
                 ready.extend(objects.filter_map(|(_, object)| lens.line("ADDED", object)));
@@ -83,8 +83,8 @@ impl World {
             if lens.options.initial_events && lens.options.bookmarks {
                 ready.push_back(lens.bookmark(cursor, true));
             }
-        } else if asked < self.store.compacted() {
-            ready.push_back(too_old(asked, self.store.compacted()));
+        } else if requested < self.store.compacted() {
+            ready.push_back(too_old(requested, self.store.compacted()));
             ended = true;
         }
         let timeout = Duration::from_secs(lens.options.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS));
@@ -93,7 +93,7 @@ impl World {
             shared: shared.clone(),
             view,
             cursor,
-            told: cursor,
+            bookmarked: cursor,
             ready,
             ended,
             silent: false,
@@ -108,7 +108,7 @@ impl World {
 }
 
 impl ListOptions {
-    /// What `sendInitialEvents` says, if it says anything: only `true` is kept apart.
+    /// The value of `sendInitialEvents`; only `true` is distinguished.
     fn initial_send(&self) -> Option<bool> {
         self.initial_events.then_some(true)
     }
@@ -137,7 +137,7 @@ impl Lens {
         self.shows(&shown).then(|| event(what, &self.sent(&shown)))
     }
 
-    /// An object in the form that was asked for.
+    /// An object in the requested form.
     fn sent(&self, shown: &Value) -> Value {
         match self.form {
             Form::Whole => shown.clone(),
@@ -151,7 +151,7 @@ impl Lens {
         }
     }
 
-    /// A change as this watch sees it: an object that leaves the selection is deleted for it.
+    /// A change as this watch sees it: an object that leaves the selection is deleted.
     fn change(&self, change: &Change) -> Option<Bytes> {
         if change.shelf != self.kind.shelf || (!self.namespace.is_empty() && change.key.0 != self.namespace) {
             return None;
@@ -169,7 +169,7 @@ impl Lens {
             (false, true) => self.line("ADDED", &change.shown),
             (true, true) => self.line("MODIFIED", &change.shown),
             (true, false) => {
-                // What a selector lost is shown as it last was, at the version of the change.
+                // An object that leaves the selection is sent in its last state, with the version of the change.
                 let last = change.before.as_ref()?;
                 let shown = Object::new(change.version, last.value.clone());
                 self.line("DELETED", &shown)
@@ -196,13 +196,13 @@ fn event(what: &str, object: &Value) -> Bytes {
     Bytes::from(format!("{}\n", json!({"type": what, "object": object})))
 }
 
-fn too_old(asked: u64, oldest: u64) -> Bytes {
-    let refusal = Refusal::expired(format!("too old resource version: {asked} ({oldest})"));
+fn too_old(requested: u64, oldest: u64) -> Bytes {
+    let refusal = Refusal::expired(format!("too old resource version: {requested} ({oldest})"));
     event("ERROR", &refusal.body())
 }
 
 impl WatchStream {
-    /// Moves what happened since the cursor into `ready`, as far as the watch may see.
+    /// Moves changes after the cursor into `ready`, as far as the fault plan allows.
     fn collect(&mut self, context: &mut Context<'_>) {
         let shared = self.shared.clone();
         let mut world = shared.lock();
@@ -221,7 +221,7 @@ impl WatchStream {
                 WatchFate::Show => {
                     if let Some(line) = self.lens.change(&change) {
                         self.ready.push_back(line);
-                        self.told = change.version;
+                        self.bookmarked = change.version;
                     }
                 }
                 WatchFate::Drop => {}
@@ -281,7 +281,7 @@ impl Stream for WatchStream {
         if this.ended || this.deadline.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        // A quiet watch of a quiet cluster is not told anything: it would only wake the caller.
+        // An idle watch gets no bookmark if the cluster did not change: it would only wake the caller.
         if this.lens.options.bookmarks
             && this.lag.is_none()
             && this.bookmark.as_mut().poll(context).is_ready()
@@ -289,8 +289,8 @@ impl Stream for WatchStream {
             let next = this.bookmark.deadline() + BOOKMARK_EVERY;
             this.bookmark.as_mut().reset(next);
             let _ = this.bookmark.as_mut().poll(context);
-            if this.cursor > this.told {
-                this.told = this.cursor;
+            if this.cursor > this.bookmarked {
+                this.bookmarked = this.cursor;
                 return Poll::Ready(Some(this.lens.bookmark(this.cursor, false)));
             }
         }

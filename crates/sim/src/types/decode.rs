@@ -1,19 +1,19 @@
-//! A body read as Go would read it into a struct and write it out again: unknown fields are found, types are
-//! checked, quantities and times take their canonical form, and zero values stay or go as the tags say.
+//! Decodes and re-encodes a body as Go would: finds unknown fields, checks types, canonicalizes quantities and times,
+//! and keeps or omits zero values by their tags.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value};
 
 use super::{Field, Quantity, StructId, Type, get};
 
-/// A body in the form in which the server stores it.
+/// A body in its stored form.
 pub(crate) struct Decoded {
     pub value: Value,
-    /// The paths of fields that the type does not have, as strict validation reports them.
+    /// The paths of unknown fields, as strict validation reports them.
     pub unknown: Vec<String>,
 }
 
-/// Reads `value` as the struct `id`. The error is Go's sentence, without the server's frame around it.
+/// Decodes `value` as the struct `id`. The error is Go's message, without the server's around it.
 pub(crate) fn decode(id: StructId, value: Value) -> Result<Decoded, String> {
     let mut reader = Reader { path: Vec::new(), unknown: Vec::new(), owner: id };
     let value = reader.read(&Type::Struct(id), value)?;
@@ -28,7 +28,7 @@ enum Step {
 struct Reader {
     path: Vec<Step>,
     unknown: Vec<String>,
-    /// The struct whose field is being read: Go's type errors name it.
+    /// The struct whose field is decoded: Go's type errors name it.
     owner: StructId,
 }
 
@@ -81,7 +81,7 @@ impl Reader {
             self.path.push(Step::Field(name));
             let value = self.read(&field.ty, value)?;
             let Some(Step::Field(name)) = self.path.pop() else { continue };
-            if kept(field, &value) {
+            if is_encoded(field, &value) {
                 out.insert(name, value);
             }
         }
@@ -193,7 +193,7 @@ fn time(text: &str, resolution: SecondsFormat) -> Result<Value, String> {
     Ok(parsed.with_timezone(&Utc).to_rfc3339_opts(resolution, true).into())
 }
 
-/// Go reads a micro time in one form only, six digits and all.
+/// Go accepts one format of micro time only, with six digits.
 fn micro_time(text: &str) -> Result<Value, String> {
     let rest = text.get(19..).unwrap_or_default();
     let digits = rest.strip_prefix('.').map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
@@ -216,14 +216,14 @@ fn is_empty(ty: &Type, value: &Value) -> bool {
     }
 }
 
-fn kept(field: &Field, value: &Value) -> bool {
+fn is_encoded(field: &Field, value: &Value) -> bool {
     if field.omit_zero && matches!(field.ty, Type::Struct(_)) {
         return value.as_object().is_none_or(|map| !map.is_empty());
     }
     !(field.omit_empty && is_empty(&field.ty, value))
 }
 
-/// What Go writes for a field that was not set, if it writes anything.
+/// The encoding of an unset field, if it has one.
 fn zero(field: &Field) -> Option<Value> {
     match &field.ty {
         Type::Struct(_) if !field.omit_zero => Some(zero_of(&field.ty)),
@@ -234,7 +234,7 @@ fn zero(field: &Field) -> Option<Value> {
     }
 }
 
-/// A struct as Go writes it when nothing in it was set.
+/// The encoding of an empty struct.
 pub(crate) fn zero_struct(id: StructId) -> Value {
     zero_of(&Type::Struct(id))
 }

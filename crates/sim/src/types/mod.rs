@@ -1,6 +1,6 @@
-//! The built-in kinds as Go declares them. `v1.36.txt` is a table of `k8s.io/api` v0.36.3, one line a field:
-//! name, type, and its tags (`o` omitempty, `z` omitzero, `p=` patch strategy, `k=` keys of a list map). What the
-//! real server makes of a body follows from these tags: which zero values it keeps, and which fields it does not know.
+//! The built-in kinds as Go declares them. `v1.36.txt` is a table of `k8s.io/api` v0.36.3, one line a field: name,
+//! type, and its tags (`o` omitempty, `z` omitzero, `p=` patch strategy, `k=` keys of a list map). They decide how
+//! the real server decodes a body: which zero values it keeps, and which fields are unknown.
 
 mod decode;
 mod quantity;
@@ -15,7 +15,7 @@ pub(crate) use quantity::Quantity;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct StructId(usize);
 
-/// A Go type, reduced to what decoding and patching look at.
+/// A Go type, as far as decoding and patching need it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     Pointer(Box<Type>),
@@ -41,11 +41,11 @@ pub(crate) struct Field {
     pub ty: Type,
     pub omit_empty: bool,
     pub omit_zero: bool,
-    /// A strategic merge patch merges this list: by this key, or as a set where the key is empty.
+    /// The key by which a strategic merge patch merges this list; empty for a set.
     pub merge_key: Option<String>,
-    /// The keys of a list that server-side apply treats as a map.
+    /// The keys by which server-side apply treats this list as a map.
     pub map_keys: Vec<String>,
-    /// Server-side apply treats this list as a set.
+    /// True if server-side apply treats this list as a set.
     pub is_set: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// The API server's sentence for text that is no quantity.
+/// The API server's message for an invalid quantity.
 const REFUSED: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
@@ -13,7 +13,7 @@ enum Style {
     Exponent,
 }
 
-/// A quantity as a count of billionths, Go's own resolution.
+/// A quantity in billionths, Go's own resolution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantity {
     nanos: i128,
@@ -23,7 +23,7 @@ pub(crate) struct Quantity {
 const NANO: i128 = 1_000_000_000;
 
 impl Quantity {
-    /// Reads a quantity.
+    /// Parses a quantity.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let digits_end = text
             .char_indices()
@@ -44,7 +44,7 @@ impl Quantity {
         for digit in whole.bytes() {
             nanos = nanos.saturating_mul(10).saturating_add(i128::from(digit - b'0') * NANO);
         }
-        // Kept beside the whole part at full precision, so that 0.5Gi is exact.
+        // At full precision, so that 0.5Gi is exact.
         let mut fraction_nanos = 0_i128;
         let mut unit = NANO * NANO / 10;
         for digit in fraction.bytes() {
@@ -56,17 +56,17 @@ impl Quantity {
         Ok(Self { nanos: if negative { -nanos } else { nanos }, style })
     }
 
-    /// The text in the form in which the server returns it.
+    /// The canonical form, which the server returns.
     pub(crate) fn canonical(text: &str) -> Result<String, String> {
         Self::parse(text).map(|quantity| quantity.to_string())
     }
 
-    /// The value in thousandths, as CPU is counted.
+    /// The value in thousandths, the unit of CPU.
     pub(crate) fn millis(&self) -> i128 {
         self.nanos / 1_000_000
     }
 
-    /// Whether it is below zero.
+    /// True if it is below zero.
     pub(crate) fn is_negative(&self) -> bool {
         self.nanos < 0
     }
@@ -133,7 +133,7 @@ fn scaled(nanos: i128, binary: u32, exponent: i32) -> i128 {
     if exponent >= 0 {
         return shifted.saturating_mul(factor);
     }
-    // Go rounds what it cannot hold away from zero.
+    // Go rounds away from zero.
     let quotient = shifted / factor;
     if shifted % factor == 0 { quotient } else { quotient + 1 }
 }

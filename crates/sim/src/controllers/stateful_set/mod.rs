@@ -1,5 +1,5 @@
-//! The StatefulSet controller, after Kubernetes 1.36's own: revisions, pods in order or all at once, `OnDelete`
-//! and `RollingUpdate`, claims, status. What it reads of the set may lag behind the truth, as a cache does.
+//! The StatefulSet controller, after Kubernetes 1.36: revisions, ordered and parallel pods, `OnDelete` and
+//! `RollingUpdate`, claims, status. Its cache of the set may lag.
 
 mod pods;
 mod revisions;
@@ -15,7 +15,7 @@ use super::super::store::{Change, Key, Object};
 use super::super::world::World;
 use super::set_of;
 
-/// Lists a set that changed, now or when the controller's cache will have it.
+/// Queues a changed set, for when the controller's cache has the change.
 pub(crate) fn note_set(world: &mut World, change: &Change) {
     let lag = world.agenda.pace.stateful_set_lag;
     let known = world.seen_sets.contains_key(&change.key);
@@ -34,7 +34,7 @@ pub(crate) fn note_set(world: &mut World, change: &Change) {
     world.agenda.after(Job::StatefulSet(change.key.clone()), lag + 1);
 }
 
-/// Lists the set whose pod changed.
+/// Queues the set of a changed pod.
 pub(crate) fn note_pod(world: &mut World, change: &Change) {
     let namespace = &change.key.0;
     for object in [&change.before, &change.after].into_iter().flatten() {
@@ -48,7 +48,7 @@ pub(crate) fn note_pod(world: &mut World, change: &Change) {
     }
 }
 
-/// Lists the sets that a claim was in the way of: their pods name it.
+/// Queues the sets that wait for a claim to go: their pods use it.
 pub(crate) fn note_claim(world: &mut World, change: &Change) {
     if change.after.is_some() {
         return;
@@ -71,7 +71,7 @@ pub(crate) fn note_claim(world: &mut World, change: &Change) {
 }
 
 impl World {
-    /// Another version of the controller takes over: it writes other bytes, and lists every set.
+    /// Another version of the controller takes over: it serializes differently, and re-syncs every set.
     pub(crate) fn reserialise_revisions(&mut self) {
         self.serialisation += 1;
         let Some(kind) = self.kind("StatefulSet") else { return };
@@ -82,7 +82,7 @@ impl World {
     }
 }
 
-/// The set as the controller's cache has it now.
+/// The set in the controller's cache.
 fn observed(world: &mut World, key: &Key) -> Option<Arc<Object>> {
     let now = world.agenda.now_ms;
     let lag = world.agenda.pace.stateful_set_lag;
@@ -102,7 +102,7 @@ fn observed(world: &mut World, key: &Key) -> Option<Arc<Object>> {
 /// Syncs one set.
 pub(crate) fn step(world: &mut World, key: &Key) {
     let observed = observed(world, key);
-    // A set that changes twice within the lag is listed once, for the first of its changes.
+    // A set that changes twice within the lag is queued once, for the first change.
     let next = world.seen_sets.get(key).and_then(|seen| seen.arriving.first()).map(|(arrives, _)| *arrives);
     if let Some(arrives) = next {
         let wait = arrives.saturating_sub(world.agenda.now_ms);
@@ -114,7 +114,7 @@ pub(crate) fn step(world: &mut World, key: &Key) {
     }
 }
 
-/// A set, with what the controller asks of it most.
+/// A set, with its most used fields.
 struct Set<'a> {
     object: &'a Object,
     namespace: &'a str,
@@ -158,7 +158,7 @@ impl<'a> Set<'a> {
         format!("{}-{ordinal}", self.name)
     }
 
-    /// The reference by which its pods and revisions name it.
+    /// The owner reference of its pods and revisions.
     fn reference(&self) -> Value {
         serde_json::json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": self.name, "uid": self.uid(),

@@ -1,4 +1,4 @@
-//! The pods of a set and their claims: which there are, what a new one looks like, what state one is in.
+//! The pods of a set and their claims: adoption, rendering, state.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use super::super::super::store::{Key, Object, controller_of};
 use super::super::super::world::World;
 use super::Set;
 
-/// The pods that belong to a set, by name. Those that match and have no owner are adopted, those that match no
-/// longer are let go.
+/// The pods of a set, by name. Adopts matching orphans, and releases pods that no longer match.
 pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
     let Some(kind) = world.kind("Pod") else { return Vec::new() };
     let Some(selector) = LabelSelector::of(&set.spec()["selector"]) else { return Vec::new() };
@@ -45,7 +44,7 @@ pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
     pods
 }
 
-/// A pod without its reference to the set.
+/// A pod without its owner reference.
 fn let_go(set: &Set<'_>, pod: &Object) -> Value {
     let mut value = pod.value.clone();
     if let Some(references) = value["metadata"]["ownerReferences"].as_array_mut() {
@@ -59,13 +58,13 @@ fn let_go(set: &Set<'_>, pod: &Object) -> Value {
     value
 }
 
-/// The ordinal in a pod's name, if the name is one of this set's.
+/// The ordinal in a pod's name, if the name belongs to this set.
 pub(super) fn ordinal(set: &Set<'_>, name: &str) -> Option<i64> {
     let (parent, number) = name.rsplit_once('-')?;
     (parent == set.name && number.bytes().all(|b| b.is_ascii_digit())).then(|| number.parse().ok())?
 }
 
-/// A pod of this ordinal from this template, at this revision.
+/// Renders a pod.
 pub(super) fn render(set: &Set<'_>, template: &Value, revision: &str, ordinal: i64) -> Value {
     let name = set.pod_name(ordinal);
     let mut labels: Map<String, Value> =
@@ -125,7 +124,7 @@ fn claims(set: &Set<'_>, ordinal: i64) -> Vec<(String, Value)> {
     list
 }
 
-/// Whether a claim that the pod needs is on its way out: the pod has to wait for it.
+/// True if a claim of the pod is terminating: the pod has to wait.
 pub(super) fn has_stale_claim(world: &World, set: &Set<'_>, ordinal: i64) -> bool {
     claims(set, ordinal).iter().any(|(_, claim)| {
         let name = claim["metadata"]["name"].as_str().unwrap_or_default();
@@ -133,7 +132,7 @@ pub(super) fn has_stale_claim(world: &World, set: &Set<'_>, ordinal: i64) -> boo
     })
 }
 
-/// Makes the claims that are missing. A claim that is there is used as it is.
+/// Creates missing claims. An existing claim is used as it is.
 pub(super) fn create_claims(world: &mut World, set: &Set<'_>, ordinal: i64) -> Result<(), String> {
     let Some(kind) = world.kind("PersistentVolumeClaim") else { return Ok(()) };
     for (_, claim) in claims(set, ordinal) {
@@ -147,7 +146,7 @@ pub(super) fn create_claims(world: &mut World, set: &Set<'_>, ordinal: i64) -> R
     Ok(())
 }
 
-/// Makes a pod and its claims.
+/// Creates a pod and its claims.
 pub(super) fn create(
     world: &mut World,
     set: &Set<'_>,
@@ -167,7 +166,7 @@ pub(super) fn create(
     })
 }
 
-/// The revision that a pod was made at.
+/// The revision of a pod.
 pub(super) fn revision_of(pod: &Value) -> &str {
     pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap_or_default()
 }
@@ -188,7 +187,7 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     phase(pod) == "Running" && ready_condition(pod).is_some()
 }
 
-/// Ready, and for long enough. (The real controller asks for the condition only, running or not.)
+/// True if Ready for long enough. (The real controller does not check the phase either.)
 pub(super) fn is_available(pod: &Value, min_ready_seconds: i64, now: DateTime<Utc>) -> bool {
     let Some(condition) = ready_condition(pod) else { return false };
     if min_ready_seconds == 0 {

@@ -1,4 +1,4 @@
-//! The revisions of a set: named, numbered and found again as the real controller does it, bytes and hash.
+//! The revisions of a set: naming, numbering and comparison as in the real controller.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::super::super::store::{Key, Object};
 use super::super::super::world::World;
 use super::Set;
 
-/// A set's revisions, the oldest first, and which of them are current and wanted.
+/// A set's revisions, oldest first, with the current and the update one.
 pub(super) struct Revisions {
     pub all: Vec<Arc<Object>>,
     pub current: Arc<Object>,
     pub update: Arc<Object>,
-    /// How many names were another revision's so far.
+    /// The number of hash collisions so far.
     pub collisions: i64,
 }
 
-/// Finds or makes the revision of the set's template.
+/// Finds or creates the revision of the set's template.
 pub(super) fn resolve(world: &mut World, set: &Set<'_>) -> Option<Revisions> {
     let kind = world.kind("ControllerRevision")?;
     let mut all = list(world, set)?;
@@ -46,8 +46,8 @@ pub(super) fn resolve(world: &mut World, set: &Set<'_>) -> Option<Revisions> {
     Some(Revisions { all, current, update, collisions })
 }
 
-/// Whether the set would be what it is with the template of this revision: since 1.36 the controller asks for the meaning,
-/// and not only for the bytes.
+/// True if the set with this revision's template is semantically equal: since 1.36 the controller does not compare
+/// bytes only.
 fn means_the_same(world: &World, set: &Set<'_>, revision: &Object) -> bool {
     let Some(kind) = world.kind("StatefulSet").filter(|_| world.serialisation == 0) else { return false };
     let mut restored = set.object.value.clone();
@@ -60,7 +60,7 @@ fn means_the_same(world: &World, set: &Set<'_>, revision: &Object) -> bool {
     restored["spec"]["template"] == set.spec()["template"]
 }
 
-/// The revisions that a set owns.
+/// The revisions of a set.
 fn list(world: &World, set: &Set<'_>) -> Option<Vec<Arc<Object>>> {
     let kind = world.kind("ControllerRevision")?;
     let mut all: Vec<Arc<Object>> = world
@@ -78,8 +78,8 @@ fn number(revision: &Object) -> i64 {
     revision.value["revision"].as_i64().unwrap_or_default()
 }
 
-/// What a revision stores: the template, as a patch that replaces it. Controllers up to 1.33 wrote a time of creation
-/// into it that nobody ever set: every other version does so here.
+/// The data of a revision: the template as a patch that replaces it. Controllers up to 1.33 serialize an unset
+/// creationTimestamp: every other version does so here.
 fn data_of(template: &Value, serialisation: u32) -> Value {
     let mut template = template.clone();
     template["$patch"] = "replace".into();
@@ -137,7 +137,7 @@ fn make(
     None
 }
 
-/// FNV-1 over the data as Go marshals it, and the count of collisions.
+/// FNV-1 over the data as Go marshals it, and the collision count.
 fn hash(data: &Value, collisions: i64) -> String {
     let text = data.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     let mut hash: u32 = 2_166_136_261;
@@ -147,7 +147,7 @@ fn hash(data: &Value, collisions: i64) -> String {
     safe_encoded(&hash.to_string())
 }
 
-/// Deletes revisions that nothing refers to, beyond the limit.
+/// Deletes unreferenced revisions beyond the limit.
 pub(super) fn truncate(world: &mut World, set: &Set<'_>, revisions: &Revisions, pods: &[Arc<Object>]) {
     let limit = set.spec()["revisionHistoryLimit"].as_i64().unwrap_or(10);
     let live = |revision: &Object| {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_fnv_1_of_the_json_as_go_writes_it() {
-        // From a real control plane, recorded by the conformance suite: see tests/conformance.
+        // Recorded from a real control plane by the conformance suite: see tests/conformance.
         assert_eq!(hash(&json!({}), 0), safe_encoded("777742067"));
     }
 }

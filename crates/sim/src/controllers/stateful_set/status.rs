@@ -1,4 +1,4 @@
-//! What a set's status says.
+//! The status of a set.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Set;
 use super::pods::{is_available, is_ready, phase, revision_of};
 use super::revisions::Revisions;
 
-/// Writes the status, if it says something else than before.
+/// Writes the status if it changed.
 pub(super) fn write(
     world: &mut World,
     key: &Key,

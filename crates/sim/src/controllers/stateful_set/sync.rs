@@ -1,4 +1,4 @@
-//! One look at a set: what to make, what to delete, and what to say.
+//! One sync of a set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::pods::{self, is_available, is_ready, revision_of};
 use super::revisions::{self, Revisions};
 use super::{Set, status};
 
-/// How long until a failed sync is tried again, in milliseconds, and at most.
+/// The back-off of a failed sync in milliseconds: first and longest.
 const RETRY_MS: (u64, u64) = (10, 1_000_000);
 
-/// A pod of the set: one that exists, or one to be made.
+/// A pod of the set, existing or to be created.
 struct Replica {
     ordinal: i64,
     pod: Option<Arc<Object>>,
 }
 
-/// Syncs a set. The error is the time after which to try again.
+/// Syncs a set. The error is when to retry, in milliseconds.
 pub(super) fn sync(world: &mut World, key: &Key, object: &Arc<Object>) -> Result<(), u64> {
     let set = Set::of(object);
     if set.spec()["selector"].is_null() {
@@ -61,7 +61,7 @@ pub(super) fn sync(world: &mut World, key: &Key, object: &Arc<Object>) -> Result
     }
 }
 
-/// The pods by ordinal, in range, and the rest, the highest first.
+/// The pods within the ordinals, and the others, highest first.
 fn partition(set: &Set<'_>, existing: &[Arc<Object>]) -> (Vec<Replica>, Vec<Replica>) {
     let range = set.start()..set.start() + set.replicas();
     let mut found: BTreeMap<i64, Arc<Object>> = existing
@@ -74,7 +74,7 @@ fn partition(set: &Set<'_>, existing: &[Arc<Object>]) -> (Vec<Replica>, Vec<Repl
     (replicas, condemned)
 }
 
-/// Makes, deletes and mends pods, as far as one sync goes.
+/// Creates, deletes and repairs pods, as far as one sync goes.
 fn advance(
     world: &mut World,
     set: &Set<'_>,
@@ -128,7 +128,7 @@ fn advance(
     Ok(())
 }
 
-/// Looks after one replica. True if nothing after it may be done yet, where pods go in order.
+/// Reconciles one replica. True if an ordered set has to stop here.
 fn process(
     world: &mut World,
     set: &Set<'_>,
@@ -172,7 +172,7 @@ fn process(
     Ok(false)
 }
 
-/// The revision at which a missing pod is made.
+/// The revision for a missing pod.
 fn revision_for<'a>(set: &Set<'_>, revisions: &'a Revisions, ordinal: i64) -> &'a Object {
     let strategy = &set.spec()["updateStrategy"];
     let rolling = &strategy["rollingUpdate"];
@@ -185,7 +185,7 @@ fn revision_for<'a>(set: &Set<'_>, revisions: &'a Revisions, ordinal: i64) -> &'
     if below { &revisions.current } else { &revisions.update }
 }
 
-/// A pod that lost the labels that its name gives it gets them back.
+/// Restores the identity labels of a pod.
 fn mend_identity(world: &mut World, set: &Set<'_>, replica: &mut Replica, pod: &Arc<Object>) {
     let name = set.pod_name(replica.ordinal);
     let labels = &pod.value["metadata"]["labels"];
@@ -202,7 +202,7 @@ fn mend_identity(world: &mut World, set: &Set<'_>, replica: &mut Replica, pod: &
 fn delete(world: &mut World, set: &Set<'_>, replica: &mut Replica) {
     let (Some(kind), Some(pod)) = (world.kind("Pod"), replica.pod.clone()) else { return };
     let key: Key = (set.namespace.to_owned(), pod.meta("name").to_owned());
-    // The precondition cannot fail: the pod was read in this very step.
+    // The pod was read in this step, so the precondition holds.
     let _ = world.delete(&kind, &key, &DeleteOptions::of_uid(pod.uid()));
     replica.pod = world.store.get(kind.shelf, &key).cloned();
 }
