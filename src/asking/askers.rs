@@ -1,8 +1,8 @@
-//! Who is asked next, what was last answered, and when it is asked again.
+//! The sidecar prober: which sidecar is asked next, its last answer, and its backoff.
 //!
-//! There are three lanes. A question goes through the prompt one first, where a sidecar has a moment to answer; what
-//! takes longer goes through another, and through one of its own what failed, or never answered. So those that swallow what
-//! is sent to them wait for each other, and hold up nobody who answers, be it slowly.
+//! There are three lanes. A question starts in the prompt lane, where a sidecar has a moment to answer; slow ones
+//! move to a second lane, and those that failed or never answered to a third. So sidecars that hang only delay each
+//! other, not those that answer, however slowly.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,56 +12,56 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 
 use super::peer::SidecarConnection;
-use super::question::{Peer, Question, Said, Wish};
+use super::question::{Peer, Question, SidecarReport, Wish};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, Key};
 use crate::engine::backoff;
 use crate::sidecar::SidecarClient;
 
-/// How many sidecars are asked at the same time, in each lane.
+/// The most concurrent requests in each lane.
 pub const AT_ONCE: u16 = 64;
-/// How old an answer may be before it is asked for again: it is one of now until then.
+/// The age at which an answer is refreshed; until then it counts as current.
 pub const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// How long a sidecar may take in the prompt lane, to all that a question needs.
+/// The time-out in the prompt lane, for all requests of a question.
 const PROMPT: Duration = Duration::from_millis(250);
-/// How soon to look again at a question that is being asked, should its answer not announce itself.
+/// The requeue while a question is being asked, in case its answer is lost.
 const WHILE_ASKED: Duration = Duration::from_secs(30);
-/// After so many failures in a row the wait, then between 16 and 32 s, grows no more.
+/// After this many failures in a row the backoff, then between 16 and 32 s, stops growing.
 const DOUBLINGS: u32 = 6;
 
-/// Where a question is put.
+/// A lane of the prober.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lane {
-    /// To sidecars that answer at once, as far as is known.
+    /// For sidecars that are expected to answer at once.
     Prompt,
-    /// To those that take their time, and answered when they were last asked.
+    /// For sidecars that answered last time, but slowly.
     Slow,
-    /// To those that did not.
+    /// For sidecars that did not answer last time.
     Patient,
 }
 
-/// The nodes whose sidecars are to be asked, in the order in which that was wished for.
+/// The queues of nodes whose sidecars are to be asked.
 pub struct Lanes {
-    /// Those that are asked in the prompt lane.
+    /// The queue of the prompt lane.
     pub prompt: UnboundedReceiver<Key>,
-    /// Those that are asked in the slow one.
+    /// The queue of the slow lane.
     pub slow: UnboundedReceiver<Key>,
-    /// Those that are asked in the patient one.
+    /// The queue of the patient lane.
     pub patient: UnboundedReceiver<Key>,
 }
 
-/// What is known of a question.
+/// The state of a question.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Heard {
-    /// The last answer; an error is a sentence that says why there is none. `None`: it was not answered yet.
-    pub last: Option<Result<Said, String>>,
-    /// Whether that was said a moment ago. What is older may have changed, and is being asked for again.
+pub struct AnswerState {
+    /// The last answer; an error is a sentence that says why there is none. `None`: not asked yet.
+    pub last: Option<Result<SidecarReport, String>>,
+    /// True if the answer is current; an older one is being refreshed.
     pub is_fresh: bool,
-    /// When to look again, should no answer come first.
+    /// When to requeue, unless an answer comes first.
     pub again: Duration,
 }
 
-/// What sidecars last answered, and which are to be asked.
+/// The last answers of sidecars, and which are to be asked.
 pub struct Askers {
     sidecars: Arc<dyn SidecarClient>,
     cluster: Arc<dyn Cluster>,
@@ -71,32 +71,32 @@ pub struct Askers {
     patient: UnboundedSender<Key>,
 }
 
-/// What is known of the sidecar of one node.
+/// The state of one node's sidecar.
 #[derive(Debug, Default)]
 struct Node {
     peer: Peer,
     slots: [Option<Slot>; Wish::KINDS],
-    /// Whether it is in a lane.
+    /// True if it is in a queue.
     listed: bool,
-    /// Whether it is being asked: one thing at a time.
+    /// True while it is being asked: one question at a time.
     asking: bool,
-    /// How often in a row it did not answer.
+    /// The number of failures in a row.
     failures: u32,
-    /// It is not asked before.
+    /// The end of its backoff.
     not_before: Option<Instant>,
-    /// Whether it takes longer than the prompt lane allows.
+    /// True if it is too slow for the prompt lane.
     slow: bool,
-    /// Whether it answered when it was last asked.
+    /// True if it answered last time.
     answered: bool,
 }
 
 #[derive(Debug)]
 struct Slot {
     question: Question,
-    answer: Option<(Instant, Result<Said, String>)>,
-    /// Whether it is to be asked.
+    answer: Option<(Instant, Result<SidecarReport, String>)>,
+    /// True if the question is to be asked.
     wanted: bool,
-    /// Whether it is being asked.
+    /// True while it is being asked.
     under_way: bool,
 }
 
@@ -116,7 +116,7 @@ impl Node {
 }
 
 impl Askers {
-    /// Askers that nobody has wished anything of, and the lanes in which what is wished for will be found.
+    /// A prober without questions, and its queues.
     #[must_use]
     pub fn new(sidecars: Arc<dyn SidecarClient>, cluster: Arc<dyn Cluster>) -> (Arc<Self>, Lanes) {
         let ((prompt, in_prompt), (slow, in_slow)) = (unbounded_channel(), unbounded_channel());
@@ -125,13 +125,13 @@ impl Askers {
         (Arc::new(askers), Lanes { prompt: in_prompt, slow: in_slow, patient: in_patient })
     }
 
-    /// What a node's sidecar last answered to a question. It is asked, or asked again, where it is time for that.
-    pub fn ask(&self, key: &Key, question: Question) -> Heard {
+    /// The last answer of a node's sidecar to a question. Queues the question if it is due.
+    pub fn ask(&self, key: &Key, question: Question) -> AnswerState {
         let now = monotonic();
         let mut nodes = self.nodes();
         let node = nodes.entry(key.clone()).or_default();
         if node.peer != question.peer {
-            // Of another one nothing is known. What is under way is not for this one, and is passed over.
+            // For another sidecar nothing is known; an answer under way is not for it and will be dropped.
             let (listed, asking) = (node.listed, node.asking);
             *node = Node { peer: question.peer.clone(), listed, asking, ..Node::default() };
         }
@@ -148,16 +148,16 @@ impl Askers {
         let is_fresh = now < due && slot.answer.is_some();
         let last = slot.answer.as_ref().map(|(_, answer)| answer.clone());
         if now < due {
-            return Heard { last, is_fresh, again: due - now };
+            return AnswerState { last, is_fresh, again: due - now };
         }
         if !slot.under_way {
             slot.wanted = true;
             self.list(key, node);
         }
-        Heard { last, is_fresh, again: WHILE_ASKED }
+        AnswerState { last, is_fresh, again: WHILE_ASKED }
     }
 
-    /// Nothing of this kind is wished of a node's sidecar any more.
+    /// Drops a node's question of this kind.
     pub fn settle(&self, key: &Key, wish: &Wish) {
         let mut nodes = self.nodes();
         let Some(node) = nodes.get_mut(key) else { return };
@@ -167,15 +167,15 @@ impl Askers {
         }
     }
 
-    /// The node is gone.
+    /// Drops a deleted node.
     pub fn forget(&self, key: &Key) {
         self.nodes().remove(key);
     }
 
-    /// Asks a node's sidecar what is wished for, if anything is by now. Answers whether there is something new.
+    /// Asks a node's sidecar its questions. True if there is a new answer.
     pub async fn answer(&self, key: &Key, lane: Lane) -> bool {
         let Some(question) = self.take(key) else { return false };
-        let way = SidecarConnection {
+        let connection = SidecarConnection {
             sidecars: &*self.sidecars,
             cluster: &*self.cluster,
             namespace: &key.namespace,
@@ -183,8 +183,8 @@ impl Askers {
         };
         let began = monotonic();
         let answer = match lane {
-            Lane::Prompt => timeout(PROMPT, way.ask(&question)).await.ok(),
-            Lane::Slow | Lane::Patient => Some(way.ask(&question).await),
+            Lane::Prompt => timeout(PROMPT, connection.ask(&question)).await.ok(),
+            Lane::Slow | Lane::Patient => Some(connection.ask(&question).await),
         };
         self.keep(key, &question, began, answer)
     }
@@ -204,13 +204,13 @@ impl Askers {
         Some(slot.question.clone())
     }
 
-    /// Keeps an answer; `None` is one that takes longer than the prompt lane allows.
+    /// Stores an answer; `None`: it was too slow for the prompt lane.
     fn keep(
         &self,
         key: &Key,
         question: &Question,
         began: Instant,
-        answer: Option<Result<Said, String>>,
+        answer: Option<Result<SidecarReport, String>>,
     ) -> bool {
         let now = monotonic();
         let mut nodes = self.nodes();
@@ -258,7 +258,7 @@ impl Askers {
             Lane::Slow => &self.slow,
             Lane::Patient => &self.patient,
         };
-        // The receivers are gone only when the operator stops.
+        // The receivers are dropped only when the operator stops.
         let _ = lane.send(key.clone());
     }
 
@@ -267,7 +267,7 @@ impl Askers {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all that is wished for now, one after the other.
+    /// Asks all pending questions, one after the other.
     #[cfg(test)]
     pub async fn answer_all(&self) {
         loop {
@@ -281,7 +281,7 @@ impl Askers {
         }
     }
 
-    /// Of how many nodes anything is remembered.
+    /// The number of nodes with state.
     #[cfg(test)]
     pub fn known(&self) -> usize {
         self.nodes().len()

@@ -1,11 +1,10 @@
-//! Asking sidecars beside the reconciles. A reconcile that waits for a sidecar keeps its slot from all others: a
-//! thousand sidecars that are cut off would keep every node's status from being looked at. So a task says what it wants
-//! to know and goes on with what was last answered; a bounded number of askers asks, and the node is looked at again
-//! when there is an answer.
+//! Asks sidecars in the background, so that no reconcile waits for one: a thousand unreachable sidecars would
+//! otherwise occupy all workers. A task states its question and continues with the last answer; a bounded number of
+//! requests runs concurrently, and an answer requeues the node.
 //!
-//! The peers of hooks are asked in the same way, by askers of their own ([`hooks`]).
+//! The peers of hooks are asked in the same way, with queues of their own ([`hooks`]).
 //!
-//! What is remembered here is lost with the process, and then asked once more.
+//! The state is lost with the process; then the questions are asked again.
 
 mod askers;
 pub mod hooks;
@@ -14,5 +13,5 @@ mod question;
 #[cfg(test)]
 mod tests;
 
-pub use askers::{ASK_AGAIN, AT_ONCE, Askers, Heard, Lane, Lanes};
-pub use question::{Halt, Peer, Question, Said, Wish};
+pub use askers::{ASK_AGAIN, AT_ONCE, AnswerState, Askers, Lane, Lanes};
+pub use question::{Halt, Peer, Question, SidecarReport, Wish};

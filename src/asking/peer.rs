@@ -1,16 +1,16 @@
-//! One conversation with a sidecar: what it takes to have a question answered, and the token that it wants with a POST.
+//! One exchange with a sidecar: the requests of a question, and the token for a POST.
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
 
-use super::question::{Halt, Peer, Question, Said, Wish};
+use super::question::{Halt, Peer, Question, SidecarReport, Wish};
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::sidecar::{SidecarClient, Status, TaskAnswer, TaskRequest, TaskState};
 
-/// The key of the Secret that `sidecar.tokenSecret` names.
+/// The key in the Secret that `sidecar.tokenSecret` names.
 const KEY: &str = "token";
 
-/// The way to a sidecar. Each error is a sentence.
+/// A connection to a sidecar. Each error is a sentence.
 pub(super) struct SidecarConnection<'a> {
     pub sidecars: &'a dyn SidecarClient,
     pub cluster: &'a dyn Cluster,
@@ -19,26 +19,26 @@ pub(super) struct SidecarConnection<'a> {
 }
 
 impl SidecarConnection<'_> {
-    pub(super) async fn ask(&self, question: &Question) -> Result<Said, String> {
+    pub(super) async fn ask(&self, question: &Question) -> Result<SidecarReport, String> {
         match &question.wish {
             Wish::MarkReady { task_id } => self.mark(task_id).await,
             Wish::Watch { halt } => self.watch(halt.as_ref()).await,
         }
     }
 
-    async fn mark(&self, task_id: &str) -> Result<Said, String> {
+    async fn mark(&self, task_id: &str) -> Result<SidecarReport, String> {
         let status = self.status().await?;
         if status.ready {
-            return Ok(said(&status));
+            return Ok(report(&status));
         }
         self.submit(&TaskRequest::mark_ready(task_id)).await?;
-        self.status().await.map(|status| said(&status))
+        self.status().await.map(|status| report(&status))
     }
 
-    async fn watch(&self, halt: Option<&Halt>) -> Result<Said, String> {
+    async fn watch(&self, halt: Option<&Halt>) -> Result<SidecarReport, String> {
         let mut answer = None;
         if let Some(Halt { task_id, height }) = halt {
-            // One that was restarted has forgotten it.
+            // A sidecar that restarted has forgotten the task.
             answer = self.task(task_id).await?;
             if answer.is_none() {
                 self.submit(&TaskRequest::halt_at_height(task_id, *height)).await?;
@@ -48,7 +48,7 @@ impl SidecarConnection<'_> {
         let halted = answer.as_ref().is_some_and(|task| task.state == TaskState::Complete);
         let failed = answer.filter(|task| task.state == TaskState::Failed);
         let refusal = failed.map(|task| task.message).unwrap_or_default();
-        Ok(Said { halted, refusal, ..said(&self.status().await?) })
+        Ok(SidecarReport { halted, refusal, ..report(&self.status().await?) })
     }
 
     async fn status(&self) -> Result<Status, String> {
@@ -59,7 +59,7 @@ impl SidecarConnection<'_> {
         self.sidecars.task(&self.peer.url, id).await.map_err(|e| e.to_string())
     }
 
-    /// Hands it a task, with the token as it stands in the Secret now: one that was changed needs no restart.
+    /// Submits a task with the token that the Secret has now, so that a changed token needs no restart.
     async fn submit(&self, request: &TaskRequest) -> Result<(), String> {
         let token = self.token().await?;
         self.sidecars.submit(&self.peer.url, request, token.as_deref()).await.map_err(|e| e.to_string())
@@ -90,12 +90,12 @@ impl SidecarConnection<'_> {
     }
 }
 
-fn said(status: &Status) -> Said {
+fn report(status: &Status) -> SidecarReport {
     let Status { ready, caught_up, height, halted: _ } = *status;
-    Said { ready, caught_up, height, ..Said::default() }
+    SidecarReport { ready, caught_up, height, ..SidecarReport::default() }
 }
 
-/// What the object's key says, without its Base64. Spaces and newlines around it are no part of a token.
+/// The decoded value of the Secret's key, without surrounding white space.
 fn token_in(secret: &Value) -> Option<String> {
     let encoded = secret.get("data")?.get(KEY)?.clone();
     let ByteString(bytes) = serde_json::from_value(encoded).ok()?;

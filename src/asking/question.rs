@@ -1,44 +1,44 @@
-//! What a sidecar is asked, and what it says.
+//! The questions to sidecars, and their answers.
 
-/// Where a sidecar is, and which one it is: another pod's, or one that was restarted and has forgotten, is another.
+/// A sidecar. A new pod or a restarted container, which has forgotten everything, is another one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Peer {
     /// The UID of its pod.
     pub pod_uid: String,
-    /// How often its container was restarted.
+    /// The restart count of its container.
     pub restarts: i64,
-    /// The URL that it answers at.
+    /// Its base URL.
     pub url: String,
-    /// The Secret with the token for what it is handed; empty for none.
+    /// The Secret with the token for its tasks; empty for none.
     pub token_secret: String,
 }
 
-/// A question to a sidecar. An answer belongs to the whole of it: what was said to another is none.
+/// A question to a sidecar. An answer is valid only for an equal question.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Who is asked.
+    /// The sidecar.
     pub peer: Peer,
-    /// What for.
+    /// The question itself.
     pub wish: Wish,
 }
 
-/// What a sidecar is asked for.
+/// The kinds of questions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Wish {
-    /// To take the node into service, unless it already has.
+    /// Mark the node ready, unless it already is.
     MarkReady {
-        /// The task's ID: the same one again has no second effect.
+        /// The task's ID, which makes the request idempotent.
         task_id: String,
     },
-    /// What it knows of its application, and to halt that at a height where one is given.
+    /// Report the application's state, and halt it at a height if one is given.
     Watch {
-        /// The height, and the task under which it is asked.
+        /// The height and the task's ID.
         halt: Option<Halt>,
     },
 }
 
 impl Wish {
-    /// How many kinds of wishes there are: a node may have one of each at a time.
+    /// The number of kinds; a node may have one question of each.
     pub(super) const KINDS: usize = 2;
 
     pub(super) fn kind(&self) -> usize {
@@ -49,26 +49,26 @@ impl Wish {
     }
 }
 
-/// That an application is to halt.
+/// A request that the application halts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Halt {
     /// The ID of the task.
     pub task_id: String,
-    /// At this height.
+    /// The height.
     pub height: i64,
 }
 
-/// What a sidecar said.
+/// The answer of a sidecar.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Said {
-    /// Whether the node is in service.
+pub struct SidecarReport {
+    /// True if the node is in service.
     pub ready: bool,
-    /// Whether the application has caught up with its peers.
+    /// True if the application has caught up with its peers.
     pub caught_up: bool,
-    /// The application's height, where it is known.
+    /// The application's height, if known.
     pub height: Option<i64>,
-    /// Whether it has halted as it was asked to.
+    /// True if it has halted as requested.
     pub halted: bool,
-    /// Why it cannot halt, in the sidecar's words; empty where it can.
+    /// Why it cannot halt, in the sidecar's words; empty if it can.
     pub refusal: String,
 }

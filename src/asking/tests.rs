@@ -1,4 +1,4 @@
-//! Askers and played sidecars, under paused time.
+//! The prober with fake sidecars, under paused time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,14 @@ use crate::cluster::Key;
 use crate::cluster::port::MockCluster;
 use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
 
-/// What the sidecars of a test do, by their URL.
+/// The behavior of a test's sidecars, by URL.
 #[derive(Default)]
 struct Played {
-    /// How long they take to answer; those that are not here answer at once, `None` never do.
+    /// The response times; without an entry at once, `None` never.
     takes: Mutex<BTreeMap<String, Option<Duration>>>,
-    /// What each was asked: the times since the beginning, in seconds.
+    /// The times at which each was asked, in seconds from the start.
     asked: Mutex<BTreeMap<String, Vec<f64>>>,
-    /// The tasks that each was handed.
+    /// The tasks that each was given.
     tasks: Mutex<Vec<(String, String)>>,
     at_once: Mutex<(usize, usize)>,
     began: Mutex<Option<tokio::time::Instant>>,
@@ -195,7 +195,7 @@ async fn one_that_does_not_answer_is_asked_less_and_less_and_heard_when_it_does(
     };
     hour.await;
     let asked = played.asked("http://a");
-    // It is asked a second time for longer when it was not prompt; then the waits double.
+    // After missing the prompt lane it is asked again with more time; then the backoff doubles.
     assert!(asked[2] - asked[1] < 4.0 && asked[3] - asked[2] < 5.0, "{:?}", &asked[..6]);
     let waits: Vec<f64> = asked[20..].windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.iter().all(|wait| (16.0..=36.0).contains(wait)), "{waits:?}");
@@ -220,12 +220,12 @@ async fn one_that_takes_long_is_waited_for_where_it_holds_up_nobody_who_does_not
     assert_eq!(lanes.patient.try_recv().unwrap(), key("a"));
     assert!(askers.answer(&key("a"), Lane::Patient).await);
     assert!(askers.ask(&key("a"), watch("http://a")).is_fresh);
-    // It is known by now.
+    // Now it is expected to answer.
     sleep(ASK_AGAIN).await;
     askers.ask(&key("a"), watch("http://a"));
     assert!(lanes.prompt.try_recv().is_err() && lanes.patient.try_recv().is_err());
     assert_eq!(lanes.slow.try_recv().unwrap(), key("a"), "among those that take their time");
-    // One that answers no more is not.
+    // One that stops answering is not.
     played.takes("http://a", None);
     assert!(askers.answer(&key("a"), Lane::Slow).await);
     sleep(Duration::from_secs(40)).await;
@@ -272,7 +272,7 @@ async fn nothing_is_remembered_of_a_node_that_is_gone_or_of_which_nothing_is_wis
     assert_eq!(askers.known(), 1);
     askers.settle(&key("b"), &watch("").wish);
     assert_eq!(askers.known(), 0);
-    // While it is being asked as well.
+    // A question that arrives while it is being asked.
     askers.ask(&key("a"), watch("http://a"));
     askers.settle(&key("a"), &watch("").wish);
     askers.answer_all().await;

@@ -1,4 +1,4 @@
-//! Completion of what is typed, with the names of the cluster's own objects, and man pages.
+//! Shell completion, with the names of the cluster's objects, and man pages.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -9,15 +9,15 @@ use clap::{Args, ValueEnum};
 use clap_complete::CompletionCandidate;
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
-use super::connection::Scope;
+use super::connection::ClusterFlags;
 use super::kind::Kind;
 
-/// The variable by which a shell asks for completions.
+/// The environment variable with which a shell requests completions.
 const ASKED_BY: &str = "COMPLETE";
-/// For how long a person who pressed a key waits for names.
+/// How long a key press waits for the API server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kinds that may be named.
+/// The kinds whose names are completed.
 const KINDS: &[Kind] = &[
     Kind::Fleet,
     Kind::Node,
@@ -25,7 +25,7 @@ const KINDS: &[Kind] = &[
     Kind::Workers,
 ];
 
-/// What `windlass completion` is told.
+/// The arguments of `windlass completion`.
 #[derive(Args, Debug)]
 pub struct CompletionArgs {
     /// The shell
@@ -40,7 +40,7 @@ enum Shell {
     Fish,
 }
 
-/// What `windlass man` is told.
+/// The arguments of `windlass man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
     /// Write a page for each command into this folder [default: print the first page]
@@ -48,12 +48,12 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Answers a shell that asks for completions, and ends the process then.
+/// Answers a shell's request for completions, then exits; returns if there is none.
 pub fn answer(command: fn() -> clap::Command) {
     clap_complete::CompleteEnv::with_factory(command).var(ASKED_BY).complete();
 }
 
-/// The script that has a shell ask this program, under the name that it was called by.
+/// The script that registers completions with a shell, for the name under which this program was called.
 pub fn script(arguments: &CompletionArgs, name: &str) -> Result<(), String> {
     let shell: &dyn EnvCompleter = match arguments.shell {
         Shell::Bash => &Bash,
@@ -67,7 +67,7 @@ pub fn script(arguments: &CompletionArgs, name: &str) -> Result<(), String> {
     super::print(&String::from_utf8_lossy(&text))
 }
 
-/// Man pages of the command and of each below it.
+/// Man pages of the command and its subcommands.
 pub fn man(arguments: ManArgs, command: clap::Command) -> Result<(), String> {
     let Some(folder) = arguments.dir else {
         let mut text = Vec::new();
@@ -79,7 +79,7 @@ pub fn man(arguments: ManArgs, command: clap::Command) -> Result<(), String> {
     written.map_err(|error| format!("--dir {}: {error}", folder.display()))
 }
 
-/// The objects that may be meant by a word that was begun.
+/// Candidates for a word that names an object.
 pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
@@ -100,17 +100,17 @@ pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
             }
         },
     };
-    let names = names(kind, &Scope::of_words(&words)).into_iter();
+    let names = names(kind, &ClusterFlags::of_words(&words)).into_iter();
     let candidates = names.map(|name| format!("{short}{slash}{name}"));
     candidates.filter(|word| word.starts_with(current)).map(CompletionCandidate::new).collect()
 }
 
-/// The names of a kind's objects; none where they are not to be had in a moment. What goes wrong is no answer to a key.
-fn names(kind: Kind, scope: &Scope) -> Vec<String> {
+/// The names of a kind's objects; empty on any error or time-out, since completion has no place to report them.
+fn names(kind: Kind, flags: &ClusterFlags) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
     let listed = runtime.block_on(async {
-        let listing = async { kind.list(&scope.cluster().await?).await };
+        let listing = async { kind.list(&flags.cluster().await?).await };
         tokio::time::timeout(PATIENCE, listing).await
     });
     let listed = listed.ok().and_then(Result::ok).unwrap_or_default();

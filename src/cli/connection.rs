@@ -1,4 +1,4 @@
-//! How the cluster is reached: the flags that kubectl has for it, with the same meaning.
+//! The connection to the cluster, by the same flags that kubectl has.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use kube::{Client, Config};
 use crate::cluster::client::connect;
 use crate::report::{Typed, quoted};
 
-/// Where help lists these flags. Each names it itself: a heading for all that follow would also take in the flags of the command.
+/// The help heading of these flags. Each flag names it: a heading for all that follow would also cover the command's
+/// own flags.
 pub const HEADING: &str = "Cluster";
 
 /// Which cluster, and who asks it.
@@ -30,9 +31,9 @@ pub struct Connection {
     as_groups: Vec<String>,
 }
 
-/// A cluster and the namespaces of it that are meant.
+/// The flags for the cluster and its namespaces.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Scope {
+pub struct ClusterFlags {
     /// The namespace [default: the context's]
     #[arg(long, short = 'n', value_name = "NS", conflicts_with = "all_namespaces")]
     pub namespace: Option<String>,
@@ -43,19 +44,19 @@ pub struct Scope {
     pub connection: Connection,
 }
 
-/// A cluster that was reached, by what a person said of it.
+/// A connected cluster, with the namespaces that the flags select.
 #[derive(Clone)]
 pub struct Cluster {
     /// Its client.
     pub client: Client,
-    /// The namespace that is meant where one is: -n, or else the context's.
+    /// The namespace: -n, or else the context's.
     pub namespace: String,
-    /// Whether all of them are.
+    /// True for all namespaces.
     pub all_namespaces: bool,
 }
 
-impl Scope {
-    /// What a command line that is not complete yet says of it, as far as it can be read.
+impl ClusterFlags {
+    /// Reads the flags from an incomplete command line, as far as possible.
     pub fn of_words(words: &[String]) -> Self {
         let value = |flags: [&str; 2]| {
             words.iter().enumerate().rev().find_map(|(index, word)| {
@@ -77,7 +78,7 @@ impl Scope {
         }
     }
 
-    /// Makes the client.
+    /// Connects.
     pub async fn cluster(&self) -> Result<Cluster, String> {
         let (client, home) = self.connection.client(super::AGENT).await?;
         let namespace = self.namespace.clone().unwrap_or(home);
@@ -86,7 +87,7 @@ impl Scope {
 }
 
 impl Connection {
-    /// How commands have to be typed by whoever typed this: what it says has to be said again.
+    /// How suggested commands have to be typed: with the same flags for the cluster.
     pub fn typed(&self) -> Typed {
         Typed::of(super::called().starts_with("kubectl-"), self.flags())
     }
@@ -99,7 +100,7 @@ impl Connection {
         all.fold(String::new(), |flags, (flag, value)| flags + " " + flag + " " + &quoted(value))
     }
 
-    /// A client that says who it is, and the namespace of the context or the account.
+    /// A client with this user agent, and the default namespace of the context or the account.
     pub async fn client(&self, agent: &'static str) -> Result<(Client, String), String> {
         let mut config = self.config().await?;
         config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
@@ -118,7 +119,7 @@ impl Connection {
             if let Ok(config) = Config::infer().await {
                 return Ok(config);
             }
-            // Its own words are those of each way that it tried.
+            // The inferred config's error lists each source that it tried.
             let unread = Config::from_kubeconfig(&KubeConfigOptions::default()).await.err();
             return Err(unknown(std::env::var_os("KUBECONFIG").as_deref(), unread));
         }
@@ -142,7 +143,7 @@ impl Connection {
     }
 }
 
-/// Why no cluster is known, and what to do.
+/// Why no cluster is configured, and what to do.
 fn unknown(named: Option<&OsStr>, unread: Option<KubeconfigError>) -> String {
     let named = named.filter(|paths| !paths.is_empty());
     match (named, unread) {
@@ -167,14 +168,14 @@ mod tests {
     #[test]
     fn that_no_cluster_is_known_is_said_in_a_sentence_that_says_what_to_do() {
         let missing = || KubeconfigError::ReadConfig(std::io::ErrorKind::NotFound.into(), "/none".into());
-        for (named, unread, said) in [
+        for (named, unread, message) in [
             (Some("/none"), missing(), "/none of KUBECONFIG (/none) cannot be read: "),
             (None, missing(), "no cluster is known: set KUBECONFIG"),
             (Some(""), missing(), "no cluster is known: set KUBECONFIG"),
             (None, KubeconfigError::CurrentContextNotSet, "the kubeconfig cannot be used: "),
         ] {
             let sentence = unknown(named.map(OsStr::new), Some(unread));
-            assert!(sentence.starts_with(said) && !sentence.contains("in-cluster"), "{sentence}");
+            assert!(sentence.starts_with(message) && !sentence.contains("in-cluster"), "{sentence}");
         }
     }
 }

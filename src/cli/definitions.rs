@@ -1,5 +1,5 @@
-//! Whether the custom resource definitions that are installed are those of this version: a field that they do not know is
-//! refused, or dropped without a word. What the API server publishes of them is compared, which everybody may read.
+//! Checks that the installed custom resource definitions are those of this version: fields that they lack are
+//! refused, or dropped silently. Compares the published OpenAPI document, which everybody may read.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use crate::api::names::{GROUP, VERSION};
 use crate::cluster::client::Careful;
 use crate::operator::Health;
 
-/// How often it is looked whether they are: they are put right by somebody else, and no restart is needed then.
+/// How often they are checked: after they are updated, the operator recovers without a restart.
 const EVERY: Duration = Duration::from_secs(30);
-/// Nothing is published yet of what was installed a moment ago.
+/// The delay of the first check: definitions that were just installed are published after some seconds.
 const AT_FIRST: Duration = Duration::from_secs(5);
 
-/// Looks now and then, and has `/readyz` say what is missing.
+/// Checks the definitions repeatedly, and has `/readyz` report what is missing.
 pub async fn watch(client: Client, health: Health) {
-    // Nobody waits for a request without an answer.
+    // With time-outs: a request without an answer must not hang.
     let client = Careful::new(&client).counted(health.metrics.clone()).client();
     tokio::time::sleep(AT_FIRST).await;
     let mut before = None;
     loop {
         match published(&client).await {
             Ok(document) => {
-                let said = lacking(&document);
-                if said != before
-                    && let Some(sentence) = &said
+                let missing = lacking(&document);
+                if missing != before
+                    && let Some(sentence) = &missing
                 {
                     warn!("{sentence}");
                 }
-                health.definitions_lack(said.clone());
-                before = said;
+                health.definitions_lack(missing.clone());
+                before = missing;
             }
-            // Nothing follows from it: whatever keeps this from being read says so elsewhere.
+            // Not a reason for being unready: whatever fails here is reported elsewhere.
             Err(error) => debug!(%error, "what is published of the definitions cannot be read"),
         }
         tokio::time::sleep(EVERY).await;
@@ -49,7 +49,7 @@ async fn published(client: &Client) -> Result<Value, String> {
     client.request(request).await.map_err(|e| e.to_string())
 }
 
-/// What the published definitions do not know of this version's, in a sentence.
+/// The fields that the published definitions lack, in a sentence.
 fn lacking(document: &Value) -> Option<String> {
     for crd in crds() {
         let kind = &crd.spec.names.kind;
@@ -77,13 +77,13 @@ fn lacking(document: &Value) -> Option<String> {
     None
 }
 
-/// The path of the first field that one schema has and the other drops.
+/// The path of the first field that `own` has and `served` drops.
 fn first_missing(own: &Value, served: &Value, path: &str) -> Option<String> {
     if let (true, true) = (own["items"].is_object(), served["items"].is_object()) {
         return first_missing(&own["items"], &served["items"], &format!("{path}[]"));
     }
     let fields = own["properties"].as_object()?;
-    // One that says nothing of its fields is published otherwise than it is, or keeps what it does not know.
+    // A schema without properties is not published in full, or keeps unknown fields.
     let known = served["properties"].as_object()?;
     let keeps = served["x-kubernetes-preserve-unknown-fields"] == true;
     fields.iter().find_map(|(name, own)| {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use windlass_sim::{Cluster, Options};
 
-    async fn said(change: impl Fn(&mut Value)) -> Option<String> {
+    async fn missing(change: impl Fn(&mut Value)) -> Option<String> {
         let cluster = Cluster::start(Options::seeded(1));
         for crd in crds() {
             let mut crd = serde_json::to_value(crd).unwrap();
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn definitions_of_another_version_are_told_by_the_first_field_that_they_would_drop() {
-        assert_eq!(said(|_| {}).await, None);
+        assert_eq!(missing(|_| {}).await, None);
         let older = |crd: &mut Value| {
             let spec = schema(crd, "spec");
             for of in ["/properties", "/properties/template/properties/spec/properties"] {
@@ -126,7 +126,7 @@ mod tests {
                 }
             }
         };
-        let sentence = said(older).await.unwrap();
+        let sentence = missing(older).await.unwrap();
         assert!(sentence.contains("nodedeployments.windlass.dev"), "{sentence}");
         assert!(sentence.contains("template.spec.sidecar.args: apply deploy/crds"), "{sentence}");
     }
@@ -134,7 +134,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_status_that_keeps_what_it_does_not_know_lacks_nothing_and_one_that_drops_it_does() {
         let less = |keeps: bool| {
-            said(move |crd| {
+            missing(move |crd| {
                 let status = schema(crd, "status");
                 status["properties"].as_object_mut().unwrap().remove("plan");
                 status["x-kubernetes-preserve-unknown-fields"] = keeps.into();

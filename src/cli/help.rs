@@ -1,6 +1,7 @@
-//! What `--help`, the man pages and docs/command-line.md say below the flags: variables and exit codes.
+//! The text after the flags in `--help`, the man pages and docs/command-line.md: environment variables and exit
+//! codes.
 
-/// What a command reads of its environment, and how it ends; said once, of all of them.
+/// The environment variables and exit codes that all commands share.
 pub const OF_ALL: &str = "\
 Environment:
   KUBECONFIG               kubeconfigs, separated by colons, where --kubeconfig names none
@@ -46,9 +47,9 @@ Exit codes:
   1  failed, or refused by one of the objects; the others were done
   2  wrong usage: nothing was done";
 
-/// Whom `explain` is about, which knows nodes, too.
+/// The objects of `explain`, which accepts nodes too.
 pub const OF_LOOKED_AT_OR_NODES: &str = "nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; nd or sn for all of a type";
 
-/// Whom a verb is about that nodes know, too.
+/// The objects of a verb that accepts nodes too.
 pub const OF_NAMED_OR_NODES: &str =
     "nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME";

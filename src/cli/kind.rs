@@ -1,4 +1,4 @@
-//! The kinds that a person may name, and what each is called.
+//! The kinds that a person may name, and their names.
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind's name in the API.
+    /// The kind in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fleet => "NodeDeployment",
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// The kind's short name.
+    /// The short name.
     pub fn short(self) -> &'static str {
         match self {
             Self::Fleet => "nd",
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// The kind that a person calls so: its short name, its singular or its plural.
+    /// The kind with this short, singular or plural name.
     pub fn called(word: &str) -> Option<Self> {
         let word = word.to_lowercase();
         let word = word.strip_suffix(".windlass.dev").unwrap_or(&word);
@@ -63,7 +63,7 @@ impl Kind {
         Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 
-    /// All objects of this kind in the namespaces that are meant, by namespace and name.
+    /// All objects of this kind in the selected namespaces, by namespace and name.
     pub async fn list(self, cluster: &Cluster) -> Result<Vec<Value>, String> {
         let api: Api<DynamicObject> = if cluster.all_namespaces {
             Api::all_with(cluster.client.clone(), &self.resource())
@@ -75,7 +75,7 @@ impl Kind {
         items.sort_by(|a, b| {
             (&a.metadata.namespace, &a.metadata.name).cmp(&(&b.metadata.namespace, &b.metadata.name))
         });
-        // The items of a list do not say what they are.
+        // The items of a list lack apiVersion and kind.
         for item in &mut items {
             item.types.get_or_insert_with(|| kube::api::TypeMeta {
                 api_version: format!("{GROUP}/{VERSION}"),

@@ -1,4 +1,4 @@
-//! What a person types.
+//! The command line.
 
 mod completion;
 mod connection;
@@ -112,7 +112,7 @@ enum Command {
     Sidecar(SidecarArgs),
 }
 
-/// What `windlass crds` is told.
+/// The arguments of `windlass crds`.
 #[derive(Debug, clap::Args)]
 struct CrdsArgs {
     /// That of `WorkerDeployment` alone, which `windlass operator --temporal` needs
@@ -135,22 +135,22 @@ impl CrdsArgs {
     }
 }
 
-/// Runs what the command line asks for. Exit codes: 0 done, 1 failed, 2 wrong usage.
+/// Runs the command. Exit codes: 0 done, 1 failed, 2 wrong usage.
 #[must_use]
 pub fn main() -> ExitCode {
     completion::answer(command);
     let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed.map_err(|error| error.format(&mut command())) {
         Ok(arguments) => arguments,
-        Err(error) => return usage::told(&error),
+        Err(error) => return usage::report(&error),
     };
-    // The demo's runtime is of another kind.
+    // The demo needs a runtime with paused time.
     #[cfg(feature = "demo")]
     if let Command::Demo(arguments) = arguments.command {
         return ended(demo::run(arguments));
     }
-    // The operator waits for the API server more than it works. Threads that hand work to each other would cost it a tenth more
-    // CPU, and each thread memory.
+    // The operator mostly waits for the API server. A multi-threaded runtime costs a tenth more CPU, and memory for
+    // each thread.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the async runtime does not start: {error}")),
@@ -165,7 +165,7 @@ pub fn main() -> ExitCode {
         other => other,
     };
     ended(match asked {
-        // Each has a code of its own.
+        // These commands have exit codes of their own.
         Command::Status(_)
         | Command::Plan(_)
         | Command::Wait(_)
@@ -203,18 +203,18 @@ fn called() -> String {
     name.unwrap_or_else(|| "windlass".to_owned())
 }
 
-/// The command line; as a plugin of kubectl it tells of itself by the words that were typed.
+/// The command line. As a kubectl plugin it calls itself by the words that were typed.
 fn command() -> clap::Command {
     let command = Arguments::command();
     if called().starts_with("kubectl-") { command.bin_name("kubectl windlass") } else { command }
 }
 
-/// Why a command did not do what it was asked for, in a sentence.
+/// Why a command failed, in a sentence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Failure {
-    /// The words that were typed make no sense together.
+    /// The arguments make no sense.
     Usage(String),
-    /// They do, and it did not work.
+    /// The arguments are fine, but the command failed.
     Failed(String),
 }
 
@@ -225,8 +225,8 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// Says it. Returns the exit code.
-    fn told(self) -> ExitCode {
+    /// Prints it. Returns the exit code.
+    fn report(self) -> ExitCode {
         match self {
             Self::Failed(sentence) => failed(&sentence),
             Self::Usage(sentence) => {
@@ -240,13 +240,13 @@ impl Failure {
 fn ended(result: Result<(), impl Into<Failure>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.into().told(),
+        Err(failure) => failure.into().report(),
     }
 }
 
-/// As [`ended`], of a command whose code says more than whether it went well.
+/// As [`ended`], for a command with exit codes of its own.
 fn coded(result: Result<ExitCode, Failure>) -> ExitCode {
-    result.unwrap_or_else(Failure::told)
+    result.unwrap_or_else(Failure::report)
 }
 
 fn failed(sentence: &str) -> ExitCode {
@@ -254,7 +254,7 @@ fn failed(sentence: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints to standard output; a reader that has gone away is no failure.
+/// Prints to standard output; a closed pipe is no failure.
 fn print(text: &str) -> Result<(), String> {
     use std::io::Write;
     match std::io::stdout().write_all(text.as_bytes()) {
@@ -265,16 +265,16 @@ fn print(text: &str) -> Result<(), String> {
     }
 }
 
-/// Whether somebody sees colours there, and wants them.
+/// True if the stream is a terminal and colours are not disabled.
 fn is_coloured(stream: &impl std::io::IsTerminal) -> bool {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !no_colour
 }
 
-/// What the command line calls itself to the API server.
+/// The user agent of the command line.
 const AGENT: &str = concat!("windlass/", env!("CARGO_PKG_VERSION"));
 
-/// The time of the machine of whoever types.
+/// The time on the user's machine.
 fn now() -> DateTime<Utc> {
     SystemClock.now()
 }

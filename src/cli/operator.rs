@@ -28,7 +28,7 @@ use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 use crate::revision::hash::hex;
 
-/// What `windlass operator` is told.
+/// The arguments of `windlass operator`.
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
     /// Work in this namespace only; repeatable [default: all namespaces]
@@ -71,7 +71,7 @@ pub struct OperatorArgs {
     log_format: LogFormat,
 }
 
-/// Watching a namespace whose name cannot be would look like a fleet that nobody cares for.
+/// Rejects an invalid name: watching it would succeed and never find a fleet.
 fn namespace(text: &str) -> Result<String, String> {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if text.is_empty()
@@ -87,7 +87,7 @@ fn namespace(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The client has no certificates of authorities: what is sent stays in the cluster.
+/// HTTP only: the client has no root certificates, and traces stay in the cluster.
 #[cfg(feature = "otlp")]
 fn collector(text: &str) -> Result<String, String> {
     let is_http = reqwest::Url::parse(text).is_ok_and(|url| url.scheme() == "http" && url.has_host());
@@ -135,7 +135,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
             hosts: arguments.hook_hosts.iter().cloned().collect(),
             prometheus: arguments.prometheus_url.clone(),
         };
-        operator = operator.beside(controller.beside(&arguments.namespaces, &host, rules)?);
+        operator = operator.beside(controller.run_with(&arguments.namespaces, &host, rules)?);
     }
     #[cfg(feature = "otlp")]
     let traces =
@@ -164,7 +164,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     #[cfg(not(feature = "temporal"))]
     let router = pages(health, scrapers, String::new);
     let serve = axum::serve(listener, router).into_future();
-    // Before it says that it runs: whoever reads that may stop it.
+    // Before it logs that it runs: whoever reads that may signal it at once.
     let stopped = super::stopped()?;
     info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
     let stop = async move {
@@ -184,7 +184,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     ended
 }
 
-/// Replicas that work in the same namespaces compete for the same Lease.
+/// Replicas that watch the same namespaces compete for the same Lease.
 fn lease_name(namespaces: &[String]) -> String {
     if namespaces.is_empty() {
         return "windlass".to_owned();
@@ -196,7 +196,7 @@ fn lease_name(namespaces: &[String]) -> String {
     format!("windlass-{}", hex(&digest[..5]))
 }
 
-/// `more` tells, in the text format of Prometheus, of what another controller counts.
+/// `more` returns the metrics of other controllers, in the Prometheus text format.
 fn pages(
     health: Health,
     scrapers: Option<Scrapers>,
@@ -221,7 +221,7 @@ fn pages(
         .with_state(health)
 }
 
-/// 200, or 503 with the sentence that says why.
+/// 200, or 503 with the reason.
 fn answer(wrong: Option<String>) -> (StatusCode, String) {
     match wrong {
         None => (StatusCode::OK, "ok\n".to_owned()),
@@ -235,7 +235,7 @@ fn log(format: LogFormat) {
     let colours = super::is_coloured(&std::io::stderr());
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    // A log that is set up already is somebody else's, and stays.
+    // A subscriber that is already set stays.
     let _ = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),

@@ -1,4 +1,4 @@
-//! What a command prints for programs: `-o json|yaml|name`, as kubectl does.
+//! Output for programs: `-o json|yaml|name`, as in kubectl.
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// An object in this format; documents that are put one after another stay apart.
+    /// Formats an object. Several documents in a row stay separate.
     pub fn of(self, target: &Target, object: &Value) -> Result<String, String> {
         match self {
             Self::Name => Ok(format!("{target}\n")),
@@ -25,15 +25,15 @@ impl Output {
         }
     }
 
-    /// A document in this format: JSON for `name`, which is for objects alone.
+    /// Formats a document; `name`, which only objects have, prints JSON.
     pub fn document(self, value: &Value) -> Result<String, String> {
-        let unsaid = |error: &dyn std::fmt::Display| format!("it cannot be written as {self:?}: {error}");
+        let unwritable = |error: &dyn std::fmt::Display| format!("it cannot be written as {self:?}: {error}");
         match self {
             Self::Yaml => {
-                serde_saphyr::to_string(value).map(|text| format!("---\n{text}")).map_err(|e| unsaid(&e))
+                serde_saphyr::to_string(value).map(|text| format!("---\n{text}")).map_err(|e| unwritable(&e))
             }
             Self::Json | Self::Name => {
-                serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| unsaid(&e))
+                serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| unwritable(&e))
             }
         }
     }

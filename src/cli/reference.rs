@@ -1,4 +1,4 @@
-//! docs/command-line.md, made from the command line itself.
+//! docs/command-line.md, generated from the command line.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ Made from the program itself: UPDATE_DOCS=1 cargo test --lib cli::reference
 `logs` print in [in the terminal](terminal.md), and what a build with the feature `temporal` adds in [Temporal](temporal.md).
 ";
 
-/// Text between HTML tags and in a table's cell.
+/// Escapes text for HTML tags and table cells.
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('|', "\\|");
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// How it is written, its default, and what is said of it.
+/// A table row: the flag, its default, and its help.
 fn row(arg: &Arg) -> String {
     let values = arg.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str);
     let takes = arg.get_action().takes_values();
@@ -38,8 +38,8 @@ fn row(arg: &Arg) -> String {
         written.push_str(" …");
     }
     let help = arg.get_help().unwrap_or_else(|| panic!("{written} says nothing of itself")).to_string();
-    // A default that is no single value is said in its help.
-    let (help, said) = match help
+    // A default that depends on something is stated in the help.
+    let (help, stated) = match help
         .rsplit_once(" [default: ")
         .or_else(|| help.rsplit_once(" [default]").map(|(a, _)| (a, "this]")))
     {
@@ -48,7 +48,7 @@ fn row(arg: &Arg) -> String {
     };
     let own = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy()));
     let default = if takes { own.collect::<Vec<_>>().join(" ") } else { String::new() };
-    let default = if default.is_empty() { said.unwrap_or_default() } else { default };
+    let default = if default.is_empty() { stated.unwrap_or_default() } else { default };
     let possible = arg.get_possible_values();
     let possible = possible.iter().filter(|_| takes).map(|value| format!("`{}`", value.get_name()));
     let possible = possible.collect::<Vec<_>>().join(", ");
@@ -69,7 +69,7 @@ fn is_of_cluster(arg: &Arg) -> bool {
     arg.get_help_heading() == Some(HEADING)
 }
 
-/// The arguments of a command's own: not those of every command.
+/// The command's own arguments, without the global ones.
 fn own(command: &Command) -> impl Iterator<Item = &Arg> {
     let mut args: Vec<&Arg> = command.get_arguments().filter(|arg| arg.get_id() != "help").collect();
     args.sort_by_key(|arg| !arg.is_positional());
@@ -101,7 +101,7 @@ fn page() -> String {
         table(all.find_subcommand("pause").unwrap().get_arguments().filter(|arg| is_of_cluster(arg)));
     let _ = write!(text, "\n## Flags of the cluster\n{cluster}");
     for command in all.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-        // They are said once, so they have to be the same everywhere.
+        // They are listed once, so they have to be the same everywhere.
         let flags: Vec<&Arg> = command.get_arguments().filter(|arg| is_of_cluster(arg)).collect();
         assert!(flags.iter().all(|flag| cluster.contains(&row(flag))), "{}", command.get_name());
         text += &section(command);
@@ -123,7 +123,7 @@ fn the_reference_of_the_command_line_is_what_the_program_takes() {
     );
 }
 
-/// The names of variables that a text of code reads.
+/// The names of the environment variables that source code reads.
 fn read_by(code: &str) -> Vec<&str> {
     let marks = ["env::var(\"", "env::var_os(\"", "either(\"", "env(\""];
     let found =

@@ -1,5 +1,5 @@
-//! Who may read /metrics: whoever shows a token that the API server knows (`TokenReview`) and that may get the path /metrics
-//! (`SubjectAccessReview`), as Kubernetes' own components have it.
+//! Authorizes readers of /metrics: the bearer token has to be valid (`TokenReview`) and may get the path /metrics
+//! (`SubjectAccessReview`), as with Kubernetes' own components.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,27 +18,27 @@ use tokio::time::Instant;
 
 use crate::clock::monotonic;
 
-/// For how long an answer counts: a Prometheus comes every half minute or oftener.
+/// How long a review is cached: Prometheus scrapes every half minute or more often.
 const KNOWN_FOR: Duration = Duration::from_mins(1);
-/// How many answers are kept at most. Tokens that are made up must not fill the memory.
+/// The most cached reviews, so that invented tokens cannot fill the memory.
 const MOST: usize = 256;
 
 type Answer = Result<(), (StatusCode, &'static str)>;
 
-/// Lets those in who may read /metrics.
+/// The authorizer of /metrics.
 pub struct Scrapers {
     client: Client,
-    /// What was answered to tokens, by their digests.
+    /// Cached reviews, by the token's digest.
     known: Mutex<HashMap<[u8; 32], (Instant, Answer)>>,
 }
 
 impl Scrapers {
-    /// Asks the API server through this client.
+    /// Reviews tokens with this client.
     pub fn new(client: Client) -> Self {
         Self { client, known: Mutex::default() }
     }
 
-    /// Whether whoever sends this may read; else what it is answered.
+    /// Authorizes a request, or returns the response that refuses it.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
         let Some(token) = bearer(headers) else {
             return Err((

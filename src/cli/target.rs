@@ -1,4 +1,4 @@
-//! Which objects are meant: `TYPE/NAME …`, `TYPE NAME …`, or all of a type, as kubectl has them named.
+//! Parses the objects that a person names: `TYPE/NAME …`, `TYPE NAME …`, or a type alone, as in kubectl.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use super::completion::objects;
-use super::connection::{Cluster, Scope};
+use super::connection::{Cluster, ClusterFlags};
 pub use super::kind::Kind;
 use crate::api::names::GROUP;
 use crate::reader::sentence;
@@ -59,7 +59,7 @@ impl Target {
         self.kind.api(client, namespace)
     }
 
-    /// Reads it.
+    /// Gets the object.
     pub async fn get(&self, client: &Client, namespace: &str) -> Result<Value, String> {
         match self.api(client, namespace).get_opt(&self.name).await {
             Ok(Some(object)) => Ok(json!(object)),
@@ -68,7 +68,7 @@ impl Target {
         }
     }
 
-    /// A sentence unless it is of this kind.
+    /// An error unless it is of this kind.
     pub fn require(&self, kind: Kind, verb: &str) -> Result<(), String> {
         if self.kind == kind {
             return Ok(());
@@ -77,10 +77,10 @@ impl Target {
     }
 }
 
-/// What a person's words name.
+/// The objects that the words name.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Meant {
-    /// Nothing was said.
+pub enum ObjectSelector {
+    /// No words were given.
     Nothing,
     /// All objects of a kind.
     All(Kind),
@@ -88,17 +88,17 @@ pub enum Meant {
     These(Vec<Target>),
 }
 
-impl Meant {
-    /// A sentence unless all that was said is of this kind.
+impl ObjectSelector {
+    /// An error unless every object is of this kind.
     pub fn require(&self, kind: Kind, verb: &str) -> Result<(), String> {
         match self {
             Self::Nothing => Ok(()),
-            Self::All(said) => Target { kind: *said, name: "NAME".to_owned() }.require(kind, verb),
+            Self::All(message) => Target { kind: *message, name: "NAME".to_owned() }.require(kind, verb),
             Self::These(targets) => targets.iter().try_for_each(|target| target.require(kind, verb)),
         }
     }
 
-    /// A sentence if nodes are meant: what is asked for is told of what they are parts of.
+    /// An error if nodes are named, for a command about the objects that they belong to.
     pub fn require_no_node(&self, verb: &str) -> Result<(), String> {
         match self {
             Self::All(Kind::Node) => {
@@ -112,14 +112,14 @@ impl Meant {
         }
     }
 
-    /// Reads words as kubectl does: each `TYPE/NAME`, or a type and then names, or a type alone.
+    /// Parses words as kubectl does: each `TYPE/NAME`, or a type and then names, or a type alone.
     pub fn read(words: &[String]) -> Result<Self, String> {
         let Some((first, names)) = words.split_first() else { return Ok(Self::Nothing) };
         if first.contains('/') {
             let targets = words.iter().map(|word| {
-                word.parse().map_err(|said| {
+                word.parse().map_err(|message| {
                     if word.contains('/') {
-                        return said;
+                        return message;
                     }
                     format!("{word:?} stands after {first:?}: write TYPE/NAME each time, or TYPE NAME NAME")
                 })
@@ -142,13 +142,13 @@ impl Meant {
 /// An object with its namespace.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Located {
-    /// Which.
+    /// The object.
     pub target: Target,
-    /// Where.
+    /// Its namespace.
     pub namespace: String,
 }
 
-/// The words for objects that a verb acts on: it has to be said which.
+/// The words of a verb, which has to name its objects.
 #[derive(Args, Clone, Debug)]
 struct NamedWords {
     /// nd/NAME for a NodeDeployment; several, or TYPE NAME NAME
@@ -158,78 +158,78 @@ struct NamedWords {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    scope: Scope,
+    flags: ClusterFlags,
 }
 
-/// Objects that a verb acts on.
+/// The objects of a verb.
 #[derive(Clone, Debug)]
 pub struct Named {
-    meant: Meant,
-    /// Where they are.
-    pub scope: Scope,
+    selector: ObjectSelector,
+    /// The cluster and the namespaces.
+    pub flags: ClusterFlags,
 }
 
-/// The words for objects that are looked at.
+/// The words of a command that only reads.
 #[derive(Args, Clone, Debug)]
 struct SelectedWords {
     /// nd/NAME for a NodeDeployment; several, or TYPE NAME NAME; nd for all of them
     #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     #[command(flatten)]
-    scope: Scope,
+    flags: ClusterFlags,
 }
 
-/// Objects that are looked at.
+/// The objects of a command that only reads.
 #[derive(Clone, Debug)]
 pub struct Selected {
-    /// Which.
-    pub meant: Meant,
-    /// Where they are.
-    pub scope: Scope,
+    /// The objects that were named.
+    pub selector: ObjectSelector,
+    /// The cluster and the namespaces.
+    pub flags: ClusterFlags,
 }
 
 impl Named {
     fn checked(words: NamedWords) -> Result<Self, String> {
-        let NamedWords { words, all, scope } = words;
-        let meant = Meant::read(&words)?;
-        match (&meant, all) {
-            (Meant::These(_), true) => Err("--all takes a type and no name: nd --all".to_owned()),
-            (Meant::All(kind), false) => {
+        let NamedWords { words, all, flags } = words;
+        let selector = ObjectSelector::read(&words)?;
+        match (&selector, all) {
+            (ObjectSelector::These(_), true) => Err("--all takes a type and no name: nd --all".to_owned()),
+            (ObjectSelector::All(kind), false) => {
                 let short = kind.short();
                 Err(format!(
                     "{short} alone names no object; write {short}/NAME, or {short} --all for each of them"
                 ))
             }
-            (Meant::These(_), false) if scope.all_namespaces => {
+            (ObjectSelector::These(_), false) if flags.all_namespaces => {
                 Err("an object is in one namespace: --all-namespaces goes with TYPE --all".to_owned())
             }
-            _ => Ok(Self { meant, scope }),
+            _ => Ok(Self { selector, flags }),
         }
     }
 
-    /// Whether all that was named is of this kind.
+    /// True if all objects are of this kind.
     #[cfg(feature = "temporal")]
     pub fn is_of(&self, wanted: Kind) -> bool {
-        match &self.meant {
-            Meant::Nothing => false,
-            Meant::All(kind) => *kind == wanted,
-            Meant::These(targets) => targets.iter().all(|target| target.kind == wanted),
+        match &self.selector {
+            ObjectSelector::Nothing => false,
+            ObjectSelector::All(kind) => *kind == wanted,
+            ObjectSelector::These(targets) => targets.iter().all(|target| target.kind == wanted),
         }
     }
 
-    /// Whether a single object was named.
+    /// True if a single object was named.
     pub fn is_one(&self) -> bool {
-        matches!(&self.meant, Meant::These(targets) if targets.len() == 1)
+        matches!(&self.selector, ObjectSelector::These(targets) if targets.len() == 1)
     }
 
-    /// The objects, with their namespaces. Nothing is asked of the API server but where all of a type are meant.
+    /// The objects with their namespaces. Lists from the API server only if all of a type are selected.
     pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
-        self.meant.located(cluster).await
+        self.selector.located(cluster).await
     }
 }
 
-impl Meant {
-    /// The objects, with their namespaces. Nothing is asked of the API server but where all of a type are meant.
+impl ObjectSelector {
+    /// The objects with their namespaces. Lists from the API server only if all of a type are selected.
     pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
         match self {
             Self::Nothing => Ok(Vec::new()),
@@ -254,21 +254,21 @@ impl Meant {
 
 impl Selected {
     fn checked(words: SelectedWords) -> Result<Self, String> {
-        let SelectedWords { words, scope } = words;
-        let meant = Meant::read(&words)?;
-        if matches!(meant, Meant::These(_)) && scope.all_namespaces {
+        let SelectedWords { words, flags } = words;
+        let selector = ObjectSelector::read(&words)?;
+        if matches!(selector, ObjectSelector::These(_)) && flags.all_namespaces {
             return Err("an object is in one namespace: --all-namespaces goes with a type alone".to_owned());
         }
-        Ok(Self { meant, scope })
+        Ok(Self { selector, flags })
     }
 }
 
-/// Wrong usage, as clap tells of it.
+/// A usage error, as clap prints it.
 fn wrong(sentence: &str) -> clap::Error {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{sentence}\n"))
 }
 
-/// Has clap read words, which are then checked as a whole.
+/// Has clap parse the words, then checks them as a whole.
 macro_rules! read_by_clap {
     ($type:ty, $words:ty) => {
         impl FromArgMatches for $type {
@@ -303,10 +303,10 @@ mod tests {
 
     fn read(line: &str) -> Result<Vec<String>, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Ok(match Meant::read(&words)? {
-            Meant::Nothing => Vec::new(),
-            Meant::All(kind) => vec![format!("all {}", kind.name())],
-            Meant::These(targets) => targets.iter().map(Target::to_string).collect(),
+        Ok(match ObjectSelector::read(&words)? {
+            ObjectSelector::Nothing => Vec::new(),
+            ObjectSelector::All(kind) => vec![format!("all {}", kind.name())],
+            ObjectSelector::These(targets) => targets.iter().map(Target::to_string).collect(),
         })
     }
 
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn words_that_name_nothing_are_answered_with_what_to_write() {
-        for (line, said) in [
+        for (line, message) in [
             ("db", "write nd/db or sn/db"),
             ("db web", "\"db\" is no kind of Windlass; write nd web"),
             ("pod/db", "write nd/db or sn/db"),
@@ -348,7 +348,7 @@ mod tests {
             ("nd/db web", "write TYPE/NAME each time"),
         ] {
             let error = read(line).unwrap_err();
-            assert!(error.contains(said), "{line}: {error}");
+            assert!(error.contains(message), "{line}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the command line has for versioned Temporal workers: the controller, its Secrets, and how one is deleted.
+//! The parts of the command line for versioned Temporal workers: the controller, its Secrets, and `delete`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +22,22 @@ use crate::hooks::HookRules;
 use crate::operator::Beside;
 use crate::operator::worker_hooks::{WorkerHooks, peers};
 
-/// The controller of `WorkerDeployments`, as the operator runs it.
+/// The controller of `WorkerDeployments` within the operator.
 #[derive(Clone, Default)]
 pub struct Controller {
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Metrics,
 }
 
 impl Controller {
-    /// How it is run beside the operator's own controllers, with hooks under these rules. It fails only where the machine
-    /// cannot provide a client for their requests.
-    pub fn beside(&self, namespaces: &[String], instance: &str, rules: HookRules) -> Result<Beside, String> {
+    /// The future to run next to the operator's own controllers, with hooks under these rules. Fails only if no HTTP
+    /// client for hooks can be made.
+    pub fn run_with(
+        &self,
+        namespaces: &[String],
+        instance: &str,
+        rules: HookRules,
+    ) -> Result<Beside, String> {
         let (namespaces, instance, metrics) =
             (namespaces.to_vec(), instance.to_owned(), self.metrics.clone());
         let http = peers()?;
@@ -58,7 +63,7 @@ impl Controller {
     }
 }
 
-/// Secrets of the cluster.
+/// Reads Secrets from the cluster.
 struct KubeSecrets {
     client: Client,
 }
@@ -84,7 +89,7 @@ impl Secrets for KubeSecrets {
     }
 }
 
-/// What `windlass delete` is told.
+/// The arguments of `windlass delete`.
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
     #[command(flatten)]
@@ -95,7 +100,7 @@ pub struct DeleteArgs {
     now: bool,
 }
 
-/// What goes with an object, in words.
+/// What is deleted along with an object, in words.
 fn what_goes(is_retained: bool, now: bool) -> &'static str {
     match (is_retained, now) {
         (true, _) => "its deletionPolicy is Retain, so that routing and workers stay as they are",
@@ -106,7 +111,7 @@ fn what_goes(is_retained: bool, now: bool) -> &'static str {
 
 /// Deletes `WorkerDeployments`.
 pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
-    let cluster = arguments.named.scope.cluster().await?;
+    let cluster = arguments.named.flags.cluster().await?;
     for located in arguments.named.located(&cluster).await? {
         let target = &located.target;
         target.require(Kind::Workers, "delete")?;
@@ -118,7 +123,7 @@ pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
                 PatchParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PatchParams::default() };
             api.patch(&target.name, &params, &Patch::Merge(patch)).await.map_err(sentence)?;
         }
-        // What is not gone at once is answered as it is left.
+        // An object with a finalizer is returned; it stays for now.
         let left = api.delete(&target.name, &DeleteParams::default()).await.map_err(sentence)?.left();
         let spec = left.as_ref().map(|object| &object.data["spec"]);
         let is_retained = spec.is_some_and(|spec| spec["deletionPolicy"] == "Retain");

@@ -1,24 +1,24 @@
-//! Lines of text in colours. A line knows what it says and how, a look what can be seen of it.
+//! Styled lines of text, and their rendering for a terminal's width, colours and character set.
 
-/// How a piece of text looks, where there are colours.
+/// The style of a piece of text, where colours are supported.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Style {
-    /// As text is.
+    /// Default.
     Plain,
-    /// Of headings.
+    /// Headings.
     Bold,
-    /// Of what is not looked at first.
+    /// Secondary text.
     Dim,
-    /// Of what failed.
+    /// Failures.
     Red,
-    /// Of what is as wanted.
+    /// Success.
     Green,
-    /// Of what is on its way.
+    /// Progress.
     Yellow,
-    /// Of what is said about the story.
+    /// The narration of the demo.
     #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
     Magenta,
-    /// Of what is as it was.
+    /// Unchanged.
     Cyan,
 }
 
@@ -37,42 +37,42 @@ impl Style {
     }
 }
 
-/// What whoever reads can see.
+/// The capabilities of the reader's terminal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Look {
-    /// How many columns there are.
+pub struct Terminal {
+    /// The width in columns.
     pub width: usize,
-    /// Whether there are colours.
+    /// True if it shows colours.
     pub colours: bool,
-    /// Whether there is more than ASCII.
+    /// True if it shows more than ASCII.
     pub unicode: bool,
 }
 
-impl Look {
-    /// What is seen of standard output: as wide as its terminal; where there is none as `COLUMNS` says, or without an end.
+impl Terminal {
+    /// The capabilities of standard output: the width of its terminal, else of `COLUMNS`, else unlimited.
     pub fn of_stdout() -> Self {
         let out = std::io::stdout();
         let terminal = terminal_size::terminal_size_of(&out).map(|(width, _)| usize::from(width.0));
-        let asked = || std::env::var("COLUMNS").ok()?.parse().ok();
+        let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
         Self {
-            width: terminal.or_else(asked).filter(|width| *width > 0).unwrap_or(usize::MAX),
+            width: terminal.or_else(columns).filter(|width| *width > 0).unwrap_or(usize::MAX),
             colours: super::is_coloured(&out),
             unicode: is_utf8(|name| std::env::var(name).ok()),
         }
     }
 }
 
-/// Whether the locale has all of Unicode. Containers rarely say anything: then it is taken to.
+/// True if the locale is UTF-8, or unset, as in most containers.
 fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
-    said.is_none_or(|locale| {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
+    locale.is_none_or(|locale| {
         let locale = locale.to_lowercase();
         locale.contains("utf-8") || locale.contains("utf8")
     })
 }
 
-/// What stands for a letter where there is nothing but ASCII.
+/// The ASCII replacement of a character.
 fn plain_letter(letter: char) -> &'static str {
     match letter {
         '✗' => "x",
@@ -94,26 +94,26 @@ fn plain_letter(letter: char) -> &'static str {
     }
 }
 
-/// A line, in pieces.
+/// A line, in styled pieces.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Line(Vec<(Style, String)>);
 
 impl Line {
-    /// A line of one piece.
+    /// A line with a single piece.
     pub fn of(style: Style, text: impl Into<String>) -> Self {
         let mut line = Self::default();
         line.add(style, text);
         line
     }
 
-    /// Adds a piece at the end. What would steer a terminal is taken out: kubelets and servers may say anything.
+    /// Appends a piece. Control characters are removed: kubelets and servers may send any text.
     pub fn add(&mut self, style: Style, text: impl Into<String>) {
         let text: String = text.into();
         let text = if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text };
         self.0.push((style, text));
     }
 
-    /// The same with other words.
+    /// The same line with each text mapped.
     pub fn put(&self, other: impl Fn(&str) -> String) -> Self {
         Self(self.0.iter().map(|(style, text)| (*style, other(text))).collect())
     }
@@ -123,17 +123,17 @@ impl Line {
         &self.0
     }
 
-    /// The whole of it without colours.
+    /// The text without styles.
     pub fn plain(&self) -> String {
         self.0.iter().map(|(_, text)| text.as_str()).collect::<String>().trim_end().to_owned()
     }
 
-    /// How many columns it takes.
+    /// The width in columns.
     pub fn width(&self) -> usize {
         self.0.iter().map(|(_, text)| text.chars().count()).sum()
     }
 
-    /// The same in what can be shown.
+    /// The same line in the supported character set.
     pub fn spelled(&self, unicode: bool) -> Self {
         if unicode {
             return self.clone();
@@ -146,12 +146,13 @@ impl Line {
         Self(self.0.iter().map(|(style, text)| (*style, spell(text))).collect())
     }
 
-    /// As much of it as there are columns for. What is cut ends in an ellipsis.
-    pub fn cut(&self, look: Look) -> Self {
-        let line = self.spelled(look.unicode);
-        let ellipsis = if look.unicode { "…" } else { "..." };
-        let fits = line.plain().chars().count() <= look.width;
-        let mut room = if fits { look.width } else { look.width.saturating_sub(ellipsis.chars().count()) };
+    /// Truncates to the terminal's width; a truncated line ends in an ellipsis.
+    pub fn cut(&self, terminal: Terminal) -> Self {
+        let line = self.spelled(terminal.unicode);
+        let ellipsis = if terminal.unicode { "…" } else { "..." };
+        let fits = line.plain().chars().count() <= terminal.width;
+        let mut room =
+            if fits { terminal.width } else { terminal.width.saturating_sub(ellipsis.chars().count()) };
         let mut out = Self::default();
         for (style, text) in line.0 {
             let cut: String = text.chars().take(room).collect();
@@ -166,15 +167,15 @@ impl Line {
         out
     }
 
-    /// As much of it as there are columns for, in colours if there are any.
-    pub fn painted(&self, look: Look) -> String {
+    /// Truncated and styled for the terminal.
+    pub fn painted(&self, terminal: Terminal) -> String {
         let out: String =
-            self.cut(look).0.iter().map(|(style, text)| paint(*style, text, look.colours)).collect();
-        if look.colours { out } else { out.trim_end().to_owned() }
+            self.cut(terminal).0.iter().map(|(style, text)| paint(*style, text, terminal.colours)).collect();
+        if terminal.colours { out } else { out.trim_end().to_owned() }
     }
 
-    /// Its words, each with the blanks after it, in pieces. A piece that begins with one blank goes on with the word
-    /// before it: a sign stays with what it is about.
+    /// Its words, each with the blanks after it, in pieces. A piece that begins with one blank belongs to the word
+    /// before it, so that a sign is not separated from its subject.
     fn words(&self) -> Vec<Vec<(Style, String)>> {
         let (mut words, mut word) = (Vec::new(), Vec::new());
         for (style, text) in &self.0 {
@@ -191,17 +192,17 @@ impl Line {
         words
     }
 
-    /// The same in as many lines as it takes, broken between words; those after the first begin with `indent` blanks.
-    pub fn folded(&self, look: Look, indent: usize) -> Vec<Self> {
-        let line = self.spelled(look.unicode);
-        if line.width() <= look.width {
+    /// Wraps between words; continuation lines are indented by `indent` blanks.
+    pub fn folded(&self, terminal: Terminal, indent: usize) -> Vec<Self> {
+        let line = self.spelled(terminal.unicode);
+        if line.width() <= terminal.width {
             return vec![line];
         }
         let (mut lines, mut now, mut column) = (Vec::new(), Self::default(), 0);
         for word in line.words() {
             let text: String = word.iter().map(|(_, text)| text.as_str()).collect();
             let long = text.trim_end().chars().count();
-            if column > indent && column + long > look.width {
+            if column > indent && column + long > terminal.width {
                 lines.push(std::mem::replace(&mut now, Self::of(Style::Plain, " ".repeat(indent))));
                 column = indent;
             }
@@ -215,7 +216,8 @@ impl Line {
     }
 }
 
-/// A line, folded between words where it is longer than `width` columns, under its own beginning. Colours take no room.
+/// Wraps a line that is longer than `width` columns, aligned with its own indentation. Escape sequences count as
+/// zero.
 #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
 pub fn wrapped(line: &str, width: usize) -> String {
     let indent = line.chars().take_while(|c| matches!(c, ' ' | '▸')).count();
@@ -234,7 +236,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
     out
 }
 
-/// How many columns a text takes, without its colours.
+/// The width of a text in columns, without escape sequences.
 #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
 fn seen(text: &str) -> usize {
     let (mut count, mut escaped) = (0, false);
@@ -249,7 +251,7 @@ fn seen(text: &str) -> usize {
     count
 }
 
-/// Text in a colour, if there are any.
+/// The text with escape sequences for the style, if `colours`.
 pub fn paint(style: Style, text: &str, colours: bool) -> String {
     if colours && style != Style::Plain {
         format!("\x1b[{}m{text}\x1b[0m", style.code())
@@ -270,25 +272,25 @@ mod tests {
         assert_eq!(wrapped("\x1b[35mone\x1b[0m two three", 7), "\x1b[35mone\x1b[0m two\nthree");
     }
 
-    fn look(width: usize, colours: bool) -> Look {
-        Look { width, colours, unicode: true }
+    fn terminal(width: usize, colours: bool) -> Terminal {
+        Terminal { width, colours, unicode: true }
     }
 
     #[test]
     fn a_line_is_cut_by_what_is_seen_of_it() {
         let mut line = Line::of(Style::Red, "✗ red");
         line.add(Style::Plain, " and plain");
-        assert_eq!(line.painted(look(80, false)), "✗ red and plain");
-        assert_eq!(line.painted(look(15, false)), "✗ red and plain");
-        assert_eq!(line.painted(look(8, false)), "✗ red a…");
-        assert_eq!(line.painted(look(3, true)), "\x1b[31m✗ \x1b[0m…");
+        assert_eq!(line.painted(terminal(80, false)), "✗ red and plain");
+        assert_eq!(line.painted(terminal(15, false)), "✗ red and plain");
+        assert_eq!(line.painted(terminal(8, false)), "✗ red a…");
+        assert_eq!(line.painted(terminal(3, true)), "\x1b[31m✗ \x1b[0m…");
         assert_eq!(line.plain(), "✗ red and plain");
     }
 
     #[test]
     fn where_there_is_only_ascii_nothing_else_is_written() {
         let line = Line::of(Style::Plain, "├─ ✗ db-3  1.1 → 1.2 … ü");
-        let ascii = |width| line.painted(Look { width, colours: false, unicode: false });
+        let ascii = |width| line.painted(Terminal { width, colours: false, unicode: false });
         assert_eq!(ascii(80), "|- x db-3  1.1 -> 1.2 ... ?");
         assert_eq!(ascii(12), "|- x db-3...");
         for (values, utf8) in [
@@ -307,22 +309,22 @@ mod tests {
     #[test]
     fn what_would_steer_a_terminal_is_not_written() {
         let line = Line::of(Style::Plain, "a\x1b[2J\nb\tc");
-        assert_eq!(line.painted(look(80, true)), "a [2J b c");
+        assert_eq!(line.painted(terminal(80, true)), "a [2J b c");
     }
 
     #[test]
     fn a_line_is_folded_between_words_under_an_indent() {
         let mut line = Line::of(Style::Dim, "  one two ");
         line.add(Style::Red, "three four");
-        let folded: Vec<String> = line.folded(look(10, false), 2).iter().map(Line::plain).collect();
+        let folded: Vec<String> = line.folded(terminal(10, false), 2).iter().map(Line::plain).collect();
         assert_eq!(folded, ["  one two", "  three", "  four"]);
         let mut line = Line::of(Style::Plain, "  (one, two");
         line.add(Style::Green, " ✓");
         line.add(Style::Plain, ", three");
         line.add(Style::Dim, " ○");
         line.add(Style::Plain, ")");
-        let folded: Vec<String> = line.folded(look(10, false), 2).iter().map(Line::plain).collect();
+        let folded: Vec<String> = line.folded(terminal(10, false), 2).iter().map(Line::plain).collect();
         assert_eq!(folded, ["  (one,", "  two ✓,", "  three ○)"], "a sign stays with its word");
-        assert_eq!(line.folded(look(80, false), 2).len(), 1);
+        assert_eq!(line.folded(terminal(80, false), 2).len(), 1);
     }
 }

@@ -1,20 +1,21 @@
-//! Words that are no command line, answered in one sentence.
+//! Usage errors, in one sentence.
 
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
 
-/// What wrong usage ends with: 2, but of `plan`, whose 2 says that something would change. A script that mistypes it must not read
-/// that; it is 1 there, as a refusal is, and as `terraform plan -detailed-exitcode` has it.
+/// The exit code of a usage error: 2, except for `plan`, where 2 means that something would change. There it is 1, as
+/// for a refusal and as in `terraform plan -detailed-exitcode`, so that a script with a typo does not read it as a
+/// change.
 pub fn code() -> u8 {
     if std::env::args_os().nth(1).is_some_and(|command| command == "plan") { 1 } else { 2 }
 }
 
-/// Prints help and versions that were asked for, and else says in a sentence what is wrong with the words. Returns the exit code:
-/// 0, or that of wrong usage.
-pub fn told(error: &clap::Error) -> ExitCode {
+/// Prints requested help or version, or the usage error in a sentence. Returns the exit code: 0, or that of a usage
+/// error.
+pub fn report(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // What cannot be printed has nobody to read it.
+        // If this fails, nobody reads the output.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
@@ -22,7 +23,7 @@ pub fn told(error: &clap::Error) -> ExitCode {
     ExitCode::from(code())
 }
 
-/// What clap says in paragraphs: the first of them, its tips, and which page says more.
+/// Condenses clap's message: its first paragraph, its tips, and where to read more.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let joined = |lines: &str| {
@@ -44,7 +45,7 @@ fn sentence(error: &clap::Error) -> String {
     sentence
 }
 
-/// The command whose words they are, as `windlass pause`; none where the sentence came without one, and says all.
+/// The command that the error is about, such as `windlass pause`; `None` if clap does not name one.
 fn command(error: &clap::Error) -> Option<String> {
     let usage = error.get(ContextKind::Usage)?.to_string();
     let usage = usage.trim().strip_prefix("Usage:")?;
@@ -61,14 +62,14 @@ mod tests {
 
     use super::*;
 
-    fn said(line: &str) -> String {
+    fn sentence_for(line: &str) -> String {
         let mut command = crate::cli::command();
         let read = command.try_get_matches_from_mut(line.split_whitespace());
         let error = read.and_then(|matches| crate::cli::Arguments::from_arg_matches(&matches)).unwrap_err();
         sentence(&error.format(&mut command))
     }
 
-    /// The commands of Windlass in the blocks of shell of a page, without comments and what a shell makes of them.
+    /// The windlass commands in the shell blocks of a page, without comments and shell syntax.
     fn commands(page: &str) -> Vec<String> {
         let (mut found, mut in_shell) = (Vec::new(), false);
         for line in page.lines() {
@@ -83,7 +84,7 @@ mod tests {
                 let part = part
                     .replace("cargo run --release -- ", "windlass ")
                     .replace("cargo run -- ", "windlass ");
-                // Of another feature.
+                // Needs the feature `temporal`.
                 let is_of_workers = part.contains("--temporal") || part.contains("wwd");
                 let is_here = cfg!(feature = "temporal") || !is_of_workers;
                 if part.starts_with("windlass ") && !part.contains('<') && is_here {
@@ -94,7 +95,7 @@ mod tests {
         found
     }
 
-    /// The words of a command, with what stands in quotes as one.
+    /// The words of a command; quotes group words.
     fn words(command: &str) -> Vec<String> {
         let quoted = command.split(['"', '\'']).enumerate();
         let words = quoted.flat_map(|(index, part)| match index % 2 {
@@ -166,7 +167,7 @@ mod tests {
             ("windlass status nosuch", "\"nosuch\" names no kind; write nd/nosuch or sn/nosuch"),
             ("windlass pause nd", "nd alone names no object; write nd/NAME, or nd --all for each of them"),
         ] {
-            assert_eq!(said(line), expected, "{line}");
+            assert_eq!(sentence_for(line), expected, "{line}");
         }
         for (line, words) in [
             ("windlass stauts", vec!["unrecognized subcommand 'stauts'", "'status'", "see windlass --help"]),
@@ -177,8 +178,11 @@ mod tests {
             ("windlass status -o xml", vec!["invalid value 'xml'", "[possible values: json, yaml, name]"]),
             ("windlass operator --concurrency 0", vec!["invalid value '0'", "0 is not in 1..=1024"]),
         ] {
-            let said = said(line);
-            assert!(words.iter().all(|word| said.contains(word)) && !said.contains('\n'), "{line}: {said}");
+            let sentence = sentence_for(line);
+            assert!(
+                words.iter().all(|word| sentence.contains(word)) && !sentence.contains('\n'),
+                "{line}: {sentence}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `windlass version`: of this program, and of the operators of a cluster, which say it on the Lease that they hold.
+//! `windlass version`: of this program, and of the cluster's operators, which write it on the Lease that they hold.
 
 use clap::Args;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::output::Output;
 use crate::operator::lease::ANNOTATION_VERSION;
 
-/// What `windlass version` is told.
+/// The arguments of `windlass version`.
 #[derive(Args, Debug)]
 pub struct VersionArgs {
     /// Only of this program; no cluster is asked
@@ -24,8 +24,8 @@ pub struct VersionArgs {
     connection: Connection,
 }
 
-/// An operator, as its Lease tells of it.
-struct Known {
+/// An operator, as described by its Lease.
+struct OperatorVersion {
     lease: String,
     holder: String,
     version: Option<String>,
@@ -34,29 +34,28 @@ struct Known {
 /// Prints the versions.
 pub async fn version(arguments: VersionArgs) -> Result<(), String> {
     let own = env!("CARGO_PKG_VERSION");
-    let operators = if arguments.client { Ok(Vec::new()) } else { operators(&arguments).await };
-    let known = operators.as_deref().unwrap_or_default();
+    let listed = if arguments.client { Ok(Vec::new()) } else { operators(&arguments).await };
+    let operators = listed.as_deref().unwrap_or_default();
     let text = if let Some(output) = arguments.output {
-        let of =
-            |known: &Known| json!({"lease": known.lease, "holder": known.holder, "version": known.version});
+        let of = |operator: &OperatorVersion| json!({"lease": operator.lease, "holder": operator.holder, "version": operator.version});
         let mut document = json!({"clientVersion": own});
         if !arguments.client {
-            document["operators"] = known.iter().map(of).collect::<Value>();
+            document["operators"] = operators.iter().map(of).collect::<Value>();
         }
         output.document(&document)?
     } else {
-        let line = |known: &Known| {
-            let version = known.version.as_deref().unwrap_or("unknown, older than 0.1.0");
-            format!("Operator Version: {version} (Lease {}, held by {})\n", known.lease, known.holder)
+        let line = |operator: &OperatorVersion| {
+            let version = operator.version.as_deref().unwrap_or("unknown, older than 0.1.0");
+            format!("Operator Version: {version} (Lease {}, held by {})\n", operator.lease, operator.holder)
         };
-        format!("Client Version: {own}\n{}", known.iter().map(line).collect::<String>())
+        format!("Client Version: {own}\n{}", operators.iter().map(line).collect::<String>())
     };
     super::print(&text)?;
-    operators.map(drop)
+    listed.map(drop)
 }
 
 /// The operators that hold a Lease.
-async fn operators(arguments: &VersionArgs) -> Result<Vec<Known>, String> {
+async fn operators(arguments: &VersionArgs) -> Result<Vec<OperatorVersion>, String> {
     let (client, _) = arguments.connection.client(super::AGENT).await?;
     let kind = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
     let namespace = &arguments.operator_namespace;
@@ -66,19 +65,19 @@ async fn operators(arguments: &VersionArgs) -> Result<Vec<Known>, String> {
         error => format!("the API server cannot be reached: {error}"),
     })?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let known = leases.items.iter().map(|lease| json!(lease)).filter_map(|lease| {
+    let operators = leases.items.iter().map(|lease| json!(lease)).filter_map(|lease| {
         let name = text(&lease["metadata"]["name"]);
         let is_ours = name == "windlass" || name.starts_with("windlass-");
         let holder = text(&lease["spec"]["holderIdentity"]);
         let version = lease["metadata"]["annotations"][ANNOTATION_VERSION].as_str().map(str::to_owned);
-        (is_ours && !holder.is_empty()).then_some(Known { lease: name, holder, version })
+        (is_ours && !holder.is_empty()).then_some(OperatorVersion { lease: name, holder, version })
     });
-    let known: Vec<Known> = known.collect();
-    if known.is_empty() {
+    let operators: Vec<OperatorVersion> = operators.collect();
+    if operators.is_empty() {
         return Err(format!(
             "no operator holds a Lease in namespace {namespace}: name another with --operator-namespace; one that runs with \
              --no-leader-elect has none"
         ));
     }
-    Ok(known)
+    Ok(operators)
 }

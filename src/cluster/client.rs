@@ -152,7 +152,7 @@ impl Careful {
                 let answer = asked.await;
                 if let Some(metrics) = metrics {
                     let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
-                    metrics.asked(verb, resource, code, monotonic().duration_since(began));
+                    metrics.count_request(verb, resource, code, monotonic().duration_since(began));
                 }
                 answer
             }

@@ -27,7 +27,7 @@ pub fn record(
     let ended = Ended::between(before, after, progress);
     count(&cx.metrics, kind, &ended);
     log(kind, meta, &ended);
-    cx.traces.tell(|| super::spans::of(cx, kind, meta, &ended));
+    cx.traces.export(|| super::spans::of(cx, kind, meta, &ended));
 }
 
 fn count(metrics: &Metrics, kind: Kind, ended: &Ended<'_>) {

@@ -1,8 +1,8 @@
-//! Who may see the page, and whose clicks count: the secret of its address, and what keeps the pages of others from using it.
+//! Authorizes requests to the page: by the secret in its address, and by checks against requests from other sites.
 //!
-//! The browser of whoever looks at the page may have other pages open, and any of them can send requests here. Four things
-//! are asked: under which name the page was called (a name that somebody else points here is none of ours), from which page
-//! a request comes, whether it has the secret, and whether a form was made here.
+//! The user's browser may have other pages open, each of which can send requests here. Four things are checked: the
+//! Host header (another name may resolve to this address: DNS rebinding), the origin of the request, the secret, and
+//! whether this page made the form.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -14,25 +14,25 @@ use sha2::{Digest, Sha256};
 /// The secrets of one run of the page.
 #[derive(Clone)]
 pub struct Secrets {
-    /// Opens the page.
+    /// Grants access to the page.
     token: String,
-    /// In every form that is made here.
+    /// The CSRF token in every form.
     form: String,
 }
 
 impl Secrets {
-    /// Draws them from the operating system's source of randomness.
+    /// Generates them from the operating system's random source.
     pub fn draw() -> Result<Self, String> {
         Ok(Self { token: drawn()?, form: drawn()? })
     }
 
-    /// What stands in the page's address.
+    /// The token in the page's address.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// What stands in its forms.
+    /// The CSRF token.
     pub(super) fn form(&self) -> &str {
         &self.form
     }
@@ -47,50 +47,50 @@ fn drawn() -> Result<String, String> {
     }))
 }
 
-/// Whether two texts are equal, in a time that does not tell where they differ.
+/// Compares in constant time.
 fn same(a: &str, b: &str) -> bool {
     Sha256::digest(a) == Sha256::digest(b)
 }
 
-/// What is asked of every request.
+/// The checks of every request.
 #[derive(Clone)]
 pub struct Guard {
     secrets: Option<Secrets>,
-    /// Under which port the page was called; any, where it may be forwarded from another.
+    /// The port in the Host header; `None` accepts any, since a proxy may forward from another.
     port: Option<u16>,
-    /// Names under which it may be called beside those of this machine.
+    /// The host names that are accepted besides those of this machine.
     names: Vec<String>,
-    /// Whether it may be called by any address.
+    /// True to accept any IP address as the host.
     addresses: bool,
 }
 
-/// Why a request is turned away.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Turned {
-    /// It calls the page by a name that is not its own.
+pub enum Denial {
+    /// The Host header is not one of the page's names.
     Name,
-    /// It comes from another page.
+    /// Another site sent it.
     Origin,
-    /// It does not know the secret.
+    /// The secret is missing or wrong.
     Secret,
 }
 
 impl Guard {
-    /// Of a page on this machine alone, which takes the secret to see.
+    /// For a page on this machine, which requires the secret.
     #[must_use]
     pub fn local(port: u16, secrets: Secrets) -> Self {
         Self { secrets: Some(secrets), port: Some(port), names: Vec::new(), addresses: false }
     }
 
-    /// Of a page that whoever reaches it may read: by an address, by `localhost`, or by one of these names.
+    /// For a page that anybody who reaches it may read: by address, by `localhost`, or by one of these names.
     #[must_use]
     pub fn open(names: Vec<String>) -> Self {
         Self { secrets: None, port: None, names, addresses: true }
     }
 
-    /// Asks all of a request but what is in its body.
-    pub(super) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Turned> {
-        let host = text(headers, &HOST).filter(|host| self.is_ours(host)).ok_or(Turned::Name)?;
+    /// Checks a request, except for its body.
+    pub(super) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Denial> {
+        let host = text(headers, &HOST).filter(|host| self.is_ours(host)).ok_or(Denial::Name)?;
         let ours = |origin: &str| {
             let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
@@ -99,43 +99,43 @@ impl Guard {
         let fetch = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let site = fetch("sec-fetch-site");
         let reads = matches!(*method, Method::GET | Method::HEAD);
-        // A link that somebody follows reads a page as its address does.
+        // Following a link is allowed, like typing the address.
         let is_link = reads
             && fetch("sec-fetch-mode") == Some("navigate")
             && fetch("sec-fetch-dest") == Some("document");
         match (origin, site) {
-            (Some(origin), _) if !ours(origin) => return Err(Turned::Origin),
+            (Some(origin), _) if !ours(origin) => return Err(Denial::Origin),
             (_, Some(site)) if !matches!(site, "same-origin" | "none") && !is_link => {
-                return Err(Turned::Origin);
+                return Err(Denial::Origin);
             }
-            // A browser says where a form comes from; what says nothing is not believed.
-            (None, site) if !reads && site != Some("same-origin") => return Err(Turned::Origin),
+            // Browsers send the origin of a form; without one, a write is refused.
+            (None, site) if !reads && site != Some("same-origin") => return Err(Denial::Origin),
             _ => {}
         }
         let Some(secrets) = &self.secrets else { return Ok(()) };
         let cookie = format!("{}=", self.cookie_name());
         let cookies = headers.get_all(COOKIE).into_iter().filter_map(|cookies| cookies.to_str().ok());
         let mut known = cookies.flat_map(|c| c.split(';')).filter_map(|c| c.trim().strip_prefix(&cookie));
-        if known.any(|value| same(value, &secrets.token)) { Ok(()) } else { Err(Turned::Secret) }
+        if known.any(|value| same(value, &secrets.token)) { Ok(()) } else { Err(Denial::Secret) }
     }
 
-    /// The cookie that opens the page from now on, for whoever brings the secret in its address.
+    /// The cookie that grants access from now on, if this token is right.
     pub(super) fn opened(&self, token: &str) -> Option<String> {
         let secrets = self.secrets.as_ref().filter(|secrets| same(token, &secrets.token))?;
         Some(format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name(), secrets.token))
     }
 
-    /// The secret of its forms.
+    /// The CSRF token of its forms.
     pub(super) fn form(&self) -> &str {
         self.secrets.as_ref().map_or("", |secrets| secrets.form())
     }
 
-    /// Whether a form was made here.
+    /// True if this page made the form.
     pub(super) fn made(&self, form: &str) -> bool {
         self.secrets.as_ref().is_some_and(|secrets| same(form, &secrets.form))
     }
 
-    /// A browser keeps cookies by name and host, whatever the port.
+    /// Contains the port: browsers share cookies between the ports of a host.
     fn cookie_name(&self) -> String {
         format!("windlass-{}", self.port.unwrap_or_default())
     }
@@ -154,7 +154,7 @@ impl Guard {
     }
 }
 
-/// A host's name or address, and its port.
+/// Splits a Host header into name or address, and port.
 fn split(host: &str) -> (&str, Option<u16>) {
     if let Some((address, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         return (address, rest.strip_prefix(':').and_then(|port| port.parse().ok()));
@@ -196,10 +196,10 @@ mod tests {
             ("localhost.evil.example:7070", false),
             ("10.0.0.1:7070", false),
         ] {
-            let asked = guard.check(&Method::GET, &headers(&[("host", host), ("cookie", &cookie)]));
-            assert_eq!(asked, if is_ours { Ok(()) } else { Err(Turned::Name) }, "{host}");
+            let checked = guard.check(&Method::GET, &headers(&[("host", host), ("cookie", &cookie)]));
+            assert_eq!(checked, if is_ours { Ok(()) } else { Err(Denial::Name) }, "{host}");
         }
-        assert_eq!(guard.check(&Method::GET, &headers(&[("cookie", &cookie)])), Err(Turned::Name));
+        assert_eq!(guard.check(&Method::GET, &headers(&[("cookie", &cookie)])), Err(Denial::Name));
         let open = Guard::open(vec!["windlass.corp.example".into()]);
         for (host, is_ours) in [
             ("localhost:9999", true),
@@ -207,42 +207,42 @@ mod tests {
             ("windlass.corp.example", true),
             ("evil.example", false),
         ] {
-            let asked = open.check(&Method::GET, &headers(&[("host", host)]));
-            assert_eq!(asked.is_ok(), is_ours, "{host}");
+            let checked = open.check(&Method::GET, &headers(&[("host", host)]));
+            assert_eq!(checked.is_ok(), is_ours, "{host}");
         }
     }
 
     #[test]
     fn a_request_of_another_page_is_turned_away_whatever_it_knows() {
         let (guard, cookie) = guard();
-        let asked = |method: &Method, more: &[(&'static str, &str)]| {
+        let checked = |method: &Method, more: &[(&'static str, &str)]| {
             let mut all = vec![("host", "127.0.0.1:7070"), ("cookie", cookie.as_str())];
             all.extend_from_slice(more);
             guard.check(method, &headers(&all))
         };
         let (get, post) = (Method::GET, Method::POST);
-        assert_eq!(asked(&get, &[]), Ok(()));
-        assert_eq!(asked(&get, &[("origin", "https://evil.example")]), Err(Turned::Origin));
+        assert_eq!(checked(&get, &[]), Ok(()));
+        assert_eq!(checked(&get, &[("origin", "https://evil.example")]), Err(Denial::Origin));
         for site in ["cross-site", "same-site"] {
             for method in [&get, &Method::HEAD] {
-                assert_eq!(asked(method, &[("sec-fetch-site", site)]), Err(Turned::Origin), "{site}");
+                assert_eq!(checked(method, &[("sec-fetch-site", site)]), Err(Denial::Origin), "{site}");
             }
             let link =
                 [("sec-fetch-site", site), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
-            assert_eq!(asked(&get, &link), Ok(()), "a link is followed");
-            assert_eq!(asked(&post, &link), Err(Turned::Origin));
+            assert_eq!(checked(&get, &link), Ok(()), "a link is followed");
+            assert_eq!(checked(&post, &link), Err(Denial::Origin));
             let framed = [link[0], link[1], ("sec-fetch-dest", "iframe")];
-            assert_eq!(asked(&get, &framed), Err(Turned::Origin));
+            assert_eq!(checked(&get, &framed), Err(Denial::Origin));
         }
-        assert_eq!(asked(&get, &[("sec-fetch-site", "none")]), Ok(()), "an address that was typed");
-        assert_eq!(asked(&Method::HEAD, &[]), Ok(()));
-        assert_eq!(asked(&post, &[("origin", "http://127.0.0.1:7070")]), Ok(()));
-        assert_eq!(asked(&post, &[("sec-fetch-site", "same-origin")]), Ok(()));
+        assert_eq!(checked(&get, &[("sec-fetch-site", "none")]), Ok(()), "an address that was typed");
+        assert_eq!(checked(&Method::HEAD, &[]), Ok(()));
+        assert_eq!(checked(&post, &[("origin", "http://127.0.0.1:7070")]), Ok(()));
+        assert_eq!(checked(&post, &[("sec-fetch-site", "same-origin")]), Ok(()));
         for origin in ["http://127.0.0.1:9090", "https://evil.example", "null", ""] {
-            assert_eq!(asked(&post, &[("origin", origin)]), Err(Turned::Origin), "{origin}");
+            assert_eq!(checked(&post, &[("origin", origin)]), Err(Denial::Origin), "{origin}");
         }
-        assert_eq!(asked(&post, &[]), Err(Turned::Origin), "it does not say where it comes from");
-        assert_eq!(asked(&post, &[("sec-fetch-site", "cross-site")]), Err(Turned::Origin));
+        assert_eq!(checked(&post, &[]), Err(Denial::Origin), "it does not say where it comes from");
+        assert_eq!(checked(&post, &[("sec-fetch-site", "cross-site")]), Err(Denial::Origin));
     }
 
     #[test]
@@ -257,8 +257,8 @@ mod tests {
         let wrong = |cookie: &str| {
             guard.check(&Method::GET, &headers(&[("host", "localhost:7070"), ("cookie", cookie)]))
         };
-        assert_eq!(wrong("windlass-7070=guessed"), Err(Turned::Secret));
-        assert_eq!(wrong(&cookie.replace("7070", "7071")), Err(Turned::Secret));
+        assert_eq!(wrong("windlass-7070=guessed"), Err(Denial::Secret));
+        assert_eq!(wrong(&cookie.replace("7070", "7071")), Err(Denial::Secret));
         assert!(guard.made(guard.form()) && !guard.made("") && !guard.made(token));
         assert!(!Guard::open(Vec::new()).made(""), "a page without secrets has no forms");
     }

@@ -1,4 +1,4 @@
-//! The page over HTTP: where what is, and what every answer says.
+//! The page over HTTP: routes and response headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,34 +17,34 @@ use axum::{Router, serve::ListenerExt};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-use super::guard::{Guard, Turned};
-use super::hands::{Button, Deed, Hands, MOST_OF_A_REASON, Refused};
+use super::actions::{Action, Actions, Button, MAX_REASON_CHARS, Refused};
+use super::guard::{Denial, Guard};
 use super::html;
 use super::live;
-use super::page::{Looked, Page, fleet_view, list_view, page, said};
+use super::page::{LoadedFleet, Page, fleet_view, list_view, message, page};
 use super::source::Source;
 use crate::cluster::Key;
 use crate::report::FleetReport;
 
-/// What a page may load, and from where: itself. Nothing that is written into it is a script or a style.
+/// The content security policy: everything comes from the page itself, without inline scripts or styles.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// A form is a reason and a few words.
-const MOST_OF_A_FORM: usize = 16 * 1024;
-/// No address of this page is nearly so long.
-const MOST_OF_AN_ADDRESS: usize = 4 * 1024;
-/// How long a page waits for what has to be asked for; without it, it says so.
+/// The largest form, in bytes.
+const MAX_FORM_BYTES: usize = 16 * 1024;
+/// The longest path, in bytes.
+const MAX_PATH_BYTES: usize = 4 * 1024;
+/// How long a page waits for data that is still being read; then it is rendered without them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Serves the page, until the listener ends.
+/// Serves the page until the listener ends.
 pub async fn serve(
     listener: TcpListener,
     source: Arc<Source>,
-    hands: Option<Arc<dyn Hands>>,
+    actions: Option<Arc<dyn Actions>>,
     guard: Guard,
 ) -> std::io::Result<()> {
-    let page = Page::new(source, hands, guard);
-    // What is told live is small, and is not to wait for more.
+    let page = Page::new(source, actions, guard);
+    // Live updates are small and should not be delayed by Nagle's algorithm.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, router(page)).await
 }
@@ -63,14 +63,14 @@ pub(super) fn router(page: Page) -> Router {
             "/page.js",
             get(|| async { ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], html::SCRIPT) }),
         )
-        .fallback(|| async { said(StatusCode::NOT_FOUND, "Not found", "There is no such page.") })
+        .fallback(|| async { message(StatusCode::NOT_FOUND, "Not found", "There is no such page.") })
         .method_not_allowed_fallback(|| async { no_such_method("GET, HEAD") })
-        .layer(DefaultBodyLimit::max(MOST_OF_A_FORM))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(from_fn_with_state(page.clone(), gate))
         .with_state(page)
 }
 
-/// Turns away who may not see the page, and says of every answer what may be done with it.
+/// Refuses unauthorized requests, and sets the security headers of every response.
 async fn gate(State(page): State<Page>, request: Request, next: Next) -> Response {
     let (path, query) =
         (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
@@ -78,39 +78,40 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
     let token = query.split('&').find_map(|pair| pair.strip_prefix("token="));
     let is_known = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let mut response = match page.guard.check(request.method(), request.headers()) {
-        _ if path.len() + query.len() > MOST_OF_AN_ADDRESS => {
-            let said = said(StatusCode::URI_TOO_LONG, "Not found", "No address of this page is so long.");
-            ([(CONNECTION, "close")], said).into_response()
+        _ if path.len() + query.len() > MAX_PATH_BYTES => {
+            let message =
+                message(StatusCode::URI_TOO_LONG, "Not found", "No address of this page is so long.");
+            ([(CONNECTION, "close")], message).into_response()
         }
-        Err(Turned::Origin | Turned::Secret) | Ok(()) if !is_known => no_such_method("GET, HEAD, POST"),
-        Err(Turned::Name) => said(
+        Err(Denial::Origin | Denial::Secret) | Ok(()) if !is_known => no_such_method("GET, HEAD, POST"),
+        Err(Denial::Name) => message(
             StatusCode::MISDIRECTED_REQUEST,
             "Not this page",
             "It was called by a name that is not its own. Take the address that it printed.",
         ),
-        Err(Turned::Origin) => said(
+        Err(Denial::Origin) => message(
             StatusCode::FORBIDDEN,
             "Refused",
             "The request comes from another page, and nothing was done.",
         ),
-        Err(Turned::Secret) if !is_public => match token.and_then(|token| page.guard.opened(token)) {
+        Err(Denial::Secret) if !is_public => match token.and_then(|token| page.guard.opened(token)) {
             Some(cookie) => ([(SET_COOKIE, cookie)], to(&path)).into_response(),
-            None => said(
+            None => message(
                 StatusCode::UNAUTHORIZED,
                 "Closed",
                 "This page opens by the whole address that windlass dashboard printed, token and all.",
             ),
         },
-        // It is in the cookie: an address that is copied from here is to be without it.
+        // The token is in the cookie now; redirect, so that a copied address does not contain it.
         Ok(()) if token.is_some() => to(&path),
-        Ok(()) | Err(Turned::Secret) => next.run(request).await,
+        Ok(()) | Err(Denial::Secret) => next.run(request).await,
     };
     let headers = response.headers_mut();
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // Without a referrer of its own pages a browser would not say where their forms come from either.
+        // Without a referrer the page's own forms would lack their origin, too.
         (REFERRER_POLICY, "same-origin"),
         (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -121,37 +122,37 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
     response
 }
 
-/// What is done to a page that only another method is for.
+/// The response to a wrong method.
 fn no_such_method(allowed: &'static str) -> Response {
     let sentence = "A page is read, and its forms are sent; nothing else can be done to it.";
-    ([(ALLOW, allowed)], said(StatusCode::METHOD_NOT_ALLOWED, "Not done", sentence)).into_response()
+    ([(ALLOW, allowed)], message(StatusCode::METHOD_NOT_ALLOWED, "Not done", sentence)).into_response()
 }
 
-/// Leads on to a path of this page. One that begins with two slashes is another host's to a browser.
+/// Redirects to a path of this page. A path with two leading slashes would be another host to a browser.
 fn to(path: &str) -> Response {
     let path = format!("/{}", path.trim_start_matches(['/', '\\']));
     (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
 }
 
 fn unread(sentence: &str) -> Response {
-    said(StatusCode::BAD_GATEWAY, "Not read", sentence)
+    message(StatusCode::BAD_GATEWAY, "Not read", sentence)
 }
 
 fn gone(key: &Key) -> Response {
     let sentence = format!("There is no fleet {} in namespace {}, or not any more.", key.name, key.namespace);
-    said(StatusCode::NOT_FOUND, "Not found", &sentence)
+    message(StatusCode::NOT_FOUND, "Not found", &sentence)
 }
 
 async fn list(State(state): State<Page>) -> Response {
-    match state.source.look().await {
+    match state.source.watched().await {
         Ok(watched) => page(StatusCode::OK, html::list(&list_view(&state, &watched))),
         Err(sentence) => unread(&sentence),
     }
 }
 
-/// Whether what the page shows is what is so; no secret opens it, and it tells of no fleet.
+/// Reports whether the page is up to date; needs no secret, and shows no fleet.
 async fn healthz(State(state): State<Page>) -> Response {
-    match state.source.heard().await {
+    match state.source.check_health().await {
         Ok(()) => "ok\n".into_response(),
         Err(sentence) => (StatusCode::SERVICE_UNAVAILABLE, format!("{sentence}\n")).into_response(),
     }
@@ -159,22 +160,22 @@ async fn healthz(State(state): State<Page>) -> Response {
 
 async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String, String)>) -> Response {
     let key = Key::new(namespace, name);
-    let watched = match state.source.look().await {
+    let watched = match state.source.watched().await {
         Ok(watched) => watched,
         Err(sentence) => return unread(&sentence),
     };
     let mut changes = watched.changes();
-    let asked = async {
+    let details = async {
         while fleet_view(&state, &watched, &key).is_some_and(|view| view.is_asking) {
             if changes.changed().await.is_err() {
                 return;
             }
         }
     };
-    // Later than that it is told live.
-    let _ = tokio::time::timeout(PATIENCE, asked).await;
+    // Later results arrive as live updates.
+    let _ = tokio::time::timeout(PATIENCE, details).await;
     match fleet_view(&state, &watched, &key) {
-        Some(Looked { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.hands.is_some())),
+        Some(LoadedFleet { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.actions.is_some())),
         None => gone(&key),
     }
 }
@@ -190,7 +191,7 @@ async fn nodes(
     Query(paged): Query<Paged>,
 ) -> Response {
     let key = Key::new(namespace, name);
-    match state.source.look().await {
+    match state.source.watched().await {
         Ok(watched) => match watched.one(&key) {
             Some(seen) => {
                 let now = state.source.now();
@@ -204,7 +205,7 @@ async fn nodes(
     }
 }
 
-/// What a form says.
+/// The fields of a form.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Filled {
@@ -216,24 +217,28 @@ struct Filled {
 
 type Place = (String, String, String);
 
-/// A deed, and who carries it out.
-type Meant = (Deed, Arc<dyn Hands>);
+/// An action, and its implementation.
+type RequestedAction = (Action, Arc<dyn Actions>);
 /// Why there is none.
-type Unmeant = (StatusCode, &'static str);
+type NoAction = (StatusCode, &'static str);
 
-/// The verb that is meant, and who carries it out.
-fn meant(state: &Page, (namespace, name, verb): Place, filled: &Filled) -> Result<Meant, Unmeant> {
+/// The action of a form, and its implementation.
+fn requested_action(
+    state: &Page,
+    (namespace, name, verb): Place,
+    filled: &Filled,
+) -> Result<RequestedAction, NoAction> {
     let button = Button::called(&verb).ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
     let only_shows =
         "This page only shows. To change something, take windlass or kubectl, with your own rights.";
-    let hands = state.hands.as_ref().ok_or((StatusCode::FORBIDDEN, only_shows))?;
+    let actions = state.actions.as_ref().ok_or((StatusCode::FORBIDDEN, only_shows))?;
     let force = filled.force == "yes";
-    Ok((Deed { namespace, name, button, seal: filled.seal.clone(), force }, hands.clone()))
+    Ok((Action { namespace, name, button, seal: filled.seal.clone(), force }, actions.clone()))
 }
 
-/// Whether there is no such fleet, as far as the page can see.
+/// True if no such fleet is visible.
 async fn is_gone(state: &Page, key: &Key) -> bool {
-    state.source.look().await.is_ok_and(|watched| watched.one(key).is_none())
+    state.source.watched().await.is_ok_and(|watched| watched.one(key).is_none())
 }
 
 async fn ask(State(state): State<Page>, Path(place): Path<Place>) -> Response {
@@ -241,9 +246,9 @@ async fn ask(State(state): State<Page>, Path(place): Path<Place>) -> Response {
     if is_gone(&state, &key).await {
         return gone(&key);
     }
-    match meant(&state, place, &Filled::default()) {
-        Ok((deed, hands)) => rehearsed(&state, &deed, hands.as_ref(), "", None).await,
-        Err((status, sentence)) => said(status, "Not done", sentence),
+    match requested_action(&state, place, &Filled::default()) {
+        Ok((action, actions)) => rehearsed(&state, &action, actions.as_ref(), "", None).await,
+        Err((status, sentence)) => message(status, "Not done", sentence),
     }
 }
 
@@ -257,38 +262,39 @@ async fn act(
         Err(unread) => return unreadable(&place, &unread),
     };
     let key = Key::new(&place.0, &place.1);
-    let (deed, hands) = match meant(&state, place, &filled) {
-        Ok(meant) => meant,
-        Err((status, sentence)) => return said(status, "Not done", sentence),
+    let (action, actions) = match requested_action(&state, place, &filled) {
+        Ok(requested) => requested,
+        Err((status, sentence)) => return message(status, "Not done", sentence),
     };
     if !state.guard.made(&filled.form) {
         let sentence = "The form was not made by this page, or before it was started anew. Nothing was done.";
-        return said(StatusCode::FORBIDDEN, "Refused", sentence);
+        return message(StatusCode::FORBIDDEN, "Refused", sentence);
     }
     if is_gone(&state, &key).await {
         return gone(&key);
     }
     let reason = filled.reason.trim();
     let length = reason.chars().count();
-    if length > MOST_OF_A_REASON {
-        let sentence = format!("a reason has at most {MOST_OF_A_REASON} characters, and this one {length}");
+    if length > MAX_REASON_CHARS {
+        let sentence = format!("a reason has at most {MAX_REASON_CHARS} characters, and this one {length}");
         let refused = Refused { sentence, insist: None };
-        return rehearsed(&state, &deed, hands.as_ref(), "", Some((StatusCode::BAD_REQUEST, &refused))).await;
+        return rehearsed(&state, &action, actions.as_ref(), "", Some((StatusCode::BAD_REQUEST, &refused)))
+            .await;
     }
     let why = Some(reason).filter(|reason| !reason.is_empty());
-    match hands.carry_out(&deed, why).await {
-        Ok(done) => page(StatusCode::OK, html::told(&deed, &done)),
+    match actions.carry_out(&action, why).await {
+        Ok(done) => page(StatusCode::OK, html::done(&action, &done)),
         Err(refused) => {
-            rehearsed(&state, &deed, hands.as_ref(), reason, Some((StatusCode::CONFLICT, &refused))).await
+            rehearsed(&state, &action, actions.as_ref(), reason, Some((StatusCode::CONFLICT, &refused))).await
         }
     }
 }
 
-/// A form that cannot be read, or is too large, and the way back.
+/// The page for a form that is unreadable or too large, with a link back.
 fn unreadable((namespace, name, verb): &Place, unread: &FormRejection) -> Response {
     let status = unread.status();
     let sentence = if status == StatusCode::PAYLOAD_TOO_LARGE {
-        format!("The form is larger than {} KiB. Nothing was done.", MOST_OF_A_FORM / 1024)
+        format!("The form is larger than {} KiB. Nothing was done.", MAX_FORM_BYTES / 1024)
     } else {
         format!("The form cannot be read: {}. Nothing was done.", unread.body_text())
     };
@@ -296,20 +302,20 @@ fn unreadable((namespace, name, verb): &Place, unread: &FormRejection) -> Respon
     page(status, html::message_with_way_back("Not done", &sentence, &back))
 }
 
-/// The page of a button; after a refusal with what was refused.
+/// The page of a button; after a refusal, with its reason.
 async fn rehearsed(
     state: &Page,
-    deed: &Deed,
-    hands: &dyn Hands,
+    action: &Action,
+    actions: &dyn Actions,
     reason: &str,
     tried: Option<(StatusCode, &Refused)>,
 ) -> Response {
-    let deed = Deed { seal: String::new(), ..deed.clone() };
-    let answer = hands.rehearse(&deed).await;
+    let action = Action { seal: String::new(), ..action.clone() };
+    let answer = actions.rehearse(&action).await;
     let status = tried.map_or(StatusCode::OK, |(status, _)| status);
     let tried = tried.map(|(_, refused)| refused);
-    let asked = html::Asked { deed: &deed, form: state.guard.form(), reason, tried };
-    page(status, html::act(&asked, &answer))
+    let confirmation = html::Confirmation { action: &action, form: state.guard.form(), reason, tried };
+    page(status, html::act(&confirmation, &answer))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! What changes, told to the pages that are open: server-sent events, a part of the page each, and only those parts that are
-//! others than before. However often things change, a page is drawn a few times a second, and never more of the time than it
-//! is not.
+//! Live updates of open pages: server-sent events with the parts of the page that changed. However often objects
+//! change, a page is rendered a few times a second at most, and for at most a fixed share of the time.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -19,31 +18,31 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::html;
-use super::page::{Page, fleet_view, list_view, said};
+use super::page::{Page, fleet_view, list_view, message};
 use super::source::Watched;
 use crate::clock::monotonic;
 use crate::cluster::Key;
 use crate::cluster::freshness::SILENT;
 
-/// The shortest time from one drawing to the next.
+/// The shortest time between two renderings.
 const PACE: Duration = Duration::from_millis(250);
-/// A drawing takes at most one part in so many of the time.
+/// Rendering takes at most one part in this many of the time.
 const SHARE: u32 = 5;
-/// Times on a page go on although nothing changes: of a fleet on its way each second, of another seldom.
+/// How often ages are updated without other changes, for a fleet in a rollout; for others more rarely.
 const TICK: Duration = Duration::from_secs(1);
 const TICK_AT_REST: Duration = Duration::from_secs(15);
 
-/// A page that is open.
+/// An open page.
 struct Open {
     page: Page,
     watched: Arc<Watched>,
     changes: watch::Receiver<u64>,
-    /// The fleet that it shows; none: all of them.
+    /// The fleet that it shows; `None`: all of them.
     of: Option<Key>,
-    /// What of each part was told last.
-    told: HashMap<&'static str, u64>,
+    /// A hash of what was last sent of each part.
+    sent: HashMap<&'static str, u64>,
     waiting: VecDeque<Event>,
-    /// When it may be drawn again, and when it is although nothing changes.
+    /// When it may be rendered again, and when it is even without a change.
     next: Option<(Instant, Instant)>,
     version: Option<String>,
     is_over: bool,
@@ -63,18 +62,18 @@ pub(super) async fn fleet(
 
 async fn open(page: Page, of: Option<Key>) -> Response {
     let Ok(place) = page.live.clone().try_acquire_owned() else {
-        return said(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are open.");
+        return message(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are open.");
     };
-    let watched = match page.source.look().await {
+    let watched = match page.source.watched().await {
         Ok(watched) => watched,
-        Err(sentence) => return said(StatusCode::BAD_GATEWAY, "Not read", &sentence),
+        Err(sentence) => return message(StatusCode::BAD_GATEWAY, "Not read", &sentence),
     };
     let open = Open {
         changes: watched.changes(),
         page,
         watched,
         of,
-        told: HashMap::new(),
+        sent: HashMap::new(),
         waiting: VecDeque::new(),
         next: None,
         version: None,
@@ -89,7 +88,7 @@ async fn open(page: Page, of: Option<Key>) -> Response {
 }
 
 impl Open {
-    /// What is told next; none: the page is to be read as a whole.
+    /// The next event; `None` makes the client reload the page.
     async fn event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
@@ -112,7 +111,7 @@ impl Open {
         }
     }
 
-    /// Waits until something changed and it may be drawn again. Answers whether it is drawn although nothing did.
+    /// Waits until something changed and a rendering is allowed. True if nothing changed and only ages are updated.
     async fn wait(&mut self) -> bool {
         let Some((earliest, latest)) = self.next else { return true };
         tokio::select! {
@@ -128,14 +127,14 @@ impl Open {
         false
     }
 
-    /// Of a fleet, what tells whether anything of it changed; of all of them nothing does.
+    /// The version of the fleet and its objects, to detect changes; `None` for the list of all.
     fn version(&self) -> Option<String> {
         let key = self.of.as_ref()?;
-        let told = self.page.source.told_at(key);
-        Some(format!("{:?} {told:?}", self.watched.version(key)))
+        let details = self.page.source.details_read_at(key);
+        Some(format!("{:?} {details:?}", self.watched.version(key)))
     }
 
-    /// Draws it, and puts what is another than before with what waits. Answers after how long it is to be drawn again.
+    /// Renders the page and queues the parts that changed. Returns when to render again.
     fn draw(&mut self) -> Duration {
         let (parts, is_moving) = match &self.of {
             None => {
@@ -146,7 +145,7 @@ impl Open {
             Some(key) => match fleet_view(&self.page, &self.watched, key) {
                 Some(looked) => {
                     let is_moving = !looked.view.report.verdict.is_at_rest();
-                    (html::parts_of_fleet(&looked.view, self.page.hands.is_some()), is_moving)
+                    (html::parts_of_fleet(&looked.view, self.page.actions.is_some()), is_moving)
                 }
                 None => (Vec::new(), false),
             },
@@ -157,23 +156,23 @@ impl Open {
             return TICK_AT_REST;
         }
         for (id, markup) in parts {
-            self.tell(id, markup);
+            self.send(id, markup);
         }
         let silence = self.watched.silence();
         match SILENT.checked_sub(silence).filter(|left| !left.is_zero()) {
-            // That nothing is heard any more is told as soon as it is so, and that something is again, too.
+            // The start and the end of an outage are shown at once.
             None => TICK,
             Some(_) if is_moving => TICK,
             Some(left) => TICK_AT_REST.min(left),
         }
     }
 
-    fn tell(&mut self, id: &'static str, part: Markup) {
+    fn send(&mut self, id: &'static str, part: Markup) {
         let html = part.into_string();
         let mut hasher = DefaultHasher::new();
         html.hash(&mut hasher);
         let hash = hasher.finish();
-        if self.told.insert(id, hash) != Some(hash) {
+        if self.sent.insert(id, hash) != Some(hash) {
             let data = json!({"id": id, "html": html}).to_string();
             self.waiting.push_back(Event::default().event("part").data(data));
         }

@@ -1,12 +1,11 @@
-//! The page: what `windlass status`, `explain`, `logs` and `plan` say of fleets, in a browser, and buttons for the verbs. It
-//! shows the reports of [`crate::report`], so the terminal and the page cannot disagree.
+//! The page: what `windlass status`, `explain`, `logs` and `plan` print of fleets, in a browser, with buttons for the
+//! verbs. It shows the reports of [`crate::report`], so that terminal and page agree.
 //!
-//! What is shown is a value (`view`), how it looks is HTML (`html`), and who may see it is HTTP (`http`). Whoever
-//! serves the page says what it reads by ([`Source`]), and what carries its buttons out ([`Hands`]): without hands it is
-//! read-only.
+//! `view` has the content as values, `html` renders them, `http` serves and authorizes. The caller provides where it
+//! reads ([`Source`]) and what carries out its buttons ([`Actions`]); without the latter the page is read-only.
 
+mod actions;
 mod guard;
-mod hands;
 mod html;
 mod http;
 mod live;
@@ -16,7 +15,7 @@ mod source;
 mod tests;
 mod view;
 
+pub use actions::{Action, Actions, Button, Refused, Rehearsed};
 pub use guard::{Guard, Secrets};
-pub use hands::{Button, Deed, Hands, Refused, Rehearsed};
 pub use http::serve;
 pub use source::Source;

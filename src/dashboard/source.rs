@@ -1,4 +1,4 @@
-//! What the page reads: fleets with their nodes and pods, watched while somebody looks, and not else.
+//! The page's data: fleets with their nodes and pods, watched only while a page is open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,36 +11,36 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::view::Told;
+use super::view::Details;
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::Key;
 use crate::cluster::freshness::SILENT;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::watch::Namespaces;
 use crate::foresight::{Change, foresee};
-use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events, sentence};
-use crate::report::chain::{Happened, culprit};
+use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
+use crate::report::chain::{TimelineEntry, culprit};
 use crate::report::{FleetReport, Seen, Typed, Verdict};
 
-/// For how long nobody has to have looked before nothing is watched any more.
+/// How long after the last request the watches stop.
 const UNSEEN: Duration = Duration::from_mins(5);
-/// How old what is asked for beside what is watched may be: events, and what comes next.
+/// The greatest age of events and forecasts.
 const OLD: Duration = Duration::from_secs(5);
-/// How old it may be where nothing has changed.
+/// The same for a fleet without changes.
 const OLD_AT_REST: Duration = Duration::from_mins(1);
-/// Of larger fleets what comes next is not worked out unasked: it takes reading all of their objects.
+/// Fleets with more nodes get no forecast: it would read all of their objects.
 const LARGE: i32 = 500;
-/// The most events that the chain tells: the last ones.
+/// The most events in the chain of causes: the last ones.
 const EVENTS: usize = 5;
 
-/// Where the page reads.
+/// The page's reads.
 pub struct Source {
     client: Client,
     scopes: Vec<Namespaces>,
     clock: SharedClock,
     typed: Typed,
     state: Mutex<State>,
-    told: Mutex<HashMap<Key, Asked>>,
+    details: Mutex<HashMap<Key, CachedDetails>>,
 }
 
 #[derive(Default)]
@@ -49,35 +49,35 @@ struct State {
     watched: Option<Arc<Watched>>,
 }
 
-/// What was asked about a fleet, and of which version of it.
-struct Asked {
+/// The events and forecast of a fleet, with the version that they are about.
+struct CachedDetails {
     at: Instant,
     version: Version,
-    told: Option<Arc<Told>>,
+    details: Option<Arc<Details>>,
     asking: bool,
 }
 
-/// What tells one state of a fleet and all that belongs to it from another.
+/// Identifies a state of a fleet and its objects.
 type Version = (String, (u64, u64), (u64, u64));
 
-/// What is watched.
+/// The watched objects.
 pub struct Watched {
     sights: Vec<(Wanted, Sight)>,
     changes: watch::Sender<u64>,
 }
 
 impl Watched {
-    /// Changes whenever anything did.
+    /// Changes with every watch event.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Whether fleets of several namespaces may be seen.
+    /// True if fleets of several namespaces may be shown.
     pub fn has_namespaces(&self) -> bool {
         self.sights.len() > 1 || self.sights.iter().any(|(wanted, _)| wanted.scope == Namespaces::All)
     }
 
-    /// Every fleet, with what belongs to it.
+    /// Every fleet with its objects.
     pub fn all(&self) -> Vec<Seen> {
         let seen = |(wanted, sight): &(Wanted, Sight)| {
             let fleets = sight.fleets(wanted);
@@ -86,7 +86,7 @@ impl Watched {
         self.sights.iter().flat_map(seen).collect()
     }
 
-    /// One fleet.
+    /// One fleet with its objects.
     pub fn one(&self, key: &Key) -> Option<Seen> {
         self.sights.iter().find_map(|(_, sight)| {
             let fleet = sight.view.fleets.get(key)?;
@@ -94,7 +94,7 @@ impl Watched {
         })
     }
 
-    /// What is another whenever something of a fleet changed.
+    /// Differs whenever the fleet or one of its objects changed.
     pub fn version(&self, key: &Key) -> Option<Version> {
         self.sights.iter().find_map(|(_, sight)| {
             let fleet: Arc<ObservedFleet> = sight.view.fleets.get(key)?;
@@ -104,12 +104,12 @@ impl Watched {
         })
     }
 
-    /// For how long the longest silence of what is watched lasts: as long nobody knows what is so.
+    /// The longest time since any watch was last known to be up to date.
     pub fn silence(&self) -> Duration {
         self.sights.iter().map(|(_, sight)| sight.view.freshness.outdated()).max().unwrap_or_default()
     }
 
-    /// Since when nothing is heard, where that is too long to take what is known for what is so.
+    /// Since when the watches are outdated, if for too long to present them as current.
     pub fn silent_since(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let silence = self.silence();
         (silence >= SILENT).then(|| now - silence)
@@ -121,37 +121,37 @@ impl Watched {
 }
 
 impl Source {
-    /// Reads fleets of these namespaces by a client.
+    /// Reads the fleets of these namespaces.
     #[must_use]
     pub fn new(client: Client, scopes: Vec<Namespaces>, clock: SharedClock) -> Self {
         let typed = Typed::PLAIN;
-        Self { client, scopes, clock, typed, state: Mutex::default(), told: Mutex::default() }
+        Self { client, scopes, clock, typed, state: Mutex::default(), details: Mutex::default() }
     }
 
-    /// The same for who reaches the cluster by what they typed: commands that the page speaks of say it again.
+    /// Sets the flags of the user's own command line, for suggested commands.
     #[must_use]
     pub fn typed_as(self, typed: Typed) -> Self {
         Self { typed, ..self }
     }
 
-    /// How commands are typed by who reads the page.
+    /// How suggested commands are typed.
     pub fn typed(&self) -> &Typed {
         &self.typed
     }
 
-    /// The clock of what is read.
+    /// The clock of the cluster's timestamps.
     #[must_use]
     pub fn clock(&self) -> SharedClock {
         self.clock.clone()
     }
 
-    /// The time, by the clock of what is read.
+    /// The time by that clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
 
-    /// What there is to see. Begins to watch where nobody did; an error says why nothing can be read.
-    pub async fn look(self: &Arc<Self>) -> Result<Arc<Watched>, String> {
+    /// The watched objects. Starts the watches if needed; an error says why nothing can be read.
+    pub async fn watched(self: &Arc<Self>) -> Result<Arc<Watched>, String> {
         {
             let mut state = lock(&self.state);
             state.seen_at = Some(monotonic());
@@ -168,7 +168,7 @@ impl Source {
         }
         let watched = Arc::new(Watched { sights, changes: watch::Sender::new(0) });
         let mut state = lock(&self.state);
-        // Somebody else may have been faster.
+        // A concurrent call may have started them.
         if let Some(other) = &state.watched {
             return Ok(other.clone());
         }
@@ -177,8 +177,8 @@ impl Source {
         Ok(watched)
     }
 
-    /// Whether what is shown is what is so, as far as the API server can be heard. Where nothing is watched it is asked.
-    pub async fn heard(&self) -> Result<(), String> {
+    /// An error unless the watches are up to date; without watches, unless the API server answers.
+    pub async fn check_health(&self) -> Result<(), String> {
         let watched = lock(&self.state).watched.clone();
         let Some(watched) = watched else {
             let answer = self.client.apiserver_version().await;
@@ -208,85 +208,87 @@ impl Source {
             }
             if state.seen_at.is_none_or(|at| monotonic().duration_since(at) >= UNSEEN) {
                 state.watched = None;
-                lock(&self.told).clear();
+                lock(&self.details).clear();
                 return;
             }
         }
     }
 
-    /// What has to be asked for about a fleet, as far as it is known by now. Where that is too old it is asked anew, and what
-    /// is watched counts as changed once the answer is in.
-    pub fn told(
+    /// The events and forecast of a fleet, if known. Outdated ones are read again in the background, and the fleet
+    /// counts as changed once they arrive.
+    pub fn details(
         self: &Arc<Self>,
         watched: &Arc<Watched>,
         key: &Key,
         report: &FleetReport,
-    ) -> Option<Arc<Told>> {
+    ) -> Option<Arc<Details>> {
         let version = watched.version(key)?;
-        let mut all = lock(&self.told);
-        let known = all.entry(key.clone()).or_insert_with(|| Asked {
+        let mut all = lock(&self.details);
+        let cached = all.entry(key.clone()).or_insert_with(|| CachedDetails {
             at: monotonic(),
             version: version.clone(),
-            told: None,
+            details: None,
             asking: false,
         });
-        let age = monotonic().duration_since(known.at);
-        let old = if known.version == version { OLD_AT_REST } else { OLD };
-        if !known.asking && (known.told.is_none() || age >= old) {
-            known.asking = true;
-            known.version = version;
-            known.at = monotonic();
+        let age = monotonic().duration_since(cached.at);
+        let old = if cached.version == version { OLD_AT_REST } else { OLD };
+        if !cached.asking && (cached.details.is_none() || age >= old) {
+            cached.asking = true;
+            cached.version = version;
+            cached.at = monotonic();
             let (source, watched, key, report) = (self.clone(), watched.clone(), key.clone(), report.clone());
             tokio::spawn(async move {
-                let told = source.ask(&watched, &key, &report).await;
-                if let Some(known) = lock(&source.told).get_mut(&key) {
-                    known.told = Some(Arc::new(told));
-                    known.asking = false;
+                let details = source.ask(&watched, &key, &report).await;
+                if let Some(cached) = lock(&source.details).get_mut(&key) {
+                    cached.details = Some(Arc::new(details));
+                    cached.asking = false;
                 }
                 watched.changed();
             });
         }
-        known.told.clone()
+        cached.details.clone()
     }
 
-    /// When what was asked about a fleet was asked last, and whether it is in.
-    pub fn told_at(&self, key: &Key) -> Option<(Instant, bool)> {
-        lock(&self.told).get(key).map(|known| (known.at, known.asking))
+    /// When the events and forecast of a fleet were last read, and whether they have arrived.
+    pub fn details_read_at(&self, key: &Key) -> Option<(Instant, bool)> {
+        lock(&self.details).get(key).map(|cached| (cached.at, cached.asking))
     }
 
-    async fn ask(&self, watched: &Watched, key: &Key, report: &FleetReport) -> Told {
-        let mut told = Told::default();
+    async fn ask(&self, watched: &Watched, key: &Key, report: &FleetReport) -> Details {
+        let mut details = Details::default();
         let namespace = key.namespace.as_str();
         match events(
             &self.client,
             namespace,
-            Some(Whose { kind: "NodeDeployment", name: &key.name, uid: "" }),
+            Some(InvolvedObject { kind: "NodeDeployment", name: &key.name, uid: "" }),
         )
         .await
         {
-            Ok(all) => told.of_fleet = all,
-            Err(sentence) => told.unread.push(sentence),
+            Ok(all) => details.of_fleet = all,
+            Err(sentence) => details.unread.push(sentence),
         }
         if let Some(node) = culprit(report) {
             let name = format!("{node}-0");
             let of_pod = Key::new(namespace, &name);
             let pod = watched.sights.iter().find_map(|(_, sight)| sight.view.pods.get(&of_pod));
-            match events(&self.client, namespace, Some(Whose::of_pod(node, &name, pod.as_deref()))).await {
-                Ok(all) => told.of_pod = last(all),
-                Err(sentence) => told.unread.push(sentence),
+            match events(&self.client, namespace, Some(InvolvedObject::of_pod(node, &name, pod.as_deref())))
+                .await
+            {
+                Ok(all) => details.of_pod = last(all),
+                Err(sentence) => details.unread.push(sentence),
             }
         }
-        told.unread.dedup();
+        details.unread.dedup();
         let at_rest = report.verdict == Verdict::UpToDate && report.rollout.is_none();
         if !at_rest && report.replicas <= LARGE {
             let nothing = Change::Merge(serde_json::json!({}));
-            told.next = Some(foresee(&self.client, namespace, &key.name, &nothing, self.now()).await);
+            details.next = Some(foresee(&self.client, namespace, &key.name, &nothing, self.now()).await);
         }
-        told
+        details
     }
 }
 
-fn last(mut all: Vec<Happened>) -> Vec<Happened> {
+fn last(mut all: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     all.split_off(all.len().saturating_sub(EVENTS))
 }
 

@@ -1,4 +1,4 @@
-//! The page over HTTP, without a socket, before a played API server.
+//! The page over HTTP, without a socket, with a fake API server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::Source;
+use super::actions::{Action, Actions, Refused, Rehearsed};
 use super::guard::{Guard, Secrets};
-use super::hands::{Deed, Hands, Refused, Rehearsed};
 use super::http::router;
 use super::page::Page;
 use crate::clock::SystemClock;
 use crate::cluster::watch::Namespaces;
 use crate::report::tests::fleet;
 
-/// An API server with one fleet, whose watches bring nothing and end when they were asked to. While it is gone it refuses
-/// connections, and those that it had fall silent.
+/// A fake API server with one fleet, whose watches send nothing and end at their time-out. While it is `gone`, it
+/// refuses connections and its existing ones hang.
 fn played(gone: &Arc<AtomicBool>) -> Client {
     played_with(gone, &Arc::default())
 }
 
-/// The same; while it has forgotten what was, each watch is answered with that alone, and lists stay unanswered.
+/// The same; while `forgotten`, every watch gets 410 Gone, and lists hang.
 fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
     let (gone, forgotten) = (gone.clone(), forgotten.clone());
     let server = service_fn(move |request: http::Request<Body>| {
@@ -68,7 +68,7 @@ fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
     Client::new(server, "prod")
 }
 
-/// A fleet of which all that is wanted is so.
+/// A fleet that is up to date.
 fn at_rest() -> Value {
     let mut fleet = fleet();
     let is = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T04:00:00Z"});
@@ -79,7 +79,7 @@ fn at_rest() -> Value {
     fleet
 }
 
-/// A page that whoever reaches it may read, of this API server.
+/// A read-only page of this API server.
 fn page(client: Client) -> axum::Router {
     let source = Source::new(client, vec![Namespaces::Namespace("prod".into())], Arc::new(SystemClock));
     router(Page::new(Arc::new(source), None, Guard::open(Vec::new())))
@@ -96,23 +96,23 @@ async fn answered(page: &axum::Router, request: Request<Asked>) -> (StatusCode, 
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Hands that write down what they were asked for.
+/// Records the requested actions.
 #[derive(Default)]
-struct Asking(Mutex<Vec<Deed>>);
+struct Asking(Mutex<Vec<Action>>);
 
 #[async_trait::async_trait]
-impl Hands for Asking {
-    async fn rehearse(&self, _: &Deed) -> Result<Rehearsed, Refused> {
-        Ok(Rehearsed { said: "paused".into(), changes: true, then: Vec::new(), seal: "a seal".into() })
+impl Actions for Asking {
+    async fn rehearse(&self, _: &Action) -> Result<Rehearsed, Refused> {
+        Ok(Rehearsed { message: "paused".into(), changes: true, then: Vec::new(), seal: "a seal".into() })
     }
 
-    async fn carry_out(&self, deed: &Deed, _: Option<&str>) -> Result<String, Refused> {
-        self.0.lock().unwrap().push(deed.clone());
+    async fn carry_out(&self, action: &Action, _: Option<&str>) -> Result<String, Refused> {
+        self.0.lock().unwrap().push(action.clone());
         Ok("paused".into())
     }
 }
 
-/// A page with buttons, what opens it, and what they do.
+/// A page with buttons, its token, and its recorded actions.
 struct Acting {
     page: axum::Router,
     cookie: String,
@@ -134,7 +134,7 @@ fn acting() -> Acting {
 }
 
 impl Acting {
-    async fn asked(&self, method: &str, path: &str, body: String) -> (StatusCode, String) {
+    async fn response(&self, method: &str, path: &str, body: String) -> (StatusCode, String) {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -150,20 +150,20 @@ impl Acting {
 async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
     let page = acting();
     let none = String::new;
-    let (status, body) = page.asked("HEAD", "/fleets/prod/db", none()).await;
+    let (status, body) = page.response("HEAD", "/fleets/prod/db", none()).await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, ""), "HEAD is as GET, without a body");
     for method in ["OPTIONS", "PUT", "DELETE", "TRACE", "PATCH"] {
         for path in ["/", "/fleets/prod/db/pause", "/none"] {
-            let (status, body) = page.asked(method, path, none()).await;
+            let (status, body) = page.response(method, path, none()).await;
             assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
             assert!(body.contains("nothing else can be done") && !body.contains("another page"), "{body}");
         }
     }
-    let (status, body) = page.asked("POST", "/fleets/prod/db", none()).await;
+    let (status, body) = page.response("POST", "/fleets/prod/db", none()).await;
     assert!(status == StatusCode::METHOD_NOT_ALLOWED && body.contains("<html"), "{status} {body}");
-    let (status, body) = page.asked("GET", &format!("/{}", "a".repeat(9_000)), none()).await;
+    let (status, body) = page.response("GET", &format!("/{}", "a".repeat(9_000)), none()).await;
     assert!(status == StatusCode::URI_TOO_LONG && body.contains("<html"), "{status} {body}");
-    let (status, body) = page.asked("GET", "/fleets/prod/other/pause", none()).await;
+    let (status, body) = page.response("GET", "/fleets/prod/other/pause", none()).await;
     assert!(status == StatusCode::NOT_FOUND && !body.contains("--namespace"), "{status} {body}");
 }
 
@@ -172,16 +172,16 @@ async fn a_form_that_is_too_large_does_nothing_and_says_so() {
     let page = acting();
     let form = |reason: &str| format!("form={}&seal=x&reason={reason}", page.form);
     let pause = "/fleets/prod/db/pause";
-    let (status, body) = page.asked("POST", pause, form(&"x".repeat(20_000))).await;
+    let (status, body) = page.response("POST", pause, form(&"x".repeat(20_000))).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(body.contains("larger than 16 KiB") && body.contains(&format!("href=\"{pause}\"")), "{body}");
-    let (status, body) = page.asked("POST", pause, form(&"x".repeat(201))).await;
+    let (status, body) = page.response("POST", pause, form(&"x".repeat(201))).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(body.contains("at most 200 characters") && body.contains("<form"), "{body}");
-    let (status, _) = page.asked("POST", "/fleets/prod/other/pause", form("x")).await;
+    let (status, _) = page.response("POST", "/fleets/prod/other/pause", form("x")).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(page.done.0.lock().unwrap().is_empty(), "none of these did anything");
-    let (status, _) = page.asked("POST", pause, form(&"%C3%A4".repeat(200))).await;
+    let (status, _) = page.response("POST", pause, form(&"%C3%A4".repeat(200))).await;
     assert_eq!((status, page.done.0.lock().unwrap().len()), (StatusCode::OK, 1));
 }
 
@@ -192,7 +192,7 @@ async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
     let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let page = page(played_with(&gone, &forgotten));
     let live = page.clone().oneshot(request("GET", "/live")).await.unwrap();
-    let mut told = live.into_body().into_data_stream();
+    let mut updates = live.into_body().into_data_stream();
     let seconds = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
     for _ in 0..12 {
         for path in PAGES {
@@ -202,7 +202,7 @@ async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
         assert_eq!(answered(&page, request("GET", "/healthz")).await, (StatusCode::OK, "ok\n".to_owned()));
         seconds(10).await;
     }
-    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), told.next()).await {
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
         assert!(!String::from_utf8_lossy(&part.unwrap()).contains(SAID));
     }
 
@@ -215,13 +215,12 @@ async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
     let (status, body) = answered(&page, request("GET", "/healthz")).await;
     assert!(status == StatusCode::SERVICE_UNAVAILABLE && body.starts_with("nothing is heard"), "{body}");
     let mut live = String::new();
-    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), told.next()).await {
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
         live += &String::from_utf8_lossy(&part.unwrap());
     }
     assert!(live.contains(SAID) && live.contains("when last heard of"), "{live}");
 
-    // It is there again, and has forgotten what was when it was last heard of: what is shown is as old as before, until
-    // all of it is listed anew.
+    // The server is back with a compacted history: the objects count as outdated until all of them are listed again.
     gone.store(false, Ordering::Relaxed);
     forgotten.store(true, Ordering::Relaxed);
     for _ in 0..30 {
@@ -240,7 +239,7 @@ async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
     }
     assert_eq!(answered(&page, request("GET", "/healthz")).await.0, StatusCode::OK);
     let mut live = String::new();
-    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), told.next()).await {
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
         live += &String::from_utf8_lossy(&part.unwrap());
     }
     assert!(live.contains(r#"{"html":"","id":"silence"}"#), "{live}");

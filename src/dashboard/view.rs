@@ -1,33 +1,33 @@
-//! What the page shows, as values: made of the reports that the terminal shows, and of nothing else. Pure.
+//! The content of the page, as values made from reports. Pure.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::hands::Button;
+use super::actions::Button;
 use crate::cluster::observed::ObservedFleet;
 use crate::foresight::Foreseen;
-use crate::report::chain::{self, Chain, Happened};
+use crate::report::chain::{self, Chain, TimelineEntry};
 use crate::report::chart::{self, Chart};
 use crate::report::{FleetReport, Seen, Typed, Verdict, story, worst_first};
 
-/// The most nodes that are named at once.
+/// The most nodes listed at once.
 const NODES: usize = 40;
-/// The most nodes that have bars.
+/// The most nodes with bars in the chart.
 const BARS: usize = 30;
-/// How many nodes are on a page of all of them.
+/// The nodes per page of the full list.
 pub const PAGE: usize = 200;
-/// The most that is told of what happened: the last of it.
+/// The most entries of the history: the last ones.
 const STORY: usize = 60;
 
-/// What is asked for about a fleet beside what is watched.
+/// The events and forecast of a fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Details {
     /// Events about the fleet.
-    pub of_fleet: Vec<Happened>,
-    /// Events about the pod of the node that stands most in its way.
-    pub of_pod: Vec<Happened>,
-    /// What comes next, or why nobody can tell; `None` where nothing does, or where it was not worked out.
+    pub of_fleet: Vec<TimelineEntry>,
+    /// Events about the pod of the node that blocks it most.
+    pub of_pod: Vec<TimelineEntry>,
+    /// The forecast, or why there is none; `None` if nothing is due or it was not computed.
     pub next: Option<Result<Foreseen, String>>,
     /// What could not be read.
     pub unread: Vec<String>,
@@ -36,18 +36,18 @@ pub struct Told {
 /// All fleets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListView {
-    /// When it was looked at.
+    /// When it was rendered.
     pub now: DateTime<Utc>,
-    /// The fleets, the ill first.
+    /// The fleets, unhealthy ones first.
     pub fleets: Vec<FleetReport>,
-    /// Whether they are of several namespaces.
+    /// True if they are in several namespaces.
     pub namespaces: bool,
-    /// Since when nothing is heard of the API server, where that is too long.
+    /// Since when the API server does not answer, if for too long.
     pub silent_since: Option<DateTime<Utc>>,
 }
 
 impl ListView {
-    /// Of what is seen.
+    /// The list of these fleets.
     #[must_use]
     pub fn of(seen: &[Seen], namespaces: bool, now: DateTime<Utc>) -> Self {
         let mut fleets: Vec<FleetReport> = seen.iter().map(|seen| FleetReport::of(seen, now)).collect();
@@ -56,64 +56,64 @@ impl ListView {
     }
 }
 
-/// What comes next of a fleet.
+/// The forecast of a fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Nothing: all that is wanted is so.
+    /// Nothing is due.
     Nothing,
-    /// It is being worked out.
+    /// It is being computed.
     Asked,
-    /// This.
+    /// The forecast.
     Foreseen(Box<Foreseen>),
-    /// Nobody can tell, for this reason.
+    /// It cannot be computed, for this reason.
     Unknown(String),
-    /// It was not worked out: there is too much to read.
+    /// The fleet is too large to compute it.
     Large,
 }
 
 /// One fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetView {
-    /// When it was looked at.
+    /// When it was rendered.
     pub now: DateTime<Utc>,
-    /// What `windlass status` says of it.
+    /// The report of `windlass status`.
     pub report: FleetReport,
-    /// How many of its nodes have a row, at most.
+    /// The most nodes with a row.
     pub rows: usize,
     /// Its plan as bars over time.
     pub chart: Option<Chart>,
-    /// What `windlass explain` says of it.
+    /// The chain of `windlass explain`.
     pub chain: Chain,
-    /// What comes next.
+    /// The forecast.
     pub next: Next,
-    /// What `windlass logs` says of it, newest first.
-    pub story: Vec<Happened>,
+    /// The history of `windlass logs`, newest first.
+    pub story: Vec<TimelineEntry>,
     /// What could not be read.
     pub unread: Vec<String>,
-    /// What says it in a terminal.
+    /// The equivalent `windlass plan` command.
     pub plan_command: String,
-    /// The buttons, and whether each does something now.
+    /// The buttons, and whether each has an effect now.
     pub buttons: Vec<(Button, bool)>,
-    /// Since when nothing is heard of the API server, where that is too long.
+    /// Since when the API server does not answer, if for too long.
     pub silent_since: Option<DateTime<Utc>>,
 }
 
 impl FleetView {
-    /// Of what is seen of a fleet, what is reported of that, and what was asked about it, if that is in.
+    /// The view of a fleet, from its objects, their report, and the events and forecast if known.
     #[must_use]
-    pub fn of(seen: &Seen, report: FleetReport, told: Option<&Arc<Told>>, now: DateTime<Utc>) -> Self {
-        let none = Told::default();
-        let known = told.map_or(&none, AsRef::as_ref);
-        let chain = chain::of_fleet(seen, &report, &known.of_pod);
-        let mut story = story::of_fleet(&seen.fleet, known.of_fleet.clone());
+    pub fn of(seen: &Seen, report: FleetReport, details: Option<&Arc<Details>>, now: DateTime<Utc>) -> Self {
+        let none = Details::default();
+        let cached = details.map_or(&none, AsRef::as_ref);
+        let chain = chain::of_fleet(seen, &report, &cached.of_pod);
+        let mut story = story::of_fleet(&seen.fleet, cached.of_fleet.clone());
         story.reverse();
         story.truncate(STORY);
         let mut unread = report.unread.clone();
-        unread.extend(known.unread.iter().cloned());
+        unread.extend(cached.unread.iter().cloned());
         Self {
             now,
             chart: chart::of_fleet(seen, report.plan.as_ref(), BARS, now),
-            next: next(&report, told),
+            next: next(&report, details),
             chain,
             story,
             unread,
@@ -125,7 +125,7 @@ impl FleetView {
         }
     }
 
-    /// The same, with its commands as they are typed by who reads it.
+    /// The same view with suggested commands as the user types them.
     #[must_use]
     pub fn typed(mut self, typed: &Typed) -> Self {
         for link in &mut self.chain.links {
@@ -142,7 +142,7 @@ impl FleetView {
         self
     }
 
-    /// Its name, after its namespace.
+    /// The path: namespace and name.
     #[must_use]
     pub fn path(&self) -> String {
         path(&self.report)
@@ -150,7 +150,7 @@ impl FleetView {
 }
 
 fn buttons(fleet: &ObservedFleet) -> Vec<(Button, bool)> {
-    // Nothing of a fleet that is being deleted begins or goes on.
+    // A fleet that is being deleted starts and continues nothing.
     if fleet.meta.terminating {
         return Vec::new();
     }
@@ -158,17 +158,17 @@ fn buttons(fleet: &ObservedFleet) -> Vec<(Button, bool)> {
     Button::ALL.into_iter().map(|button| (button, button.suits(fleet, plan.as_ref()))).collect()
 }
 
-/// Where a fleet's page is.
+/// The path of a fleet's page.
 #[must_use]
 pub fn path(report: &FleetReport) -> String {
     format!("/fleets/{}/{}", report.namespace, report.name)
 }
 
-fn next(report: &FleetReport, told: Option<&Arc<Told>>) -> Next {
+fn next(report: &FleetReport, details: Option<&Arc<Details>>) -> Next {
     if report.verdict == Verdict::UpToDate && report.rollout.is_none() {
         return Next::Nothing;
     }
-    match told.map(|told| &told.next) {
+    match details.map(|details| &details.next) {
         None => Next::Asked,
         Some(None) => Next::Large,
         Some(Some(Ok(foreseen))) => Next::Foreseen(Box::new(foreseen.clone())),

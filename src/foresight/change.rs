@@ -1,4 +1,4 @@
-//! What a fleet would be after a change, as the API server says it in a dry run: its defaults filled in, its rules applied.
+//! The fleet after a change, from a dry run on the API server, with defaults and validation.
 
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
@@ -11,7 +11,7 @@ use crate::cluster::kube_port::strict;
 use crate::cluster::observed::LAST_APPLIED;
 use crate::reader::sentence;
 
-/// A change that somebody thinks of.
+/// A change to be examined.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A manifest is applied, as `kubectl apply` does.
@@ -20,15 +20,15 @@ pub enum Change {
     Merge(Value),
 }
 
-/// What a change makes of a fleet.
+/// The result of a change.
 pub enum After {
-    /// The fleet as it would be, and what was not asked.
+    /// The fleet as it would be, and what could not be checked.
     Taken(Value, Option<String>),
-    /// Why the API server refuses it.
+    /// The API server's refusal.
     Refused(String),
 }
 
-/// Asks the API server what a change would make of a fleet, or of nothing.
+/// Asks the API server for the result of a change; `None`: the fleet does not exist.
 pub async fn after(
     client: &Client,
     (namespace, name): (&str, &str),
@@ -76,7 +76,7 @@ pub async fn after(
     }
 }
 
-/// A refusal without the whole object that the API server puts into it before it says which fields it does not know.
+/// A refusal without the object that the API server prints before the unknown fields.
 fn without_object(message: &str) -> String {
     const WHAT: &str = "strict decoding error: ";
     match message.split_once("Invalid value: ").and_then(|(_, rest)| rest.rsplit_once(WHAT)) {
@@ -85,7 +85,7 @@ fn without_object(message: &str) -> String {
     }
 }
 
-/// The merge patch that a change comes to.
+/// The merge patch of a change.
 fn patch(before: &Value, change: &Change) -> Value {
     match change {
         Change::Merge(patch) => patch.clone(),
@@ -93,7 +93,7 @@ fn patch(before: &Value, change: &Change) -> Value {
             let annotation = before["metadata"]["annotations"][LAST_APPLIED].as_str();
             let last = annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
             let mut patch = three_way(&last, before, manifest);
-            // They say which object is meant.
+            // These identify the object, or are not desired state.
             for field in ["apiVersion", "kind", "status"] {
                 patch.as_object_mut().and_then(|patch| patch.remove(field));
             }
@@ -102,8 +102,8 @@ fn patch(before: &Value, change: &Change) -> Value {
     }
 }
 
-/// What makes an object what a manifest says, and takes away what the last manifest said and this one does not. What neither
-/// says stays.
+/// The three-way merge of `kubectl apply`: sets what the manifest says and removes what only the last one said. The
+/// rest stays.
 fn three_way(last: &Value, live: &Value, wanted: &Value) -> Value {
     let none = Map::new();
     let fields = |value: &'_ Value| value.as_object().cloned().unwrap_or_else(|| none.clone());

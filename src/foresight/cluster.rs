@@ -1,5 +1,5 @@
-//! A port to Kubernetes through which nothing is written: what would be created is in the view alone, and what would be
-//! refused is asked in dry runs, with the rights of the person who asks.
+//! A port to Kubernetes that writes nothing: creations go to the view only, and refusals come from dry runs with the
+//! user's rights.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,34 +8,34 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ClusterError, Kind, LivePod, Part, PatchOp, Selector, Target, View};
 
-/// A cluster that is only asked.
-pub struct Asked {
+/// A cluster that is only queried.
+pub struct DryRunCluster {
     inner: Arc<dyn Cluster>,
     view: Arc<View>,
-    unasked: Mutex<Vec<String>>,
+    unchecked: Mutex<Vec<String>>,
 }
 
-impl Asked {
-    /// One that asks through `inner`, and keeps what would be stored in `view`.
+impl DryRunCluster {
+    /// Queries through `inner`, and stores creations in `view`.
     pub fn new(inner: Arc<dyn Cluster>, view: Arc<View>) -> Self {
-        Self { inner, view, unasked: Mutex::default() }
+        Self { inner, view, unchecked: Mutex::default() }
     }
 
-    /// What the person's rights did not allow to be asked, each in a sentence.
-    pub fn unasked(&self) -> Vec<String> {
-        self.unasked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the user's rights did not allow to check, each in a sentence.
+    pub fn unchecked(&self) -> Vec<String> {
+        self.unchecked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn note(&self, what: &str, message: &str) {
         let sentence = format!("{what}: {message}");
-        let mut unasked = self.unasked.lock().unwrap_or_else(PoisonError::into_inner);
-        if !unasked.contains(&sentence) {
-            unasked.push(sentence);
+        let mut unchecked = self.unchecked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unchecked.contains(&sentence) {
+            unchecked.push(sentence);
         }
     }
 
-    /// Goes on without an answer that the person's rights do not give. A quota or a policy answers with the same code, and is
-    /// an answer.
+    /// Ignores a missing answer that the user's rights do not allow. A quota or a policy refuses with the same code,
+    /// and is an answer.
     fn unless_unallowed<T>(
         &self,
         what: &str,
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// Whether a 403 is about who asks, not about what is asked for.
+/// True if a 403 is about the user's rights, not about the object.
 pub fn is_about_rights(message: &str) -> bool {
     message.contains(" cannot ") && message.contains(" resource ")
 }
@@ -65,7 +65,7 @@ fn never_written(object: &str) -> ClusterError {
 }
 
 #[async_trait]
-impl Cluster for Asked {
+impl Cluster for DryRunCluster {
     async fn create(&self, kind: Kind, mut manifest: Value) -> Result<Value, ClusterError> {
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if kind != Kind::ControllerRevision {

@@ -1,21 +1,21 @@
-//! What a pod takes of a quota, as the API server's evaluator counts it.
+//! The resources that a pod uses of a quota, as the API server's evaluator computes them.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Amounts by the names that quotas have for them, in billionths.
+/// Amounts by quota resource, in billionths of the unit.
 pub(super) type Amounts = BTreeMap<String, i128>;
 
 const ONE: i128 = 1_000_000_000;
 const OF_COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// One object.
+/// One object, in billionths.
 pub(super) fn one() -> i128 {
     ONE
 }
 
-/// Reads a quantity, in billionths.
+/// Parses a quantity, in billionths.
 pub(super) fn amount(text: &str) -> Option<i128> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -46,7 +46,7 @@ pub(super) fn amount(text: &str) -> Option<i128> {
     if power < 0 { Some(value / scale) } else { value.checked_mul(scale) }
 }
 
-/// An amount as a person writes it: memory and storage in powers of 1024 where that is exact.
+/// Formats an amount: memory and storage in powers of 1024 if exact.
 pub(super) fn text(what: &str, amount: i128) -> String {
     if amount % ONE != 0 {
         return format!("{}m", (amount + 999_999) / 1_000_000);
@@ -62,8 +62,7 @@ pub(super) fn text(what: &str, amount: i128) -> String {
     format!("{count}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][unit])
 }
 
-/// A pod as the API server would take it: what a container limits it also requests, and what it does not say a
-/// `LimitRange` of the namespace says.
+/// A pod with the API server's defaults: limits become requests, and `LimitRange`s of the namespace fill in the rest.
 pub(super) fn defaulted(mut pod: Value, ranges: &[Value]) -> Value {
     let limits = ranges.iter().flat_map(|range| range["spec"]["limits"].as_array().into_iter().flatten());
     let limits: Vec<&Value> = limits.filter(|limit| limit["type"] == "Container").collect();
@@ -115,10 +114,10 @@ pub(super) fn add(to: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// The sum over a pod: what runs beside each other is added, an init container counts where it takes more than all of them.
+/// The sum over a pod: concurrent containers add up; an init container counts if it needs more than all of them.
 fn summed(pod: &Value, list: &str) -> Amounts {
     let mut sum = Amounts::new();
-    let mut beside = Amounts::new();
+    let mut concurrent = Amounts::new();
     let mut highest = Amounts::new();
     for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
         add(&mut sum, &amounts(&container["resources"][list]));
@@ -127,9 +126,9 @@ fn summed(pod: &Value, list: &str) -> Amounts {
         let own = amounts(&container["resources"][list]);
         if container["restartPolicy"] == "Always" {
             add(&mut sum, &own);
-            add(&mut beside, &own);
+            add(&mut concurrent, &own);
         }
-        let mut now = beside.clone();
+        let mut now = concurrent.clone();
         if container["restartPolicy"] != "Always" {
             add(&mut now, &own);
         }
@@ -144,7 +143,7 @@ fn summed(pod: &Value, list: &str) -> Amounts {
     }
     sum.extend(amounts(&pod["spec"]["resources"][list]));
     for (what, amount) in amounts(&pod["spec"]["overhead"]) {
-        // A limit that nobody set does not come about by the overhead.
+        // Overhead does not create a limit that no container has.
         if list == "requests" || sum.contains_key(&what) {
             *sum.entry(what).or_default() += amount;
         }
@@ -152,7 +151,7 @@ fn summed(pod: &Value, list: &str) -> Amounts {
     sum
 }
 
-/// What a pod takes of quotas. One that has ended counts as an object only.
+/// What a pod uses of quotas. A finished pod counts as an object only.
 pub(super) fn of_pod(pod: &Value) -> Amounts {
     let mut taken = Amounts::from([("count/pods".to_owned(), ONE)]);
     if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
@@ -173,7 +172,7 @@ pub(super) fn of_pod(pod: &Value) -> Amounts {
     taken
 }
 
-/// What a volume claim takes.
+/// What a volume claim uses of quotas.
 pub(super) fn of_claim(claim: &Value) -> Amounts {
     let storage = amounts(&claim["spec"]["resources"]["requests"]).remove("storage").unwrap_or_default();
     let mut taken = Amounts::from([("count/persistentvolumeclaims".to_owned(), ONE)]);
@@ -186,7 +185,7 @@ pub(super) fn of_claim(claim: &Value) -> Amounts {
     taken
 }
 
-/// Whether no container of a pod asks for anything of cpu or memory.
+/// True if no container requests or limits cpu or memory.
 pub(super) fn is_best_effort(pod: &Value) -> bool {
     let asks = |resources: &Value| {
         ["requests", "limits"].iter().any(|list| {
@@ -197,7 +196,7 @@ pub(super) fn is_best_effort(pod: &Value) -> bool {
     !asks(&pod["spec"]["resources"]) && !containers(pod).any(|container| asks(&container["resources"]))
 }
 
-/// What containers of a pod have to say for a quota of these resources and do not, in the API server's words.
+/// The resources of this quota that containers have to specify and do not, in the API server's words.
 pub(super) fn unspecified(pod: &Value, hard: &Value) -> Option<String> {
     if !pod["spec"]["resources"].is_null() {
         return None;
@@ -225,7 +224,7 @@ mod tests {
 
     #[test]
     fn quantities_are_read_and_written() {
-        for (what, written, in_billionths, said) in [
+        for (what, written, in_billionths, message) in [
             ("cpu", "500m", Some(ONE / 2), "500m"),
             ("cpu", "0.1", Some(ONE / 10), "100m"),
             ("cpu", "2e3", Some(2000 * ONE), "2000"),
@@ -237,7 +236,7 @@ mod tests {
         ] {
             assert_eq!(amount(written), in_billionths, "{written}");
             if let Some(amount) = in_billionths {
-                assert_eq!(text(what, amount), said, "{written}");
+                assert_eq!(text(what, amount), message, "{written}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which fields a change changes: those that make a new target, and those that apply at once.
+//! The fields that a change changes: those that make a new target, and those that apply at once.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,15 +6,15 @@ use serde_json::Value;
 use crate::api::{NodeDeploymentSpec, StatefulNodeSpec};
 use crate::revision::{Difference, RevisionData, drift};
 
-/// A field that changes.
+/// A changed field.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Field {
-    /// Where: `podTemplate.spec.containers[db].image`.
+    /// Its path: `podTemplate.spec.containers[db].image`.
     pub path: String,
-    /// What it was, as JSON; absent where it was not there.
+    /// Its old value as JSON; absent if it was not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What it would be, as JSON; absent where it would not be there.
+    /// Its new value as JSON; absent if it is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
@@ -31,14 +31,14 @@ impl std::fmt::Display for Field {
     }
 }
 
-/// Differences as fields, with a list's element called by its name alone.
+/// Converts differences to fields, with list elements by name.
 #[must_use]
 pub fn fields(differences: Vec<Difference>) -> Vec<Field> {
     let field = |d: Difference| Field { path: d.path.replace("[name=", "["), from: d.from, to: d.to };
     differences.into_iter().map(field).collect()
 }
 
-/// What makes another target of a fleet.
+/// The fields that make a new target.
 pub(super) fn of_target(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
     let Some(before) = before else { return Vec::new() };
     let of = |spec: &NodeDeploymentSpec| RevisionData::of(&spec.template.spec);
@@ -54,17 +54,17 @@ pub(super) fn of_target(before: Option<&NodeDeploymentSpec>, after: &NodeDeploym
     found
 }
 
-/// What applies at once.
+/// The fields that apply at once.
 pub(super) fn at_once(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
     let Some(before) = before else { return Vec::new() };
     fields(drift::between(&beside_target(before), &beside_target(after)))
 }
 
-/// A spec without what makes a target.
+/// A spec without the fields that make a target.
 fn beside_target(spec: &NodeDeploymentSpec) -> Value {
     let mut spec = spec.clone();
     spec.unsafe_custom_build_id.clear();
-    // What is left of a template is what a revision without content takes from it.
+    // An empty revision removes the rest of the template.
     let nothing = RevisionData::of(&StatefulNodeSpec::default());
     let mut template = nothing.apply_to(&spec.template.spec);
     template.sidecar = spec.template.spec.sidecar.take().map(|mut sidecar| {

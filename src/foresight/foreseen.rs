@@ -1,4 +1,4 @@
-//! What was foreseen, as a person and a program are told it.
+//! The forecast, as printed for people and programs.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::planner::fleet::status::short;
 use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
 use crate::report::{clock_time, node_seconds, tag};
 
-/// What applying a change comes to.
+/// The effect of applying a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Outcome {
     /// Nothing changes.
@@ -36,40 +36,40 @@ pub struct Move {
     pub name: String,
     /// `Create`, `Update`, `Adopt` (it runs that already) or `Remove`.
     pub action: String,
-    /// The revision that it is to run; of one that leaves, none.
+    /// The revision that it is to run; empty if it is removed.
     #[serde(skip)]
     pub revision: String,
 }
 
-/// Nodes that go at one time, in their order.
+/// Nodes that move at the same time, in order.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct MoveWave {
-    /// When they go.
+    /// When they move.
     pub when: String,
-    /// Who.
+    /// The nodes.
     pub nodes: Vec<Move>,
 }
 
-/// How one set of nodes takes over from another.
+/// The takeover of one set of nodes by another.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Takeover {
-    /// Whether the fleet has a Service, which moves; else only what its status says of who serves does.
+    /// True if the fleet has a Service, whose selector moves; else only the status changes.
     pub service: bool,
     /// The set that serves.
     pub from_set: String,
-    /// The set that is to serve.
+    /// The set that takes over.
     pub to_set: String,
-    /// The image of what serves; empty where no object that was read says so.
+    /// The serving set's image; empty if unknown.
     pub from_image: String,
-    /// The image of what is to serve.
+    /// The new set's image.
     pub to_image: String,
-    /// When.
+    /// When it takes over.
     pub when: String,
 }
 
 impl Takeover {
-    /// What moves from where to where, and when.
+    /// The takeover, in a sentence.
     #[must_use]
     pub fn sentence(&self, fleet: &str) -> String {
         let what = if self.service { format!("Service {fleet}") } else { "the active set".to_owned() };
@@ -81,7 +81,7 @@ impl Takeover {
     }
 }
 
-/// What a change would do.
+/// The forecast of a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Foreseen {
@@ -89,51 +89,51 @@ pub struct Foreseen {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Whether it is made.
+    /// True if it is created.
     pub is_new: bool,
-    /// What it comes to.
+    /// The effect.
     pub outcome: Outcome,
-    /// Why it is refused: by the API server, or by the operator. Where something changes all the same it is the template that is
-    /// refused.
+    /// Why it is refused, by the API server or by the operator. If something changes all the same, only the template
+    /// is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Whether that makes a new target.
+    /// True if the change makes a new target.
     pub new_target: bool,
-    /// The rollout hash that would be wanted.
+    /// The rollout hash of the target.
     pub target_hash: String,
-    /// Why it is another target.
+    /// The fields that make it a new target.
     pub target: Vec<Field>,
-    /// What applies at once.
+    /// The fields that apply at once.
     pub at_once: Vec<Field>,
     /// What happens, in a sentence.
     pub happens: String,
-    /// The recipe of the rollout that begins, where one does.
+    /// The recipe of the rollout that starts, if one does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub recipe: String,
-    /// Why it begins: a reason of the condition RolloutInProgress.
+    /// Why it starts: a reason of the condition RolloutInProgress.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cause: String,
-    /// The set that is made.
+    /// The set that is created.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub set: String,
-    /// How it takes over, where one set of nodes does from another.
+    /// The takeover by another set, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub takes_over: Option<Takeover>,
-    /// How many nodes may be disrupted at once.
+    /// The most nodes that may be disrupted at once.
     pub max_unavailable: i32,
-    /// The nodes in their order.
+    /// The nodes in order.
     pub waves: Vec<MoveWave>,
-    /// What it would wait for now, in sentences.
+    /// What the change would wait for now, in sentences.
     pub waits: Vec<String>,
-    /// About how long it takes, in seconds, by what nodes of this fleet took; absent where none tells.
+    /// The estimated duration in seconds, from this fleet's nodes; absent without an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about_seconds: Option<i64>,
-    /// What could not be read or asked, and is therefore left out.
+    /// What could not be read or checked, and is therefore left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
 
-/// The waves of a rollout in place, with when they go.
+/// The waves of an in-place rollout, with their conditions.
 pub(super) fn waves(waves: Vec<forecast::Wave>) -> Vec<MoveWave> {
     let numbered = waves.into_iter().enumerate();
     numbered.map(|(index, wave)| move_wave(format!("wave {}", index + 1), wave)).collect()
@@ -154,13 +154,13 @@ fn move_wave(when: String, wave: forecast::Wave) -> MoveWave {
     MoveWave { when, nodes: nodes.collect() }
 }
 
-/// When the nodes of a set leave, after why they do.
+/// When the nodes of a set are removed, after `why`.
 fn leaves_at(why: &str, at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     if at <= now { format!("{why}, at once") } else { format!("{why}, at {}", clock_time(at, now)) }
 }
 
 impl Foreseen {
-    /// What `windlass plan` ends with.
+    /// The exit code of `windlass plan`.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.outcome {
@@ -170,13 +170,13 @@ impl Foreseen {
         }
     }
 
-    /// The nodes that are made at what the fleet runs now, since others are down, and go to the target in a later wave.
+    /// The nodes that are created with the old template, because others are down, and updated in a later wave.
     #[must_use]
     pub fn made_as_they_were(&self) -> Option<String> {
         let nodes = || self.waves.iter().flat_map(|wave| &wave.nodes);
         let moved: BTreeSet<&str> =
             nodes().filter(|node| node.action == "Update").map(|node| node.name.as_str()).collect();
-        // Those of a set that takes over are made at the target.
+        // Nodes of a new set are created with the target.
         let in_place = self.set.is_empty() && self.takes_over.is_none();
         let made: Vec<&str> = nodes()
             .filter(|node| node.action == "Create")
@@ -196,13 +196,13 @@ impl Foreseen {
         })
     }
 
-    /// Whether no field of a fleet that is there changes.
+    /// True if no field of an existing fleet changes.
     #[must_use]
     pub fn asks_nothing(&self) -> bool {
         !self.is_new && self.target.is_empty() && self.at_once.is_empty()
     }
 
-    /// The names of the nodes in their order.
+    /// The names of the nodes, in order.
     pub fn order(&self) -> impl Iterator<Item = &str> {
         self.waves.iter().flat_map(|wave| &wave.nodes).map(|node| node.name.as_str())
     }
@@ -240,7 +240,7 @@ impl Foreseen {
     ) -> Self {
         let mut foreseen = Self::new(namespace, name);
         foreseen.is_new = before.is_none();
-        // As far as it can be read it is said what was asked for.
+        // Show as much of the request as can be read.
         if let (Some(before), Change::Merge(patch)) = (before, change) {
             let mut after = before.clone();
             json_patch::merge(&mut after, patch);
@@ -271,7 +271,7 @@ impl Foreseen {
     }
 
     pub(super) fn refuse(&mut self, sentence: String) {
-        // Of a template that is refused the rest may apply.
+        // If the template is refused, the rest may still apply.
         if self.outcome != Outcome::Refused {
             self.refused = None;
         }
@@ -279,7 +279,7 @@ impl Foreseen {
         self.refused.get_or_insert(sentence);
     }
 
-    /// Keeps what follows from the fleet alone: what differs, and whether that makes a new target.
+    /// Keeps only what follows from the fleet itself: its differences, and whether they make a new target.
     pub(super) fn leave_nodes_out(&mut self) {
         self.waves.clear();
         self.waits.clear();
@@ -296,7 +296,7 @@ impl Foreseen {
         }
     }
 
-    /// The fleet is being deleted: nothing begins any more.
+    /// The fleet is being deleted: nothing starts any more.
     pub(super) fn is_deleted(&mut self) {
         let sentence = format!("NodeDeployment {} is being deleted: nothing begins any more", self.name);
         if self.target.is_empty() && self.at_once.is_empty() {
@@ -306,7 +306,8 @@ impl Foreseen {
         }
     }
 
-    /// The template is refused: so is the change, unless it makes or removes nodes of what runs, which is done all the same.
+    /// Refuses the template, and with it the change, unless it also creates or removes nodes, which happens all the
+    /// same.
     pub(super) fn refuse_template(&mut self, sentence: String) {
         let applies = |node: &Move| node.action == "Create" || node.action == "Remove";
         let scales = !self.at_once.is_empty() && self.waves.iter().flat_map(|wave| &wave.nodes).any(applies);
@@ -317,7 +318,7 @@ impl Foreseen {
         self.new_target = false;
     }
 
-    pub(super) fn tell_target(
+    pub(super) fn add_target(
         &mut self,
         facts: &FleetFacts,
         before: Option<&RolloutHash>,
@@ -375,12 +376,12 @@ impl Foreseen {
     pub(super) fn set_waves(&mut self, fleet: &str, facts: &FleetFacts, start: &Start, set: &str) {
         set.clone_into(&mut self.set);
         let made = forecast::entrants(fleet, set, facts, &start.target);
-        // The set that serves follows spec.replicas meanwhile, unless it goes first.
-        let beside = match start.strategy {
+        // The serving set follows spec.replicas meanwhile, unless it is removed first.
+        let in_place = match start.strategy {
             Strategy::BlueGreenImmediate => Vec::new(),
             _ => forecast::in_place(fleet, facts, None),
         };
-        let gone = forecast::incumbents(facts, &beside);
+        let gone = forecast::incumbents(facts, &in_place);
         let delay = facts.retire_delay_seconds;
         let waves = match start.strategy {
             Strategy::BlueGreenImmediate => {
@@ -405,13 +406,13 @@ impl Foreseen {
                 [("first".to_owned(), made), (format!("{delay}s after {moves}"), gone)]
             }
         };
-        let beside = beside.into_iter().map(|wave| ("among those that serve".to_owned(), wave));
-        let waves = beside.chain(waves).filter(|(_, wave)| !wave.is_empty());
+        let in_place = in_place.into_iter().map(|wave| ("among those that serve".to_owned(), wave));
+        let waves = in_place.chain(waves).filter(|(_, wave)| !wave.is_empty());
         self.waves = waves.map(|(when, wave)| move_wave(when, wave)).collect();
     }
 
-    /// How the set that a rollout makes takes over.
-    pub(super) fn tell_takeover(
+    /// Adds the takeover by the new set.
+    pub(super) fn add_takeover(
         &mut self,
         facts: &FleetFacts,
         strategy: Strategy,
@@ -449,23 +450,23 @@ impl Foreseen {
         });
     }
 
-    /// The set that served leaves, once another has taken over.
-    pub(super) fn also_incumbents(
+    /// Adds the removal of the old set after the takeover.
+    pub(super) fn add_incumbents(
         &mut self,
         facts: &FleetFacts,
         strategy: Strategy,
-        beside: &[forecast::Wave],
+        in_place: &[forecast::Wave],
     ) {
-        let gone = forecast::incumbents(facts, beside);
-        // Under this strategy they went first.
+        let gone = forecast::incumbents(facts, in_place);
+        // BlueGreenImmediate removes them first.
         if strategy != Strategy::BlueGreenImmediate && !gone.is_empty() {
             self.waves
                 .push(move_wave(format!("{}s after traffic has moved", facts.retire_delay_seconds), gone));
         }
     }
 
-    /// What comes after what a rollout waits for that stands.
-    pub(super) fn once_up(&mut self, facts: &FleetFacts, later: Vec<forecast::Wave>) {
+    /// Adds the waves that follow once the rollout's wait is over.
+    pub(super) fn add_later_waves(&mut self, facts: &FleetFacts, later: Vec<forecast::Wave>) {
         let out: Vec<&str> =
             facts.children.iter().filter(|c| c.is_disrupted()).map(|c| c.name.as_str()).collect();
         if out.is_empty() {
@@ -479,16 +480,16 @@ impl Foreseen {
         }
     }
 
-    /// Nodes of a set that is to take over, and are not as they are to be yet.
-    pub(super) fn also_entrants(&mut self, wave: forecast::Wave) {
+    /// Adds nodes of the new set that are not up to date yet.
+    pub(super) fn add_entrants(&mut self, wave: forecast::Wave) {
         if !wave.is_empty() {
             self.waves.push(move_wave("among those that are to take over".to_owned(), wave));
         }
     }
 
-    /// What leaves of other sets than the one that serves: the nodes of one that was to take over and does not any more, which
-    /// is said, those that a smaller fleet has no more room for, and what was replaced before.
-    pub(super) fn tell_others(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
+    /// Adds the removals from sets that do not serve: a set that no longer takes over, which is reported, nodes
+    /// beyond a smaller size, and replaced sets.
+    pub(super) fn add_removals(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
         let entrant = facts.set_rollout.as_ref().filter(|rollout| rollout.entrant != facts.set);
         let given_up = entrant.filter(|_| gives_up);
         let without = given_up.map(|rollout| rollout.entrant.as_str());
@@ -510,13 +511,13 @@ impl Foreseen {
         }
     }
 
-    /// How long it takes, by what the fleet's nodes last took.
-    pub(super) fn tell_time(&mut self, scope: &FleetScope) {
+    /// Adds the estimated duration, from the last durations of the fleet's nodes.
+    pub(super) fn add_estimate(&mut self, scope: &FleetScope) {
         let nodes = scope.children();
         let each = node_seconds(nodes.iter().map(AsRef::as_ref), None);
         let settle = scope.spec.min_ready_seconds;
         let waves = i64::try_from(self.waves.len()).unwrap_or(i64::MAX);
-        // When nodes are at a height is nobody's to say here, and those that only leave go at their times.
+        // When nodes reach a height is unknown, and nodes that are only removed have their own times.
         let is_known = scope.spec.update_strategy.type_ != Strategy::HardFork.recipe()
             && self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.action != "Remove");
         self.about_seconds = match (each, self.set.is_empty() && self.takes_over.is_none()) {

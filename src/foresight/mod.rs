@@ -1,5 +1,5 @@
-//! What applying a change would do, without doing it: the very functions that the operator decides by are asked, over
-//! objects that were read once with the rights of the person who asks. What those rights do not allow is left out, and said.
+//! Forecasts the effect of a change with the functions that the operator decides by, on objects that were read once
+//! with the user's rights. What those do not allow is left out and reported.
 
 mod change;
 mod cluster;
@@ -38,9 +38,9 @@ use crate::reader::{Sight, Wanted};
 use crate::render::RenderOptions;
 use crate::report::{in_namespace, not_seen};
 use change::{After, after};
-use cluster::Asked;
+use cluster::DryRunCluster;
 
-/// What is read beside the fleet.
+/// The kinds that are read besides the fleet.
 const READ: [Kind; 6] = [
     Kind::StatefulNode,
     Kind::StatefulSet,
@@ -50,7 +50,7 @@ const READ: [Kind; 6] = [
     Kind::ControllerRevision,
 ];
 
-/// Says what a change of a fleet would do. An error says why nobody can tell.
+/// Forecasts the effect of a change of a fleet. An error says why that is impossible.
 pub async fn foresee(
     client: &Client,
     namespace: &str,
@@ -59,54 +59,54 @@ pub async fn foresee(
     now: DateTime<Utc>,
 ) -> Result<Foreseen, String> {
     let before = before(client, namespace, name).await?;
-    let (object, unasked) = match after(client, (namespace, name), before.as_ref(), change).await? {
+    let (object, unchecked) = match after(client, (namespace, name), before.as_ref(), change).await? {
         After::Refused(sentence) => {
             return Ok(Foreseen::refused(namespace, name, before.as_ref(), change, sentence));
         }
-        After::Taken(object, unasked) => (object, unasked),
+        After::Taken(object, unchecked) => (object, unchecked),
     };
     let wanted = Wanted { scope: Where::Namespace(namespace.to_owned()), names: vec![name.to_owned()] };
     let sight = Sight::read_with(client, &wanted, before.as_ref(), &READ).await;
     let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
-    let asked = Arc::new(Asked::new(inner, sight.view.clone()));
+    let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
     let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
     let unseen = old.as_deref().and_then(not_seen);
-    let old = old.and_then(|old| scope(&sight.view, &asked, &old, now));
+    let old = old.and_then(|old| scope(&sight.view, &cluster, &old, now));
     let was = old.as_ref().map(|old| (old.requested(), old.facts()));
     let new = Arc::new(ObservedFleet::read(&newer(object)));
-    // It takes the place of the one that is stored.
+    // It replaces the stored one.
     sight.view.fleets.observe((*new).clone());
     let mut foreseen = Foreseen::begun(namespace, name, before.as_ref(), &new);
-    foreseen.unread = sight.unread.iter().cloned().chain(unasked).collect();
+    foreseen.unread = sight.unread.iter().cloned().chain(unchecked).collect();
     if new.meta.terminating {
         foreseen.is_deleted();
         return Ok(foreseen);
     }
-    match scope(&sight.view, &asked, &new, now) {
+    match scope(&sight.view, &cluster, &new, now) {
         Some(scope) => {
-            let looked = Looked { scope, asked: &asked, now };
-            looked.tell(&mut foreseen, was.as_ref().map(|(hash, _)| hash), unseen).await?;
+            let examined = Examined { scope, cluster: &cluster, now };
+            examined.forecast_into(&mut foreseen, was.as_ref().map(|(hash, _)| hash), unseen).await?;
         }
         None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
     }
-    // Nothing of the nodes can be said by who may not see them.
+    // Without read access to nodes nothing can be said about them.
     if !sight.has_read(Kind::StatefulNode) && !foreseen.is_new {
         foreseen.leave_nodes_out();
     }
-    let (taken, unlooked) = taken::name_of_another(&asked, namespace, &foreseen.waves).await;
-    foreseen.unread.extend(unlooked);
+    let (taken, unchecked_names) = taken::name_of_another(&cluster, namespace, &foreseen.waves).await;
+    foreseen.unread.extend(unchecked_names);
     if let Some(sentence) = taken {
         foreseen.refuse(sentence);
     }
     let read = quota::read(client, namespace, &foreseen.waves).await;
-    let made = scope(&sight.view, &asked, &new, now);
+    let made = scope(&sight.view, &cluster, &new, now);
     let spec =
         |revision: &str| made.as_ref().and_then(|made| made.node_spec(&RolloutHash::recorded(revision)?));
     let has_claim = |claim: &str| sight.view.claims.get(&Key::new(namespace, claim)).is_some();
     let made = quota::Made { spec: &spec, has_claim: &has_claim };
-    let said = quota::judge(read, &foreseen.waves, &made);
-    foreseen.unread.extend(said.unread);
-    if let Some(sentence) = said.refused {
+    let message = quota::judge(read, &foreseen.waves, &made);
+    foreseen.unread.extend(message.unread);
+    if let Some(sentence) = message.refused {
         foreseen.refuse(sentence);
     }
     if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
@@ -114,11 +114,12 @@ pub async fn foresee(
             "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
         );
     }
-    foreseen.unread.extend(asked.unasked());
+    foreseen.unread.extend(cluster.unchecked());
     Ok(foreseen)
 }
 
-/// The fleet as it is stored. An account that may list fleets and not get one, as the operator's, lists the one of this name.
+/// The stored fleet. An account that may list fleets but not get one, like the operator's, lists those with this
+/// name.
 async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, String> {
     let api = kube::api::Api::<kube::api::DynamicObject>::namespaced_with(
         client.clone(),
@@ -128,7 +129,7 @@ async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<V
     let found = match api.get_opt(name).await {
         Err(kube::Error::Api(status)) if status.code == 403 => {
             let named = kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
-            // What the first request was refused with says which right is missing.
+            // The first refusal names the missing right.
             let listed = api.list(&named).await.map_err(|_| kube::Error::Api(status));
             listed.map(|list| list.items.into_iter().next())
         }
@@ -139,21 +140,21 @@ async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<V
         .map_err(|error| format!("nodedeployment.windlass.dev/{name}: {}", crate::reader::sentence(&error)))
 }
 
-/// An object as it would be stored: at a later version than the one that is.
+/// An object as it would be stored, with a later resourceVersion.
 fn newer(mut object: Value) -> Value {
     let version = object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok());
     object["metadata"]["resourceVersion"] = json!((version.unwrap_or_default() + 1).to_string());
     object
 }
 
-/// What the operator hands its tasks of this fleet.
+/// The scope that the operator gives its tasks for this fleet.
 fn scope(
     view: &Arc<View>,
-    asked: &Arc<Asked>,
+    cluster: &Arc<DryRunCluster>,
     fleet: &Arc<ObservedFleet>,
     now: DateTime<Utc>,
 ) -> Option<FleetScope> {
-    let cluster: Arc<dyn Cluster> = asked.clone();
+    let cluster: Arc<dyn Cluster> = cluster.clone();
     FleetScope::of(
         fleet,
         view.clone(),
@@ -164,15 +165,15 @@ fn scope(
     )
 }
 
-/// A fleet as it would be, and whom to ask about it.
-struct Looked<'a> {
+/// A fleet after the change, and the clients to examine it.
+struct Examined<'a> {
     scope: FleetScope,
-    asked: &'a Asked,
+    cluster: &'a DryRunCluster,
     now: DateTime<Utc>,
 }
 
-impl Looked<'_> {
-    async fn tell(
+impl Examined<'_> {
+    async fn forecast_into(
         mut self,
         foreseen: &mut Foreseen,
         hash_before: Option<&RolloutHash>,
@@ -196,12 +197,12 @@ impl Looked<'_> {
         let at = scope_of(status);
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
-        foreseen.tell_target(&facts, hash_before, self.scope.specified());
-        self.tell_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
+        foreseen.add_target(&facts, hash_before, self.scope.specified());
+        self.add_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
         if let Some(invalid) = &self.scope.invalid {
             foreseen.refuse_template(invalid.sentence.clone());
         }
-        foreseen.tell_waits(&facts, &fleet, &decision);
+        foreseen.add_waits(&facts, &fleet, &decision);
         if let Some(sentence) = unseen {
             let who = sentence.strip_prefix("waiting for ").unwrap_or(&sentence);
             foreseen.waits.insert(0, in_namespace(who, &foreseen.namespace));
@@ -209,7 +210,7 @@ impl Looked<'_> {
         Ok(())
     }
 
-    /// What the operator looks at before it decides.
+    /// The operator's checks before it decides.
     async fn check(&mut self) -> Result<(), String> {
         if self.scope.promoting().is_some() {
             return Ok(());
@@ -235,7 +236,7 @@ impl Looked<'_> {
         self.scope.spec.service.is_some()
     }
 
-    /// Whose the Service of the fleet's name is, if it is another's and the fleet is to have one.
+    /// The owner of the Service with the fleet's name, if it belongs to another and the fleet needs one.
     async fn service_of_another(&self) -> Option<String> {
         let meta = &self.scope.fleet.meta;
         self.scope.spec.service.as_ref()?;
@@ -243,13 +244,13 @@ impl Looked<'_> {
         let service = if let Some(service) = known {
             service
         } else {
-            let found = self.asked.get(Kind::Service, &meta.namespace, &meta.name).await.ok()??;
+            let found = self.cluster.get(Kind::Service, &meta.namespace, &meta.name).await.ok()??;
             Arc::new(Observed::read(&found))
         };
         (!self.scope.owns(&service.meta)).then(|| fleet_objects::foreign_service(&self.scope, &service.meta))
     }
 
-    async fn tell_decision(
+    async fn add_decision(
         &mut self,
         foreseen: &mut Foreseen,
         facts: &FleetFacts,
@@ -259,7 +260,7 @@ impl Looked<'_> {
     ) -> Result<(), String> {
         let fleet = self.scope.fleet.meta.name.clone();
         let active = plan.filter(|plan| plan.is_active());
-        // Whether a set that was to take over does not any more.
+        // True if a set no longer takes over.
         let mut gives_up = false;
         match decision {
             FleetDecision::Start(start)
@@ -278,7 +279,7 @@ impl Looked<'_> {
                                 && facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
                             let takes = (set.as_str(), &start.target);
-                            foreseen.tell_takeover(facts, start.strategy, takes, self.has_service());
+                            foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
                         }
                         Admission::Refused(sentence) => {
                             self.scope.invalid = Some(Invalid::lasting(sentence));
@@ -293,25 +294,25 @@ impl Looked<'_> {
             FleetDecision::Keep => {
                 let goes_on = active.filter(|_| facts.set_rollout.is_none()).map(|_| at);
                 foreseen.goes_on(active, facts);
-                // A set that goes first is not filled any more.
-                let mut beside = Vec::new();
+                // A set that is removed first is not filled any more.
+                let mut in_place = Vec::new();
                 if !facts.active_set_goes() {
-                    beside = forecast::in_place(&fleet, facts, goes_on);
-                    foreseen.waves = foreseen::waves(beside.clone());
+                    in_place = forecast::in_place(&fleet, facts, goes_on);
+                    foreseen.waves = foreseen::waves(in_place.clone());
                 }
                 if let Some(scope) = goes_on.filter(|_| foreseen.waves.is_empty()) {
-                    foreseen.once_up(facts, forecast::in_place_once_up(&fleet, facts, scope));
+                    foreseen.add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, scope));
                 }
                 if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
-                    foreseen.also_entrants(forecast::entrants(
+                    foreseen.add_entrants(forecast::entrants(
                         &fleet,
                         &rollout.entrant,
                         facts,
                         &rollout.target,
                     ));
                     let takes = (rollout.entrant.as_str(), &rollout.target);
-                    foreseen.tell_takeover(facts, rollout.strategy, takes, self.has_service());
-                    foreseen.also_incumbents(facts, rollout.strategy, &beside);
+                    foreseen.add_takeover(facts, rollout.strategy, takes, self.has_service());
+                    foreseen.add_incumbents(facts, rollout.strategy, &in_place);
                 }
             }
             FleetDecision::Abort
@@ -323,14 +324,14 @@ impl Looked<'_> {
                 gives_up = true;
             }
         }
-        foreseen.tell_time(&self.scope);
+        foreseen.add_estimate(&self.scope);
         if !facts.terminating {
-            foreseen.tell_others(facts, gives_up, self.now);
+            foreseen.add_removals(facts, gives_up, self.now);
         }
         Ok(())
     }
 
-    /// What a new set would be called, or why there is no name for it.
+    /// The name of a new set, or why there is none.
     async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Admission<String>, String> {
         if let Some(rollout) = facts.same_set(start) {
             return Ok(Admission::Admitted(rollout.entrant.clone()));
@@ -341,7 +342,7 @@ impl Looked<'_> {
         let meta = &self.scope.fleet.meta;
         let mut taken = Vec::new();
         for kind in KINDS_OF_A_SET {
-            let names = self.asked.names(kind, &meta.namespace).await;
+            let names = self.cluster.names(kind, &meta.namespace).await;
             taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
         }
         let first_choice = naming::first_choice(&start.target, &facts.build_id);
@@ -349,7 +350,7 @@ impl Looked<'_> {
     }
 }
 
-/// The facts once a restart that a rollout obeys is obeyed: every node is wanted with it.
+/// The facts with the rollout's restart applied to every node.
 fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
     let mut facts = facts.clone();
     let Some(restart) = facts.restart_request.clone().filter(|_| start.cause == Cause::RestartRequested)
@@ -360,7 +361,7 @@ fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
     for child in &mut facts.children {
         child.restart.clone_from(&restart);
     }
-    // What a revision renders to under a restart is another pod: which hash that has makes no difference to who goes when.
+    // A restart changes each rendering's hash; the order of nodes does not depend on its value.
     let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
     for (hash, mut rendering) in under {
         rendering.hash = rendering.hash.assumed_under(&restart);

@@ -1,5 +1,5 @@
-//! Whether the quotas of a namespace have room for what a change makes. What is made one by one is refused one by one; here it
-//! is said beforehand.
+//! Checks whether the namespace's quotas have room for a change. The API server refuses objects one by one as they
+//! are created; this reports it beforehand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::api::names::LABEL_NODE;
 use crate::api::{ClaimRetention, StatefulNodeSpec};
 use crate::reader::sentence;
 
-/// What each node that is made takes of a quota that counts objects, beside its pod.
+/// The object counts that each new node uses, besides its pod.
 const OF_A_NODE: [&str; 2] = ["count/statefulnodes.windlass.dev", "count/statefulsets.apps"];
 
-/// What quotas say, and what could not be looked at.
+/// What the quotas refuse, and what could not be checked.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Said {
+pub(super) struct QuotaVerdict {
     pub(super) refused: Option<String>,
     pub(super) unread: Vec<String>,
 }
 
-/// What is known of the nodes that are made.
+/// Information about the nodes that are created.
 pub(super) struct Made<'a> {
     /// The spec of a node at a revision.
     pub(super) spec: &'a dyn Fn(&str) -> Option<Arc<StatefulNodeSpec>>,
-    /// Whether there is a volume claim of this name: a node takes it over.
+    /// True if a volume claim of this name exists: the node reuses it.
     pub(super) has_claim: &'a dyn Fn(&str) -> bool,
 }
 
-/// What is read of a namespace to hold a change against.
+/// What was read of a namespace.
 #[derive(Default)]
 pub(super) struct Read {
     quotas: Vec<Value>,
@@ -43,7 +43,7 @@ pub(super) struct Read {
     unread: Vec<String>,
 }
 
-/// Reads the quotas of a namespace, if these nodes take anything of them.
+/// Reads the quotas of a namespace, if these nodes use any of them.
 pub(super) async fn read(client: &Client, namespace: &str, waves: &[MoveWave]) -> Read {
     let mut read = Read::default();
     let makes = |action: &str| action == "Create" || action == "Update";
@@ -80,26 +80,26 @@ async fn list(client: &Client, namespace: &str, kind: &str, labels: &str) -> Res
     Ok(found.items.into_iter().map(|object| json!(object)).collect())
 }
 
-/// What these quotas say, in the API server's words, of nodes that go in these waves.
-pub(super) fn judge(read: Read, waves: &[MoveWave], made: &Made) -> Said {
+/// What these quotas refuse of the nodes in these waves, in the API server's words.
+pub(super) fn judge(read: Read, waves: &[MoveWave], made: &Made) -> QuotaVerdict {
     let node = |pod: Value| Some((pod["metadata"]["labels"][LABEL_NODE].as_str()?.to_owned(), pod));
     let old: BTreeMap<String, Value> = read.pods.into_iter().filter_map(node).collect();
-    let mut said = Said { refused: None, unread: read.unread };
+    let mut message = QuotaVerdict { refused: None, unread: read.unread };
     for quota in &read.quotas {
         let name = quota["metadata"]["name"].as_str().unwrap_or_default();
         if let Some(scope) = unjudged(quota) {
-            said.unread.push(format!("quota {name} is not looked at: its scope is {scope}"));
+            message.unread.push(format!("quota {name} is not looked at: its scope is {scope}"));
             continue;
         }
-        let looked = Looked { quota, name, ranges: &read.ranges, old: &old, made };
-        said.refused = said.refused.or_else(|| looked.no_room(waves));
+        let looked = QuotaCheck { quota, name, ranges: &read.ranges, old: &old, made };
+        message.refused = message.refused.or_else(|| looked.no_room(waves));
         if looked.asks_for_classes() && waves.iter().any(|wave| looked.has_unclassed(wave)) {
-            said.unread.push(format!(
+            message.unread.push(format!(
                 "quota {name} is not looked at for claims without storageClassName: which class is the default is not read"
             ));
         }
     }
-    said
+    message
 }
 
 fn scopes(quota: &Value) -> impl Iterator<Item = (&str, &str)> {
@@ -110,15 +110,15 @@ fn scopes(quota: &Value) -> impl Iterator<Item = (&str, &str)> {
     listed.chain(selected.filter_map(|one| Some((one["scopeName"].as_str()?, one["operator"].as_str()?))))
 }
 
-/// The scope of a quota that cannot be judged from a pod's template.
+/// The scope of a quota that a pod template does not determine.
 fn unjudged(quota: &Value) -> Option<&str> {
     let known = ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating"];
     let unknown = |(scope, operator): &(&str, &str)| !known.contains(scope) || *operator != "Exists";
     scopes(quota).find(unknown).map(|(scope, _)| scope)
 }
 
-/// A quota, and what it is held against.
-struct Looked<'a> {
+/// A quota, and what it is checked against.
+struct QuotaCheck<'a> {
     quota: &'a Value,
     name: &'a str,
     ranges: &'a [Value],
@@ -126,7 +126,7 @@ struct Looked<'a> {
     made: &'a Made<'a>,
 }
 
-impl Looked<'_> {
+impl QuotaCheck<'_> {
     fn is_about(&self, pod: &Value) -> bool {
         scopes(self.quota).all(|(scope, _)| match scope {
             "BestEffort" => is_best_effort(pod),
@@ -136,7 +136,7 @@ impl Looked<'_> {
         })
     }
 
-    /// One with scopes is about pods only.
+    /// A quota with scopes only limits pods.
     fn is_about_all(&self) -> bool {
         scopes(self.quota).next().is_none()
     }
@@ -160,13 +160,13 @@ impl Looked<'_> {
         })
     }
 
-    /// What the pods that there are take, by node.
+    /// The usage of the existing pods, by node.
     fn pods(&self) -> BTreeMap<String, Amounts> {
         let pods = self.old.iter().filter(|(_, pod)| self.is_about(pod));
         pods.map(|(node, pod)| (node.clone(), of_pod(pod))).collect()
     }
 
-    /// What the claims of a node take, of those that there are or of those that are made.
+    /// The usage of a node's claims: of the existing ones, or of those that would be created.
     fn claims(&self, node: &str, spec: &StatefulNodeSpec, there: bool) -> Amounts {
         let mut taken = Amounts::new();
         for claim in spec.volume_claim_templates.iter() {
@@ -178,11 +178,11 @@ impl Looked<'_> {
         taken
     }
 
-    /// What the quota says, if it has no room at some time. What goes in a wave is gone before what takes its place is made;
-    /// a node that leaves does so after those that were made.
+    /// The refusal, if the quota has too little room at some time. Within a wave, removals come before their
+    /// replacements; nodes that leave are removed after others were created.
     fn no_room(&self, waves: &[MoveWave]) -> Option<String> {
         let (mut made, mut gone) = (Amounts::new(), Amounts::new());
-        // A node may be named twice: made at one revision, and updated once others serve.
+        // A node may occur twice: created at one revision, then updated.
         let mut pods = self.pods();
         let mut last = None;
         let objects = || OF_A_NODE.iter().map(|what| ((*what).to_owned(), one())).collect::<Amounts>();
@@ -234,7 +234,7 @@ impl Looked<'_> {
             let read = |list: &Value| list[what.as_str()].as_str().and_then(amount);
             let hard = read(self.hard())?;
             let used = read(&self.quota["status"]["used"]).unwrap_or_default();
-            // Of what was made some may be gone again: what there was goes first, and the rest is not requested any more.
+            // Some of what was created may be gone again: existing usage is freed first, then the new requests.
             let gone = gone.get(what).copied().unwrap_or_default();
             let (left, made) = ((used - gone).max(0), made - (gone - used).max(0));
             (left + made > hard).then(|| {

@@ -1,7 +1,7 @@
 use super::super::foreseen::Move;
 use super::*;
 
-/// `+a` is made, `-a` leaves, `~a` gets another pod; each word runs the one revision.
+/// `+a` is created, `-a` is removed, `~a` gets another pod; all at the same revision.
 fn waves(of: &[&str]) -> Vec<MoveWave> {
     let node = |word: &str| {
         let action = match &word[..1] {
@@ -39,8 +39,8 @@ fn quota(what: &str, hard: &str, used: &str) -> Value {
     json!({"metadata": {"name": "few"}, "spec": {"hard": hard}, "status": {"hard": hard, "used": {what: used}}})
 }
 
-/// What a quota says of nodes whose pods ask for so much, where each pod that there is asks for 1 CPU and 1 GiB.
-fn said(quota: Value, of: &[&str], resources: &Value) -> Said {
+/// The judgement of a quota on nodes whose pods have these resources; each existing pod requests 1 CPU and 1 GiB.
+fn message(quota: Value, of: &[&str], resources: &Value) -> QuotaVerdict {
     let now = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}});
     let pods = ["a", "b"].map(|node| pod(node, &now));
     let made = spec(resources);
@@ -62,7 +62,7 @@ fn a_quota_has_room_for_as_much_as_it_says() {
         ("pods", "3", "2", &["+c"][..], None),
         ("pods", "3", "2", &["+c +d"], refused("pods", "2", "2", "3")),
         ("pods", "2", "2", &["~a ~b"], None),
-        // Steps down to fewer nodes are beyond a quota at first, where all stand at once.
+        // A scale-down exceeds a quota at first, while all nodes exist.
         ("pods", "3", "2", &["+c +d", "-a -b"], refused("pods", "2", "2", "3")),
         ("pods", "2", "2", &["-a -b", "+c +d"], None),
         ("count/pods", "2", "2", &["+c"], refused("count/pods", "1", "2", "2")),
@@ -74,7 +74,7 @@ fn a_quota_has_room_for_as_much_as_it_says() {
             refused("count/statefulnodes.windlass.dev", "1", "2", "2"),
         ),
         ("count/statefulnodes.windlass.dev", "2", "2", &["~a"], None),
-        // What goes frees what it used.
+        // A removal frees its usage.
         ("requests.cpu", "3", "2", &["~a", "~b"], None),
         ("requests.cpu", "2500m", "2", &["~a", "~b"], refused("requests.cpu", "3", "0", "2500m")),
         ("cpu", "2", "2", &["~b"], refused("cpu", "1500m", "1", "2")),
@@ -83,28 +83,28 @@ fn a_quota_has_room_for_as_much_as_it_says() {
         ("requests.memory", "2Gi", "2Gi", &["~a ~b"], None),
         ("memory", "3Gi", "2Gi", &["+c +d"], refused("memory", "2Gi", "2Gi", "3Gi")),
         ("limits.memory", "5Gi", "2Gi", &["+c +d"], refused("limits.memory", "4Gi", "2Gi", "5Gi")),
-        // A node that is made in one wave and updated in a later one has one pod.
+        // A node that is created in one wave and updated in a later one has one pod.
         ("pods", "3", "2", &["+c", "~c"], None),
         ("requests.cpu", "3500m", "2", &["+c", "~c"], None),
         ("pods", "3", "2", &["+c", "-c", "+d"], None),
-        // A quota that was lowered refuses what it took before.
+        // A lowered quota refuses what it accepted before.
         ("pods", "1", "2", &["~a"], refused("pods", "1", "1", "1")),
         ("persistentvolumeclaims", "6", "4", &["+c"], None),
         ("persistentvolumeclaims", "5", "4", &["+c"], refused("persistentvolumeclaims", "2", "4", "5")),
-        // A claim that stayed is taken over, one of a node that keeps its own is not made.
+        // A retained claim is reused; a node that keeps its claim creates none.
         ("persistentvolumeclaims", "4", "4", &["+kept ~a"], None),
         ("requests.storage", "32Gi", "22Gi", &["+c"], refused("requests.storage", "11Gi", "22Gi", "32Gi")),
         ("requests.storage", "33Gi", "22Gi", &["+c"], None),
         ("services", "0", "0", &["+c"], None),
     ] {
-        let said = said(quota(what, hard, used), of, &all);
-        assert_eq!(said.refused, expected, "{what} {of:?}");
-        assert!(said.unread.is_empty(), "{said:?}");
+        let message = message(quota(what, hard, used), of, &all);
+        assert_eq!(message.refused, expected, "{what} {of:?}");
+        assert!(message.unread.is_empty(), "{message:?}");
     }
-    // Which class the other claim has is not known: what the one says counts.
-    let said = said(quota(of_class, "2Gi", "2Gi"), &["+c"], &all);
-    assert_eq!(said.refused, refused(of_class, "1Gi", "2Gi", "2Gi"));
-    assert!(said.unread.len() == 1 && said.unread[0].contains("storageClassName"), "{said:?}");
+    // The other claim's class is unknown: the quota's usage counts.
+    let message = message(quota(of_class, "2Gi", "2Gi"), &["+c"], &all);
+    assert_eq!(message.refused, refused(of_class, "1Gi", "2Gi", "2Gi"));
+    assert!(message.unread.len() == 1 && message.unread[0].contains("storageClassName"), "{message:?}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_quota_of_compute_refuses_pods_that_ask_for_nothing() {
         ("pods", json!({}), None),
         ("requests.storage", json!({}), None),
     ] {
-        assert_eq!(said(quota(what, "900Gi", "0"), &["~a"], &resources).refused, expected, "{what}");
+        assert_eq!(message(quota(what, "900Gi", "0"), &["~a"], &resources).refused, expected, "{what}");
     }
 }
 
@@ -143,10 +143,10 @@ fn a_quota_with_scopes_is_about_the_pods_that_they_name() {
         (json!({"scopes": ["Terminating"]}), &none, false),
         (selects("NotBestEffort", "Exists"), &some, true),
     ] {
-        let said = said(with(scope.clone()), &["+c"], resources);
-        assert_eq!((said.refused.is_some(), said.unread.len()), (is_refused, 0), "{scope} {resources}");
+        let message = message(with(scope.clone()), &["+c"], resources);
+        assert_eq!((message.refused.is_some(), message.unread.len()), (is_refused, 0), "{scope} {resources}");
     }
-    let said = said(with(selects("PriorityClass", "In")), &["+c"], &none);
-    assert_eq!(said.unread, ["quota few is not looked at: its scope is PriorityClass"]);
-    assert_eq!(said.refused, None);
+    let message = message(with(selects("PriorityClass", "In")), &["+c"], &none);
+    assert_eq!(message.unread, ["quota few is not looked at: its scope is PriorityClass"]);
+    assert_eq!(message.refused, None);
 }

@@ -1,19 +1,20 @@
-//! Whether the names of what is made with nodes are another's: a StatefulSet or a headless Service that Windlass does not touch.
+//! Checks whether the names of a new node's objects are taken: by a StatefulSet or a headless Service that Windlass
+//! does not own.
 
 use std::collections::BTreeSet;
 
-use super::cluster::Asked;
+use super::cluster::DryRunCluster;
 use super::foreseen::MoveWave;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, Kind};
 use crate::observe::node_scope::{Belongs, belongs};
 
-/// What a node has of its own name.
+/// The kinds of objects that have the node's own name.
 const OF_ITS_NAME: [Kind; 2] = [Kind::StatefulSet, Kind::Service];
 
-/// What the operator would say of the first node whose StatefulSet or Service is another's, and what could not be looked at.
+/// The operator's message about the first node whose StatefulSet or Service is taken, and what could not be checked.
 pub(super) async fn name_of_another(
-    asked: &Asked,
+    cluster: &DryRunCluster,
     namespace: &str,
     waves: &[MoveWave],
 ) -> (Option<String>, Vec<String>) {
@@ -25,7 +26,7 @@ pub(super) async fn name_of_another(
     }
     let mut refused = Vec::new();
     for kind in OF_ITS_NAME {
-        let names = match asked.names(kind, namespace).await {
+        let names = match cluster.names(kind, namespace).await {
             Ok(names) => names,
             Err(error) => {
                 unread.push(format!("not looked which names {}s have: {error}", kind.name()));
@@ -33,22 +34,22 @@ pub(super) async fn name_of_another(
             }
         };
         for name in names.iter().filter(|name| made.contains(name.as_str())) {
-            let found = match asked.get(kind, namespace, name).await {
+            let found = match cluster.get(kind, namespace, name).await {
                 Ok(found) => found,
                 Err(error) => {
                     unread.push(format!("not looked whose {} {name} is: {error}", kind.name()));
                     continue;
                 }
             };
-            // The node is not there yet.
+            // The node does not exist yet.
             let node = Meta { name: name.clone(), namespace: namespace.to_owned(), ..Meta::default() };
-            let whose = found.map(|found| belongs(&Meta::read(&found), &node, kind.name()));
-            if let Some(Belongs::Elsewhere(sentence)) = whose {
+            let involved = found.map(|found| belongs(&Meta::read(&found), &node, kind.name()));
+            if let Some(Belongs::Elsewhere(sentence)) = involved {
                 refused.push((name.clone(), format!("{name}: {sentence}")));
             }
         }
     }
-    // By node; of one node the StatefulSet is looked at first.
+    // By node; the StatefulSet first.
     refused.sort_by(|a, b| a.0.cmp(&b.0));
     (refused.into_iter().next().map(|(_, sentence)| sentence), unread)
 }

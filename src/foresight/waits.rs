@@ -12,8 +12,8 @@ use crate::planner::fleet::{FleetDecision, FleetFacts, Strategy};
 use crate::report::in_namespace;
 
 impl Foreseen {
-    /// What would be waited for now.
-    pub(super) fn tell_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
+    /// Adds what the change would wait for now.
+    pub(super) fn add_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
         let status = &fleet.status;
         let mut waits = Vec::new();
         if facts.paused {
@@ -42,7 +42,7 @@ impl Foreseen {
         if *decision == FleetDecision::Keep {
             waits.extend(self.persons(facts, fleet));
         }
-        // Those that go first wait for nothing, and what cannot run takes nothing of what serves when it is replaced.
+        // Creations wait for nothing, and replacing a node that cannot run disrupts no service.
         let goes_first = |name: &str| {
             self.waves.first().is_some_and(|wave| wave.nodes.iter().any(|node| node.name == name))
         };
@@ -52,10 +52,10 @@ impl Foreseen {
             .filter(|child| child.is_disrupted() && !goes_first(child.name.as_str()))
             .map(|child| child.name.as_str())
             .collect();
-        // A rollout that is held by a node has no wave to tell of.
+        // A rollout that is held by a node has no waves to report.
         let is_held =
             facts.under_way.is_some() && facts.set_rollout.is_none() && *decision == FleetDecision::Keep;
-        // Nodes of a set that takes over take no place of those that serve.
+        // Nodes of a new set do not count as disrupted.
         let takes_places =
             if begins { self.recipe == Strategy::InPlace.recipe() } else { facts.set_rollout.is_none() };
         if !out.is_empty() && takes_places && (begins || is_held || !self.waves.is_empty()) {
@@ -84,12 +84,12 @@ impl Foreseen {
         self.waits = waits.iter().map(|wait| in_namespace(wait, &self.namespace)).collect();
     }
 
-    /// The fleet, as a command names it.
+    /// The fleet as a command names it.
     fn target(&self) -> String {
         format!("nd/{} -n {}", self.name, self.namespace)
     }
 
-    /// The persons who are waited for, and what they would do.
+    /// The approvals that are waited for, and their effect.
     fn persons(&self, facts: &FleetFacts, fleet: &ObservedFleet) -> Vec<String> {
         let status = &fleet.status;
         let mut waits = Vec::new();
@@ -119,7 +119,7 @@ impl Foreseen {
     }
 }
 
-/// The nodes after which a rollout in place stops, and what for.
+/// The nodes after which an in-place rollout stops for hooks.
 fn stops(facts: &FleetFacts, fleet: &ObservedFleet) -> Option<String> {
     let sizes: Vec<String> =
         hooks::stops(facts).into_iter().map(|step| hooks::size_of_step(facts, step).to_string()).collect();
@@ -133,13 +133,13 @@ fn stops(facts: &FleetFacts, fleet: &ObservedFleet) -> Option<String> {
     })
 }
 
-/// The hooks at a point, each with what it does.
+/// The hooks at a point, each with its action.
 fn hooks_at(fleet: &ObservedFleet, at: HookPoint) -> Vec<String> {
     let hooks = fleet.spec.iter().flat_map(|spec| &spec.update_strategy.hooks).filter(|hook| hook.at == at);
     hooks.filter_map(|hook| Some(format!("{} ({})", hook.name, in_words(hook.action()?)))).collect()
 }
 
-/// What a rollout that begins waits for before it lets the first node go.
+/// The hooks before the first node of a new rollout.
 fn hooks_before(fleet: &ObservedFleet) -> Option<String> {
     let names = hooks_at(fleet, HookPoint::BeforeRollout);
     (!names.is_empty()).then(|| format!("the hooks before the rollout: {}", names.join(", ")))
@@ -155,7 +155,7 @@ fn in_words(action: HookAction<'_>) -> String {
     }
 }
 
-/// What the hooks of the fleet's own plan say that they wait for, where it is no person.
+/// What the hooks of the fleet's own plan wait for, other than a person.
 fn hooks_now(fleet: &ObservedFleet) -> Vec<String> {
     let plan = fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
     let tasks = plan.iter().flat_map(|plan| &plan.tasks);
@@ -164,6 +164,6 @@ fn hooks_now(fleet: &ObservedFleet) -> Vec<String> {
         let by_person = |hook: &str| fleet.status.hooks.iter().any(|h| h.node.is_empty() && h.hook == hook);
         task.state == TaskState::Running && hook.is_some_and(|hook| !by_person(hook))
     });
-    let said = runs.filter(|task| !task.message.is_empty());
-    said.map(|task| task.message.trim_start_matches("waiting for ").to_owned()).collect()
+    let message = runs.filter(|task| !task.message.is_empty());
+    message.map(|task| task.message.trim_start_matches("waiting for ").to_owned()).collect()
 }

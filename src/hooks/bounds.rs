@@ -1,6 +1,6 @@
-//! What an evaluation may cost. The interpreter knows no bounds: a loop in a loop over a body of 64 KiB runs for hours,
-//! and one that adds a text to itself takes all memory. So each loop and each value that is handed on is paid for out of
-//! a budget, by calls that are written into the tree; where it is spent every further one fails at once.
+//! Bounds the cost of an evaluation. The interpreter has no limits: a nested loop over a body of 64 KiB runs for
+//! hours, and one that concatenates a text with itself takes all memory. So calls are inserted into the tree that
+//! charge a budget for each loop iteration and each value passed on; once it is spent, every further call fails.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use kube_cel::cel::{Context, ExecutionError, Value};
 
 use super::references::for_each_child;
 
-/// What an evaluation may cost: about as many steps of the interpreter, which is well below a second.
+/// The budget of an evaluation, in steps of the interpreter: well below a second.
 const BUDGET: i64 = 1_000_000;
-/// So many bytes of a text cost as much as a step.
+/// The bytes of text that cost one step.
 const BYTES_A_STEP: usize = 16;
 
-// No name of CEL begins so: nobody can call them.
+// No CEL name starts like this, so that expressions cannot call them.
 const TURN: &str = "@turn";
 const PAID: &str = "@paid";
-/// `==`. The interpreter's own takes 2 and 2.0 for two things, and a query's value is always of the second kind.
+/// `==`. The interpreter treats 2 and 2.0 as different, and a query's value is always a double.
 const SAME: &str = "@same";
-/// Whether a field is there. The interpreter says of anything but a map that it has none.
+/// Tests for a field. The interpreter's own `has` is false for anything but a map.
 const HAS: &str = "@has";
-/// `!=`, in the same way.
+/// `!=`, with the same change.
 const OTHER: &str = "@other";
 
-/// What is left of what an evaluation may cost.
+/// The remaining budget of an evaluation.
 #[derive(Clone, Debug)]
 pub(super) struct Budget(Arc<AtomicI64>);
 
@@ -51,11 +51,11 @@ impl Budget {
     }
 }
 
-/// The functions that expressions may call, and those that pay.
+/// The functions that expressions may call, and those that charge.
 pub(super) fn context(budget: &Budget) -> Context<'static> {
     let mut context = Context::default().with_all();
     let turn = budget.clone();
-    // The interpreter copies what a loop has gathered at each turn.
+    // The interpreter copies the accumulator at each iteration.
     context.add_function(TURN, move |nodes: i64, gathered: Value| -> Result<Value, ExecutionError> {
         turn.pay(nodes + size(&gathered)).map(|()| Value::Bool(true))
     });
@@ -76,7 +76,7 @@ pub(super) fn context(budget: &Budget) -> Context<'static> {
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Int(whole), Value::Float(number)) | (Value::Float(number), Value::Int(whole)) => {
-            // Beyond this not every whole number is one of the other kind.
+            // Beyond this, not every integer is a double.
             whole.unsigned_abs() <= 1 << 53
                 && (*whole as f64).partial_cmp(number).is_some_and(std::cmp::Ordering::is_eq)
         }
@@ -94,13 +94,13 @@ fn size(value: &Value) -> i64 {
     }
 }
 
-/// Has every loop and every value that is handed on pay.
+/// Inserts charges for every loop and every value passed on.
 pub(super) fn charge(tree: &mut IdedExpr) {
     match &mut tree.expr {
         Expr::Call(call) => {
             call.target.iter_mut().for_each(|target| charge(target));
             call.args.iter_mut().for_each(charge);
-            // These look at one value, and copy nothing.
+            // These functions look at one value and copy nothing.
             match call.func_name.as_str() {
                 operators::EQUALS => SAME.clone_into(&mut call.func_name),
                 operators::NOT_EQUALS => OTHER.clone_into(&mut call.func_name),
@@ -152,7 +152,7 @@ pub(super) fn charge(tree: &mut IdedExpr) {
         }
         Expr::Select(select) => {
             charge(&mut select.operand);
-            // The interpreter's own selection copies what it finds, and of anything but a map it says `false`.
+            // The interpreter's own selection copies what it finds, and is `false` for anything but a map.
             let name = literal(LiteralValue::String(mem::take(&mut select.field).into()));
             let mut operand = mem::take(&mut *select.operand);
             *tree = if select.test {
@@ -166,7 +166,8 @@ pub(super) fn charge(tree: &mut IdedExpr) {
     }
 }
 
-/// Has a value pay for its size. A literal's is bounded by the text, and a loop's own is paid for at each turn.
+/// Charges for a value's size. A literal is bounded by the text, and a loop's accumulator is charged at each
+/// iteration.
 fn pay(expr: &mut IdedExpr) {
     let is_gathered = matches!(&expr.expr, Expr::Ident(name) if name.starts_with('@'));
     if is_gathered || matches!(expr.expr, Expr::Literal(_)) {

@@ -1,5 +1,4 @@
-//! Whether a hook could be carried out, as far as that can be told from its text: what the API server's rules cannot
-//! see.
+//! Validates a hook beyond the rules of the API server.
 
 use std::fmt::Display;
 
@@ -13,7 +12,7 @@ use super::over::Over;
 use super::rules::HookRules;
 use super::values::{Filled, ValueName};
 
-/// Headers that say how a request is carried, where it goes, or which task sends it.
+/// Headers that are reserved: for the transport, the destination, or the task.
 const OURS: [&str; 10] = [
     "host",
     "connection",
@@ -27,7 +26,7 @@ const OURS: [&str; 10] = [
     "windlass-attempt",
 ];
 
-/// Whether a hook could be carried out. An error is a sentence with the hook's name.
+/// Checks that a hook could be carried out. An error is a sentence with the hook's name.
 pub fn check(hook: &Hook, rules: &HookRules) -> Result<(), String> {
     let checked = match hook.action() {
         Some(HookAction::Http(http)) => check_http(http, hook.at, rules),
@@ -75,7 +74,7 @@ fn check_query(query: &QueryHook, at: HookPoint, rules: &HookRules) -> Result<()
     compiles("query.failure", &query.failure, Over::Result)
 }
 
-/// One that is to last longer than it may would fail each time.
+/// A wait that is longer than its time-out would fail each time.
 fn check_wait(wait: &WaitHook, timeout: Option<i64>) -> Result<(), String> {
     match timeout.filter(|timeout| *timeout < wait.seconds) {
         Some(timeout) => Err(format!(
@@ -86,7 +85,7 @@ fn check_wait(wait: &WaitHook, timeout: Option<i64>) -> Result<(), String> {
     }
 }
 
-/// All else of a Job is asked of the API server, by a dry run.
+/// The rest of a Job is validated by a dry run on the API server.
 fn check_job(job: &JobHook) -> Result<(), String> {
     if job.template.is_object() && job.template["template"]["spec"]["containers"].is_array() {
         return Ok(());
@@ -94,7 +93,7 @@ fn check_job(job: &JobHook) -> Result<(), String> {
     Err("job.template has to be a JobSpec: its pods' containers are in template.spec.containers".to_owned())
 }
 
-/// One that is not there is one that says nothing.
+/// An absent expression is empty.
 fn compiles(field: &str, text: &str, over: Over) -> Result<(), String> {
     if text.is_empty() {
         return Ok(());
@@ -106,12 +105,12 @@ fn are_there(field: &str, mut values: impl Iterator<Item = ValueName>, at: HookP
     values.find(|value| !is_there(*value, at)).map_or(Ok(()), |value| Err(missing(field, value, at)))
 }
 
-/// Whether a value exists at a point.
+/// True if a value exists at a point.
 #[must_use]
 pub fn is_there(value: ValueName, at: HookPoint) -> bool {
     match value {
         ValueName::Node | ValueName::Ordinal | ValueName::Pod | ValueName::PodIp => at.is_of_node(),
-        // Whatever leaves goes to nothing.
+        // A node that is removed has no target.
         ValueName::TargetHash => at != HookPoint::BeforeRemove,
         ValueName::Fleet
         | ValueName::Namespace

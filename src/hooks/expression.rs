@@ -1,6 +1,6 @@
-//! What a hook's `success` and `failure` say, in CEL. Whoever may write fleets writes them, and whoever answers a hook
-//! chooses what they are evaluated over: so an expression is checked whole before it is used, and its evaluation ends
-//! in bounded time and memory, whatever it is given.
+//! The `success` and `failure` expressions of a hook, in CEL. Anyone who may write fleets writes them, and the peer
+//! controls their input: so an expression is fully checked before it is used, and its evaluation is bounded in time
+//! and memory for any input.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,21 +16,21 @@ use super::references;
 
 /// The longest expression, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 2_048;
-/// How deep an expression may be nested, once its macros are written out.
+/// The deepest nesting of an expression, with macros expanded.
 const MAX_DEPTH: usize = 128;
-/// The parser recurses for each level before its depth can be known.
+/// The parser recurses for each level before the depth is known. In bytes.
 const PARSERS_STACK: usize = 64 * 1024 * 1024;
-/// The longest sentence of the interpreter that is repeated, in bytes.
+/// The longest message of the interpreter that is repeated, in bytes.
 const MAX_SENTENCE_BYTES: usize = 240;
 
-/// An expression that compiles.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Expression {
     tree: IdedExpr,
 }
 
 impl Expression {
-    /// Compiles a text. An error is what the parser says, and where.
+    /// Compiles a text. An error is the parser's message, with its position.
     pub fn compile(text: &str, over: Over) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Err("it is empty".to_owned());
@@ -53,14 +53,14 @@ impl Expression {
         Ok(Self { tree })
     }
 
-    /// Whether it holds over these variables. An error says why that cannot be told.
+    /// Evaluates the expression. An error says why it has no result.
     pub fn holds(&self, variables: &Variables) -> Result<bool, String> {
         let budget = Budget::whole();
         let mut context = bounds::context(&budget);
         for (name, value) in &variables.0 {
             context.add_variable_from_value(*name, value.clone());
         }
-        // The interpreter panics over what it has not learned yet.
+        // The interpreter panics on unsupported input.
         let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)));
         if budget.is_spent() {
             return Err("it takes too long over what was answered".to_owned());
@@ -68,7 +68,7 @@ impl Expression {
         match evaluated {
             Ok(Ok(Value::Bool(truth))) => Ok(truth),
             Ok(Ok(_)) => Err("it is neither true nor false over what was answered".to_owned()),
-            // The interpreter finds no comparison for it, and calls that a missing overload.
+            // The interpreter has no comparison for NaN, and reports a missing overload.
             Ok(Err(_)) if variables.have_nan() => Err("NaN is smaller and greater than nothing".to_owned()),
             Ok(Err(error)) => {
                 Err(crate::engine::sentence::cut(&one_line(&error.to_string()), MAX_SENTENCE_BYTES))
@@ -83,7 +83,7 @@ fn parse(text: &str) -> Result<IdedExpr, String> {
         let Some(first) = errors.errors.first() else { return "it does not compile".to_owned() };
         format!("{} at line {}, column {}", one_line(&first.msg), first.pos.0, first.pos.1)
     })?;
-    // Whatever is done with the tree later recurses, too, on a smaller stack.
+    // Later traversals of the tree recurse too, on a smaller stack.
     if depth(&parsed) > MAX_DEPTH {
         return Err(format!("it is nested more than {MAX_DEPTH} levels deep"));
     }
@@ -100,7 +100,7 @@ pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What expressions are evaluated over.
+/// The variables of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Variables(Vec<(&'static str, Value)>);
 
@@ -109,7 +109,7 @@ impl Variables {
         self.0.iter().any(|(_, value)| matches!(value, Value::Float(number) if number.is_nan()))
     }
 
-    /// An answer to a request. Header names are in lower case.
+    /// The variables of an HTTP response. Header names are in lower case.
     #[must_use]
     pub fn of_answer(
         status: u16,
@@ -131,7 +131,7 @@ impl Variables {
         ])
     }
 
-    /// An answer to a query. `scalar` is the value of a result that has just one.
+    /// The variables of a query's result. `scalar` is the value of a result with exactly one.
     #[must_use]
     pub fn of_result(samples: &[Sample]) -> Self {
         let one = |sample: &Sample| {
@@ -172,7 +172,7 @@ fn map(entries: HashMap<objects::Key, Value>) -> Value {
     Value::Map(objects::Map { map: Arc::new(entries) })
 }
 
-/// As Kubernetes reads JSON for its own rules: a number without a fraction is an int.
+/// Converts JSON as Kubernetes' rules do: a number without a fraction is an int.
 fn of_json(value: &serde_json::Value) -> Value {
     match value {
         serde_json::Value::Null => Value::Null,

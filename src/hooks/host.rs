@@ -1,5 +1,5 @@
-//! Where a hook's request may go: to a node of the fleet, or to a host that the operator was started with. Whoever may
-//! write fleets may not make the operator call the insides of the cluster.
+//! Restricts where a hook's request may go: to a node of the fleet, or to a host that the operator's flags allow.
+//! Otherwise anyone who may write fleets could make the operator call internal services.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::values::{Filled, Piece, ValueName, Values};
 
-/// A host that requests may go to: a name or an address, without a port, as it is compared.
+/// An allowed host: a name or an address, without a port, normalized.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Host(String);
 
 impl Host {
-    /// Reads one. An error is a sentence that says how it is written.
+    /// Parses a host. An error is a sentence with the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let how = "a host is a name or an address, without http://, port or path: alertmanager.monitoring.svc, \
                    10.0.0.7 or fd00::7";
@@ -26,7 +26,7 @@ impl Host {
         Self::name(text).ok_or_else(|| format!("{text:?} is no host: {how}"))
     }
 
-    /// As names are compared: in lower case, and without the dot at the end of a whole one.
+    /// Normalizes a name: lower case, and without the final dot.
     fn name(text: &str) -> Option<Self> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let is_label = |label: &str| {
@@ -39,7 +39,8 @@ impl Host {
         if name.len() > 253 || !name.split('.').all(is_label) {
             return None;
         }
-        // A name whose last label is a number is read as an address, in many spellings: only the plain one is taken.
+        // A name whose last label is a number is parsed as an address, in many notations: only the plain one is
+        // accepted.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_a_number = last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x");
         if is_a_number && name.parse::<IpAddr>().is_err() {
@@ -48,7 +49,7 @@ impl Host {
         Some(Self(name))
     }
 
-    /// As it is compared with the host of a URL.
+    /// In the form that is compared with a URL's host.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -61,25 +62,25 @@ impl fmt::Display for Host {
     }
 }
 
-/// Who is asked by a URL.
+/// The destination of a URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Peer {
     /// The pod of the hook's node.
     Pod,
-    /// A host that the operator was started with.
+    /// An allowed host.
     Host(Host),
 }
 
-/// A hook's URL whose host may be asked.
+/// A hook's URL with an allowed host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HookUrl {
-    /// Who is asked.
+    /// The destination.
     pub peer: Peer,
     text: Filled,
 }
 
 impl HookUrl {
-    /// Reads a URL. An error is the end of a sentence that begins with `http.url`.
+    /// Parses a URL. An error is the end of a sentence that begins with `http.url`.
     pub fn parse(text: &str, allowed: &BTreeSet<Host>) -> Result<Self, String> {
         let filled = Filled::parse(text)?;
         if let Some(odd) = text.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '\\') {
@@ -89,17 +90,17 @@ impl HookUrl {
         Ok(Self { peer, text: filled })
     }
 
-    /// The values in it.
+    /// Its placeholders.
     pub fn values(&self) -> impl Iterator<Item = ValueName> {
         self.text.values()
     }
 
-    /// The URL with its values. What would mean something in a URL is escaped.
+    /// The URL with its values filled in and escaped.
     pub fn fill(&self, values: &Values) -> Result<String, String> {
         let in_host = matches!(self.peer, Peer::Pod);
         let mut is_first = in_host;
         let mut pieces = self.text.clone();
-        // The address of the host is written as a URL wants it, and only there.
+        // Only as the host, an IPv6 address gets its brackets.
         for piece in &mut pieces.pieces {
             if is_first && *piece == Piece::Value(ValueName::PodIp) {
                 is_first = false;
@@ -116,7 +117,7 @@ impl HookUrl {
         pieces.fill(values, |_, value| escaped(value))
     }
 
-    /// The host that its request goes to, as a URL library tells it: what was filled in may not have moved it.
+    /// True if the URL library parses the expected host: a filled-in value must not have changed it.
     #[must_use]
     pub fn goes_to(&self, host: &str, values: &Values) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -149,7 +150,7 @@ fn peer(url: &Filled, allowed: &BTreeSet<Host>) -> Result<Peer, String> {
         )
     };
     if first.is_empty() {
-        // Right after the scheme stands a value.
+        // The host is a placeholder.
         let Some(Piece::Value(ValueName::PodIp)) = url.pieces.get(1) else {
             return Err(format!("has a host that is filled in: it {}", whose()));
         };
@@ -186,7 +187,7 @@ fn peer(url: &Filled, allowed: &BTreeSet<Host>) -> Result<Peer, String> {
     Err(format!("has the host {host}, which is not allowed: it {}", whose()))
 }
 
-/// What follows a host: nothing, a port, a path.
+/// Checks what follows a host: nothing, a port, or a path.
 fn port_only(rest: &str, is_last: bool) -> Result<(), String> {
     let end = rest.find(['/', '?', '#']);
     let port = &rest[..end.unwrap_or(rest.len())];
@@ -204,7 +205,7 @@ fn port_only(rest: &str, is_last: bool) -> Result<(), String> {
     }
 }
 
-/// A value as it stands in one place of a path or a query.
+/// A value, percent-encoded for a path or a query.
 fn escaped(value: &str) -> String {
     use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
     const MEANS_SOMETHING: &AsciiSet =

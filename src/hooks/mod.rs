@@ -1,6 +1,5 @@
-//! What a hook's texts mean: the values in them, the expressions, where a request may go, and whether a hook could be
-//! carried out at all. Nothing here is asked of anybody: tasks do what a hook says (`tasks/hooks`), and peers are asked
-//! beside the reconciles (`asking/hooks`).
+//! The meaning of a hook's texts: placeholders, expressions, allowed destinations, and validation. Sends nothing:
+//! tasks carry hooks out (`tasks/hooks`), and `asking/hooks` sends their requests.
 
 mod bounds;
 mod check;

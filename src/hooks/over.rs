@@ -1,16 +1,16 @@
-//! What expressions are about.
+//! The inputs of expressions.
 
-/// What an expression is about.
+/// The input of an expression.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Over {
-    /// The answer to a request: `status`, `headers`, `text` and `body`.
+    /// An HTTP response: `status`, `headers`, `text` and `body`.
     Answer,
-    /// The answer to a query: `result` and `scalar`.
+    /// A query's result: `result` and `scalar`.
     Result,
 }
 
 impl Over {
-    /// The names that it may use.
+    /// The variables that it has.
     #[must_use]
     pub fn variables(self) -> &'static [&'static str] {
         match self {

@@ -1,11 +1,11 @@
-//! What an expression refers to. The parser takes any name; what there is not would only be found out when the first
-//! answer comes, in the middle of a rollout.
+//! Checks the names in an expression. The parser accepts any name; an unknown one would only fail at the first
+//! answer, in the middle of a rollout.
 
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use super::over::Over;
 
-/// The functions that there are: those of CEL, and of Kubernetes' what cannot make much out of little.
+/// The known functions: those of CEL, and those of Kubernetes whose cost is bounded by their input.
 pub(super) const FUNCTIONS: &[&str] = &[
     "size",
     "contains",
@@ -44,7 +44,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "sum",
 ];
 
-/// Calls `see` with each expression right below this one.
+/// Calls `see` with each direct child of this expression.
 pub(super) fn for_each_child<'a>(expr: &'a Expr, mut see: impl FnMut(&'a IdedExpr)) {
     match expr {
         Expr::Call(call) => {
@@ -70,7 +70,7 @@ pub(super) fn for_each_child<'a>(expr: &'a Expr, mut see: impl FnMut(&'a IdedExp
     }
 }
 
-/// Whether all that an expression refers to is there. An error is a sentence that says what is not, and where.
+/// Checks that all names in an expression are known. An error is a sentence with the name and its position.
 pub(super) fn check(tree: &IdedExpr, source: &str, over: Over) -> Result<(), String> {
     within(&tree.expr, source, over, &mut Vec::new())
 }
@@ -119,7 +119,7 @@ fn within<'a>(expr: &'a Expr, source: &str, over: Over, own: &mut Vec<&'a str>) 
     checked
 }
 
-/// Where a name stands first, as an editor counts.
+/// The first position of a name, as line and column.
 fn place(source: &str, name: &str) -> String {
     let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
     let stands_alone =
@@ -131,12 +131,12 @@ fn place(source: &str, name: &str) -> String {
     format!("at line {line}, column {column}")
 }
 
-/// Whether an expression certainly is no truth, whatever was answered.
+/// True if an expression cannot be a boolean, whatever the answer.
 pub(super) fn is_never_a_truth(tree: &IdedExpr, over: Over) -> bool {
     match &tree.expr {
         Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
         Expr::List(_) | Expr::Map(_) => true,
-        // A body may be a truth: JSON knows them.
+        // A body may be a boolean, as JSON.
         Expr::Ident(name) => over.variables().contains(&name.as_str()) && name != "body",
         Expr::Call(call) => match call.func_name.as_str() {
             operators::ADD
@@ -164,7 +164,7 @@ pub(super) fn is_never_a_truth(tree: &IdedExpr, over: Over) -> bool {
             operators::CONDITIONAL => call.args[1..].iter().all(|branch| is_never_a_truth(branch, over)),
             _ => false,
         },
-        // What `map` and `filter` make starts as an empty list.
+        // `map` and `filter` start with an empty list.
         Expr::Comprehension(loop_) => matches!(loop_.accu_init.expr, Expr::List(_)),
         Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => false,
     }

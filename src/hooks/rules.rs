@@ -1,24 +1,24 @@
-//! What the operator was told of hooks when it was started.
+//! The operator's settings for hooks.
 
 use std::collections::BTreeSet;
 
 use super::host::Host;
 
-/// What the operator was told of hooks when it was started.
+/// The operator's settings for hooks.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HookRules {
-    /// Whom requests may go to, beside the fleet's own nodes.
+    /// The hosts that requests may go to, besides the fleet's own nodes.
     pub hosts: BTreeSet<Host>,
-    /// The Prometheus that queries are asked of.
+    /// The Prometheus for queries.
     pub prometheus: Option<PrometheusUrl>,
 }
 
-/// Where a Prometheus answers.
+/// The base URL of a Prometheus.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PrometheusUrl(String);
 
 impl PrometheusUrl {
-    /// Reads one. An error is a sentence that says how it is written.
+    /// Parses a URL. An error is a sentence with the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let how = "it is written http://prometheus.monitoring.svc:9090, with the path under which it is served if it has one";
         let rest = text
@@ -33,7 +33,7 @@ impl PrometheusUrl {
         Ok(Self(text.trim_end_matches('/').to_owned()))
     }
 
-    /// Where instant queries are answered.
+    /// The URL of instant queries.
     #[must_use]
     pub fn instant_queries(&self) -> String {
         format!("{}/api/v1/query", self.0)

@@ -1,41 +1,41 @@
-//! The values that a hook's texts may have in double braces: which there are, at which point each of them exists, and
-//! how they are filled in.
+//! Placeholders in double braces in a hook's texts: their names, the points at which they exist, and their
+//! substitution.
 
 use std::fmt;
 
 use crate::engine::sentence::some_of;
 
-/// A name between double braces.
+/// The name of a placeholder.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ValueName {
-    /// The fleet.
+    /// The fleet's name.
     Fleet,
-    /// The namespace of all that belongs to the fleet.
+    /// The fleet's namespace.
     Namespace,
-    /// The node.
+    /// The node's name.
     Node,
-    /// The node's place in its set.
+    /// The node's ordinal in its set.
     Ordinal,
-    /// The node's pod.
+    /// The name of the node's pod.
     Pod,
-    /// The address of the node's pod.
+    /// The IP of the node's pod.
     PodIp,
-    /// The main container's image, as it is wanted.
+    /// The image of the target's main container.
     Image,
-    /// What the plan leaves.
+    /// The rollout hash that the plan replaces.
     FromHash,
-    /// What the plan goes to.
+    /// The plan's rollout hash.
     TargetHash,
-    /// The plan.
+    /// The plan's ID.
     PlanId,
-    /// The task.
+    /// The task's ID.
     TaskId,
-    /// The set of nodes.
+    /// The node's set.
     Set,
 }
 
 impl ValueName {
-    /// All of them, as the documentation lists them.
+    /// All of them, in the order of the documentation.
     pub const ALL: [Self; 12] = [
         Self::Fleet,
         Self::Namespace,
@@ -51,7 +51,7 @@ impl ValueName {
         Self::Set,
     ];
 
-    /// What stands between the braces.
+    /// The text between the braces.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl ValueName {
         }
     }
 
-    /// The variable that a Job's containers find it in.
+    /// The environment variable in a Job's containers.
     #[must_use]
     pub fn variable(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl ValueName {
         Self::ALL.into_iter().find(|name| name.text() == text)
     }
 
-    /// Whether it is a thing of one node.
+    /// True if it exists only for a node.
     #[must_use]
     pub fn is_of_a_node(self) -> bool {
         matches!(self, Self::Node | Self::Ordinal | Self::Pod | Self::PodIp)
@@ -106,16 +106,16 @@ impl fmt::Display for ValueName {
     }
 }
 
-/// One piece of a text with values in it.
+/// A piece of a text with placeholders.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Piece {
-    /// Text that stays as it is.
+    /// Literal text.
     Text(String),
-    /// A value.
+    /// A placeholder.
     Value(ValueName),
 }
 
-/// A text with values in it, taken apart.
+/// A parsed text with placeholders.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Filled {
     /// Its pieces, in order.
@@ -123,13 +123,13 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Takes a text apart. An error is the end of a sentence that begins with the field's name.
+    /// Parses a text. An error is the end of a sentence that begins with the field's name.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find("{{") {
             let inside = &rest[at + 2..];
-            // A body may well have two braces in a row that have nothing to do with a value.
+            // A body may contain double braces that are no placeholder.
             let Some((name, after)) = inside.split_once("}}").filter(|(name, _)| is_a_word(name)) else {
                 pieces.push(Piece::Text(rest[..at + 2].to_owned()));
                 rest = inside;
@@ -148,7 +148,7 @@ impl Filled {
         Ok(Self { pieces })
     }
 
-    /// The values in it, in order.
+    /// Its placeholders, in order.
     pub fn values(&self) -> impl Iterator<Item = ValueName> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Value(name) => Some(*name),
@@ -156,7 +156,7 @@ impl Filled {
         })
     }
 
-    /// The text with its values, each written as `write` says. An error names those that are not known yet.
+    /// Substitutes the values, each converted by `write`. An error names those that are unknown.
     pub fn fill(&self, values: &Values, write: impl Fn(ValueName, &str) -> String) -> Result<String, String> {
         let missing: Vec<String> =
             self.values().filter(|name| values.get(*name).is_none()).map(|name| name.to_string()).collect();
@@ -171,18 +171,18 @@ impl Filled {
         Ok(self.pieces.iter().map(piece).collect())
     }
 
-    /// The same, each value as it is.
+    /// Substitutes the values unchanged.
     pub fn fill_plainly(&self, values: &Values) -> Result<String, String> {
         self.fill(values, |_, value| value.to_owned())
     }
 }
 
-/// What could be meant as a value: anything else between braces is a text of the user's own.
+/// True if it could be meant as a placeholder; anything else between braces is literal.
 fn is_a_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ' '))
 }
 
-/// What is known of the values at a point.
+/// The known values at a point.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Values {
     /// The fleet's name.
@@ -191,28 +191,28 @@ pub struct Values {
     pub namespace: Option<String>,
     /// The node's name.
     pub node: Option<String>,
-    /// The node's place in its set.
+    /// The node's ordinal in its set.
     pub ordinal: Option<String>,
     /// The pod's name.
     pub pod: Option<String>,
     /// The pod's address.
     pub pod_ip: Option<String>,
-    /// The main container's image, as it is wanted.
+    /// The image of the target's main container.
     pub image: Option<String>,
-    /// What the plan leaves; empty where nothing was before.
+    /// The rollout hash that the plan replaces; empty if there is none.
     pub from_hash: Option<String>,
-    /// What the plan goes to.
+    /// The plan's rollout hash.
     pub target_hash: Option<String>,
     /// The plan's ID.
     pub plan_id: Option<String>,
     /// The task's ID.
     pub task_id: Option<String>,
-    /// The set of nodes.
+    /// The node's set.
     pub set: Option<String>,
 }
 
 impl Values {
-    /// What is known of one of them.
+    /// The value of a placeholder, if known.
     #[must_use]
     pub fn get(&self, name: ValueName) -> Option<&str> {
         let value = match name {
@@ -232,7 +232,7 @@ impl Values {
         value.as_deref()
     }
 
-    /// Makes one of them known.
+    /// Sets a value.
     pub fn set(&mut self, name: ValueName, value: impl Into<String>) {
         let field = match name {
             ValueName::Fleet => &mut self.fleet,
@@ -251,7 +251,7 @@ impl Values {
         *field = Some(value.into());
     }
 
-    /// The variables of a Job's containers: those that are known.
+    /// The known values as variables for a Job's containers.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
         ValueName::ALL.into_iter().filter_map(|name| Some((name.variable(), self.get(name)?)))
     }

@@ -6,7 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::register::{Register, Seconds};
 
-/// What is told of a fleet.
+/// The sample of a fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetSample {
     /// Its namespace.
@@ -15,17 +15,17 @@ pub struct FleetSample {
     pub name: String,
     /// InPlace, BlueGreen or HardFork.
     pub strategy: String,
-    /// The set of nodes that serves.
+    /// The active set.
     pub set: String,
-    /// How many nodes are in each state. A node may be in several.
+    /// The number of nodes in each state. A node may be in several.
     pub nodes: Vec<(&'static str, i64)>,
-    /// Whether `UpToDate` is True.
+    /// True if `UpToDate` is True.
     pub up_to_date: bool,
-    /// Whether Stalled is True.
+    /// True if Stalled is True.
     pub stalled: bool,
     /// The reason of `UpToDate`.
     pub reason: String,
-    /// When the rollout began and when it last made progress, in seconds since 1970; none where none is active.
+    /// The start and the last progress of the active rollout, in seconds since 1970; `None` without one.
     pub rollout: Option<(f64, f64)>,
 }
 
@@ -96,7 +96,7 @@ impl Fleets {
         }
     }
 
-    /// Tells of these fleets and of no others.
+    /// Replaces the samples of all fleets.
     pub(super) fn set(&self, fleets: &[FleetSample]) {
         self.info.clear();
         self.nodes.clear();

@@ -1,5 +1,5 @@
-//! What the operator counts, for Prometheus: of itself, and of fleets, never of single nodes, so that the number of series
-//! follows the number of fleets. Nothing here knows of Kubernetes' objects; whoever counts says what.
+//! The operator's Prometheus metrics: about itself and about fleets, never about single nodes, so that the number of
+//! series follows the number of fleets. Independent of Kubernetes types: callers provide the values.
 
 mod fleets;
 mod register;
@@ -31,7 +31,7 @@ struct OfKind {
     kind: &'static str,
 }
 
-/// Of which kind an object is, and how its reconcile ended.
+/// The kind of an object, and the outcome of its reconcile.
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct Reconciled {
     kind: &'static str,
@@ -63,14 +63,14 @@ struct Answered {
     code: String,
 }
 
-/// A queue, under the label that client-go and controller-runtime give it.
+/// A workqueue, under the label of client-go and controller-runtime.
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct OfQueue {
     name: &'static str,
 }
 
 impl OfQueue {
-    /// The queue of the objects of a kind.
+    /// The workqueue of a kind.
     fn of(kind: &'static str) -> Self {
         let name = match kind {
             "NodeDeployment" => "nodedeployment",
@@ -102,10 +102,10 @@ fn rollout_histogram() -> Histogram {
     Histogram::new(ROLLOUTS)
 }
 
-/// How many objects wait for their turn, asked when it is to be told.
+/// Returns a workqueue's depth; called at each scrape.
 type Depth = Box<dyn Fn() -> usize + Send + Sync>;
 
-/// What the operator counts.
+/// The operator's metrics.
 #[derive(Clone)]
 pub struct Metrics(Arc<Counts>);
 
@@ -125,7 +125,7 @@ struct Counts {
     rollouts: Histograms<OfOutcome>,
     leader: Gauge,
     fleets: Fleets,
-    /// The queues whose depth is told; also what keeps two scrapes from telling at the same time.
+    /// The workqueues whose depth is exported. The lock also serializes scrapes.
     queues: Mutex<Vec<(&'static str, Depth)>>,
 }
 
@@ -224,63 +224,64 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a reconcile.
+    /// Counts a reconcile, with its duration.
     pub fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
         self.0.reconciles.get_or_create(&Reconciled { kind, outcome }).inc();
         self.0.reconcile_durations.get_or_create(&OfKind { kind }).observe(took.as_secs_f64());
-        // There from the first look on: a series that begins with its first error has no increase.
+        // Created at the first reconcile: a series that starts with its first error shows no increase.
         let errors = self.0.reconcile_errors.get_or_create_owned(&OfKind { kind });
         if !matches!(outcome, "done" | "conflict") {
             errors.inc();
         }
     }
 
-    /// Counts an object that is put on the queue of a kind.
+    /// Counts an object that is added to a workqueue.
     pub fn queued(&self, kind: &'static str) {
         self.0.queue_adds.get_or_create(&OfQueue::of(kind)).inc();
     }
 
-    /// Counts an object whose turn it is, and how long it was due by then.
+    /// Counts an object that is taken from a workqueue, with how long it was due.
     pub fn taken(&self, kind: &'static str, waited: Duration) {
         self.0.queue_waits.get_or_create(&OfQueue::of(kind)).observe(waited.as_secs_f64());
     }
 
-    /// Counts an object that is looked at again because something failed.
+    /// Counts a requeue after a failure.
     pub fn retried(&self, kind: &'static str) {
         self.0.queue_retries.get_or_create(&OfQueue::of(kind)).inc();
     }
 
-    /// Has the depth of a queue asked for whenever it is to be told.
+    /// Registers a workqueue whose depth is read at each scrape.
     pub fn queue(&self, kind: &'static str, depth: impl Fn() -> usize + Send + Sync + 'static) {
         self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((kind, Box::new(depth)));
     }
 
-    /// Counts a request to the API server, and how long its answer took to begin; no code: there was none.
-    pub fn asked(&self, verb: &'static str, resource: String, code: Option<u16>, took: Duration) {
+    /// Counts a request to the API server, with the time to its response headers; `code` is `None` without a
+    /// response.
+    pub fn count_request(&self, verb: &'static str, resource: String, code: Option<u16>, took: Duration) {
         let request = Request { verb, resource: resource.clone() };
         self.0.request_durations.get_or_create(&request).observe(took.as_secs_f64());
         let code = code.map_or_else(|| "<none>".to_owned(), |code| code.to_string());
         self.0.requests.get_or_create(&Answered { verb, resource, code }).inc();
     }
 
-    /// Says for how long the cache of a kind has heard nothing.
+    /// Sets how long ago the cache of a kind was last known to be current.
     pub fn cache_age(&self, kind: &'static str, age: Duration) {
         self.0.cache_ages.get_or_create(&OfKind { kind }).set(age.as_secs_f64());
     }
 
-    /// Counts a task that ended, with how long it took.
+    /// Counts a task that ended, with its duration.
     pub fn task_ended(&self, type_: &str, outcome: &str, took: Duration) {
         let of = OfTask { r#type: type_.to_owned(), outcome: outcome.to_owned() };
         self.0.tasks.get_or_create(&of).observe(took.as_secs_f64());
     }
 
-    /// Counts a plan of a fleet that ended, with how long it took.
+    /// Counts a plan of a fleet that ended, with its duration.
     pub fn rollout_ended(&self, outcome: &str, took: Duration) {
         self.0.rollouts.get_or_create(&OfOutcome { outcome: outcome.to_owned() }).observe(took.as_secs_f64());
     }
 
-    /// Everything that was counted, with whether this replica acts, and the fleets that there are now: those of before are
-    /// forgotten.
+    /// All metrics in this format. `leads`: whether this replica is the leader. `fleets` replaces the samples of the
+    /// last scrape.
     #[must_use]
     pub fn text(&self, format: Format, leads: bool, fleets: &[FleetSample]) -> String {
         let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! How metrics are registered.
+//! Registration of metrics.
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -9,12 +9,12 @@ pub(super) type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub(super) type Seconds = Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// Registers a metric and hands it back.
+/// Registers a metric and returns it.
 pub(super) struct Register<'a>(pub(super) &'a mut Registry);
 
 impl Register<'_> {
     pub(super) fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
-        // The encoder puts the full stop behind the sentence.
+        // The encoder appends the full stop.
         self.0.register(name, help, metric.clone());
         metric
     }

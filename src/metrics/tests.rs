@@ -1,8 +1,8 @@
-//! What is told, in both formats, and the page that says what there is.
+//! Both formats, and the page that lists the metrics.
 
 use super::*;
 
-/// Something of everything.
+/// Metrics with every series.
 fn all() -> Metrics {
     let metrics = Metrics::default();
     metrics.reconciled("StatefulNode", "done", Duration::from_millis(20));
@@ -13,8 +13,8 @@ fn all() -> Metrics {
     metrics.retried("NodeDeployment");
     metrics.queue("StatefulNode", || 3);
     metrics.queue("StatefulNode", || 4);
-    metrics.asked("patch", "statefulnodes/status".to_owned(), Some(409), Duration::from_millis(7));
-    metrics.asked("get", "pods".to_owned(), None, Duration::from_secs(10));
+    metrics.count_request("patch", "statefulnodes/status".to_owned(), Some(409), Duration::from_millis(7));
+    metrics.count_request("get", "pods".to_owned(), None, Duration::from_secs(10));
     metrics.cache_age("Pod", Duration::from_secs(9));
     metrics.task_ended("replace-pod", "Complete", Duration::from_secs(12));
     metrics.rollout_ended("Complete", Duration::from_mins(4));
@@ -115,7 +115,7 @@ fn each_scraper_gets_the_format_that_it_asks_for() {
     }
 }
 
-/// The table of docs/metrics.md, from what is told: name, type, labels, help.
+/// The table of docs/metrics.md, from the registered metrics: name, type, labels, help.
 fn table() -> String {
     let text = all().text(Format::Prometheus, true, &[fleet("db")]);
     let mut rows = String::from("| metric | type | what it says |\n|---|---|---|\n");

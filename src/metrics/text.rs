@@ -1,20 +1,20 @@
-//! The two formats in which metrics are scraped. The encoder knows OpenMetrics; the text format of Prometheus calls a
-//! counter by the name of its samples, and ends without a word.
+//! The two exposition formats. The encoder writes OpenMetrics; the Prometheus text format names a counter by its
+//! samples, and has no end marker.
 
 use std::fmt::Write;
 
-/// A format in which metrics are scraped.
+/// An exposition format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Format {
-    /// The text format of Prometheus, which everything reads.
+    /// The Prometheus text format, which every scraper reads.
     #[default]
     Prometheus,
-    /// OpenMetrics 1.0, for those who ask for it.
+    /// OpenMetrics 1.0, for scrapers that accept it.
     OpenMetrics,
 }
 
 impl Format {
-    /// What a scraper that sends this in `Accept` gets.
+    /// The format for an `Accept` header.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let asks =
@@ -22,7 +22,7 @@ impl Format {
         if accept.split(',').any(asks) { Self::OpenMetrics } else { Self::Prometheus }
     }
 
-    /// Its media type. A scraper that is told another one refuses what it gets, or takes counters for untyped ones.
+    /// Its media type. With a wrong one a scraper refuses the response, or treats counters as untyped.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Format {
         }
     }
 
-    /// A text in this format, and what another registry tells, in OpenMetrics.
+    /// Converts both texts, given in OpenMetrics, to this format.
     #[must_use]
     pub fn joined(self, text: String, more: String) -> String {
         if more.is_empty() {
@@ -43,7 +43,7 @@ impl Format {
         }
     }
 
-    /// OpenMetrics in this format.
+    /// Converts OpenMetrics to this format.
     pub(super) fn of(self, text: String) -> String {
         if self == Self::OpenMetrics {
             return text;

@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    fn ask(askers: &Askers, name: &str) -> crate::asking::Heard {
+    fn ask(askers: &Askers, name: &str) -> crate::asking::AnswerState {
         let peer = Peer { pod_uid: "pod".to_owned(), url: name.to_owned(), ..Peer::default() };
         askers.ask(&Key::new("shop", name), Question { peer, wish: Wish::Watch { halt: None } })
     }

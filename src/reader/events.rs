@@ -1,4 +1,4 @@
-//! Events, as far as a person may read them.
+//! Events, as far as the user may read them.
 
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::cluster::port::EventNote;
-use crate::report::chain::Happened;
+use crate::report::chain::TimelineEntry;
 
-/// As many events are asked for at once.
+/// The page size of lists.
 const PAGE: u32 = 500;
 
-/// Whose events are asked for.
+/// The object that events are about.
 #[derive(Clone, Copy, Debug)]
-pub struct Whose<'a> {
+pub struct InvolvedObject<'a> {
     /// The object's kind.
     pub kind: &'a str,
     /// The object's name.
     pub name: &'a str,
-    /// Its UID: what another of its name left behind is not its own. Where it is empty all of its name are meant.
+    /// Its UID, so that events of an earlier object with its name do not count. Empty: any object with the name.
     pub uid: &'a str,
 }
 
-impl<'a> Whose<'a> {
-    /// Those that tell of a node's pod, whose name this is: its own, or, where there is none, those of the StatefulSet that is to
-    /// make it.
+impl<'a> InvolvedObject<'a> {
+    /// The object whose events explain a node's pod with this name: the pod, or, if it does not exist, the
+    /// StatefulSet that creates it.
     #[must_use]
     pub fn of_pod(node: &'a str, name: &'a str, pod: Option<&'a ObservedPod>) -> Self {
         match pod {
@@ -40,15 +40,16 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// The events of a namespace, oldest first: of one object, or of all. An error says in a sentence why they cannot be read.
+/// The events of a namespace, oldest first: about one object, or all. An error says in a sentence why they cannot be
+/// read.
 pub async fn events(
     client: &Client,
     namespace: &str,
-    of: Option<Whose<'_>>,
-) -> Result<Vec<Happened>, String> {
+    of: Option<InvolvedObject<'_>>,
+) -> Result<Vec<TimelineEntry>, String> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &Kind::Event.resource());
     let mut params = ListParams::default().limit(PAGE);
-    if let Some(Whose { name, .. }) = of {
+    if let Some(InvolvedObject { name, .. }) = of {
         params = params.fields(&format!("regarding.name={name}"));
     }
     let mut happened = Vec::new();
@@ -61,7 +62,7 @@ pub async fn events(
             .items
             .iter()
             .map(|event| json!(event))
-            .filter(|event| of.is_none_or(|whose| whose.has(event)));
+            .filter(|event| of.is_none_or(|involved| involved.has(event)));
         happened.extend(items.filter_map(|event| read(&event)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -72,12 +73,12 @@ pub async fn events(
     Ok(happened)
 }
 
-fn read(event: &Value) -> Option<Happened> {
+fn read(event: &Value) -> Option<TimelineEntry> {
     let EventNote { note, at } = EventNote::read(event)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let regarding = &event["regarding"];
     let about = format!("{} {}", text(&regarding["kind"]), text(&regarding["name"]));
-    Some(Happened { about, reason: text(&event["reason"]), note, at })
+    Some(TimelineEntry { about, reason: text(&event["reason"]), note, at })
 }
 
 #[cfg(test)]
@@ -111,13 +112,13 @@ mod tests {
     #[test]
     fn what_another_of_its_name_left_behind_is_not_its_own() {
         let event = |uid: &str| json!({"regarding": {"kind": "Pod", "name": "db-0-0", "uid": uid}});
-        let whose = |uid| Whose { kind: "Pod", name: "db-0-0", uid };
+        let involved = |uid| InvolvedObject { kind: "Pod", name: "db-0-0", uid };
         for (uid, of, expected) in
             [("new", "new", true), ("old", "new", false), ("old", "", true), ("", "new", true)]
         {
-            assert_eq!(whose(of).has(&event(uid)), expected, "{uid} of {of}");
+            assert_eq!(involved(of).has(&event(uid)), expected, "{uid} of {of}");
         }
-        let of_set = Whose::of_pod("db-0-0", "db-0-0-0", None);
+        let of_set = InvolvedObject::of_pod("db-0-0", "db-0-0-0", None);
         assert!(!of_set.has(&event("new")), "a pod's is not its StatefulSet's, whatever they are called");
     }
 }

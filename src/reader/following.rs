@@ -1,4 +1,4 @@
-//! Whether what was read may be watched as well. A watch that is refused is tried again for ever, and says so to nobody who looks at a
+//! Checks whether what was read may be watched too. A watch that is refused retries forever, without a message on the
 //! terminal.
 
 use kube::Client;
@@ -7,12 +7,12 @@ use kube::api::{ListParams, WatchParams};
 use super::{Sight, Wanted, api, sentence};
 use crate::cluster::Kind;
 
-/// The API server ends what is only asked about, should nobody else.
+/// The time-out of the probing watch, in seconds.
 const SOON: u32 = 1;
 
 impl Sight {
-    /// What of it may be watched, which has to be asked before [`watch`](Self::watch): an error says in a sentence why fleets may not be;
-    /// of what belongs to them what may not is said with what could not be read, and stays as it was read.
+    /// Checks what may be watched; call it before [`watch`](Self::watch). An error says why fleets may not be; other
+    /// kinds are reported as unread and stay as they were read.
     pub async fn following(mut self, client: &Client, wanted: &Wanted) -> Result<Self, String> {
         for kind in self.kinds.clone() {
             match may_follow(client, wanted, kind).await {
@@ -31,7 +31,7 @@ impl Sight {
     }
 }
 
-/// Asks the API server what a watch asks it. Whatever is no refusal is left to the watch, which tries it again.
+/// Sends the API server the request of a watch. Any failure other than a refusal is left to the watch, which retries.
 pub(super) async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
     let api = api(client, &wanted.scope, kind);
     let (list, watch) = (ListParams::default().limit(1), WatchParams::default().timeout(SOON));
@@ -50,6 +50,6 @@ pub(super) async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> 
         Ok(page) => page.metadata.resource_version.unwrap_or_default(),
         Err(error) => return refused(error),
     };
-    // Answered once it is begun; what it brings nobody reads.
+    // The response means yes; its events are ignored.
     api.watch(&watch, &version).await.map(drop).or_else(refused)
 }

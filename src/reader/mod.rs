@@ -1,5 +1,5 @@
-//! What a person may see: objects that are read, or watched, with their own rights, into the caches that the planner reads.
-//! What those rights do not allow is left out, and said. Nothing is written here.
+//! Reads and watches objects with the user's own rights, into the caches that the planner reads. What those rights do
+//! not allow is left out and reported. Writes nothing.
 
 mod events;
 mod following;
@@ -25,24 +25,24 @@ use crate::cluster::watch::{self, Namespaces};
 use crate::cluster::{Key, Kind, View};
 use crate::report::Seen;
 
-pub use events::{Whose, events};
+pub use events::{InvolvedObject, events};
 #[cfg(feature = "temporal")]
 pub use workers::{WorkersSight, WorkersView};
 
-/// As many objects are asked for at once as kubectl asks for.
+/// The page size of lists, as in kubectl.
 const PAGE: u32 = 500;
 
-/// Which fleets somebody wants to see.
+/// The fleets to read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
-    /// Where.
+    /// The namespaces.
     pub scope: Namespaces,
-    /// Those of these names; all, where there are none.
+    /// Their names; all if empty.
     pub names: Vec<String>,
 }
 
 impl Wanted {
-    /// The labels of what belongs to these fleets.
+    /// The label selector of these fleets' objects.
     fn labels(&self) -> String {
         match self.names.as_slice() {
             [] => LABEL_DEPLOYMENT.to_owned(),
@@ -51,7 +51,7 @@ impl Wanted {
         }
     }
 
-    /// The field by which one fleet is selected, where no other is wanted.
+    /// The field selector, if a single fleet is wanted.
     fn named(&self) -> Option<String> {
         match self.names.as_slice() {
             [name] => Some(format!("metadata.name={name}")),
@@ -67,22 +67,22 @@ impl Wanted {
 /// What was read of a cluster, and what could not be.
 #[derive(Clone, Default)]
 pub struct Sight {
-    /// What was read.
+    /// The objects.
     pub view: Arc<View>,
     /// What could not be read, each in a sentence.
     pub unread: Vec<String>,
-    /// The fleets that were named and could not be read, each in a sentence.
+    /// The named fleets that could not be read, each in a sentence.
     pub missing: Vec<String>,
     /// The kinds that were read.
     kinds: Vec<Kind>,
 }
 
-/// The kinds of which a report is made.
+/// The kinds that a report needs besides fleets.
 pub const OF_REPORTS: [Kind; 2] = [Kind::StatefulNode, Kind::Pod];
 
 impl Sight {
-    /// Reads fleets, and these kinds of what belongs to them. An error says in a sentence why none of them can be read; of
-    /// those that are named, [`missing`](Self::missing) says it where others can.
+    /// Reads fleets and these kinds of their objects. An error says in a sentence why none can be read; if only some
+    /// of the named ones cannot, [`missing`](Self::missing) has the reasons.
     pub async fn read(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
         let mut sight = Self::of_fleets();
         sight.missing = sight.read_fleets(client, wanted).await?;
@@ -92,13 +92,13 @@ impl Sight {
         Ok(sight.with(client, wanted, kinds, false).await)
     }
 
-    /// The same, and an error where one of those that are named cannot be read.
+    /// The same, with an error if a named fleet cannot be read.
     pub async fn read_all(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
         let sight = Self::read(client, wanted, kinds).await?;
         if sight.missing.is_empty() { Ok(sight) } else { Err(sight.missing.join("\nwindlass: ")) }
     }
 
-    /// Whether what there is of a kind is known.
+    /// True if all objects of the kind were read.
     #[must_use]
     pub fn has_read(&self, kind: Kind) -> bool {
         self.kinds.contains(&kind)
@@ -108,8 +108,8 @@ impl Sight {
         Self { view: View::shared(), kinds: vec![Kind::NodeDeployment], ..Self::default() }
     }
 
-    /// The same of a fleet that was read, or does not exist yet, and of all nodes of its namespace: one of another's may have
-    /// a name that is wanted.
+    /// The same for a fleet that was already read or does not exist, with all nodes of its namespace: one of another
+    /// fleet may have a name that is needed.
     pub async fn read_with(client: &Client, wanted: &Wanted, fleet: Option<&Value>, kinds: &[Kind]) -> Self {
         let sight = Self::of_fleets();
         if let Some(fleet) = fleet {
@@ -144,7 +144,7 @@ impl Sight {
         self
     }
 
-    /// One by one where they are named: a person may have the right to no more. Returns what of those cannot be read.
+    /// Gets named fleets one by one: the user may have no right to list. Returns those that cannot be read.
     async fn read_fleets(&self, client: &Client, wanted: &Wanted) -> Result<Vec<String>, String> {
         let kind = Kind::NodeDeployment;
         let of = match &wanted.scope {
@@ -174,19 +174,19 @@ impl Sight {
         missing
     }
 
-    /// The fleets that were wanted, by namespace and name.
+    /// The fleets, by namespace and name.
     #[must_use]
     pub fn fleets(&self, wanted: &Wanted) -> Vec<Arc<ObservedFleet>> {
         self.view.fleets.list_all(|fleet| wanted.is_wanted(&fleet.meta.key()))
     }
 
-    /// A fleet with what belongs to it.
+    /// A fleet with its objects.
     #[must_use]
     pub fn seen(&self, fleet: &Arc<ObservedFleet>) -> Seen {
         Seen::of(&self.view, fleet, &self.unread, self.has_read(Kind::Pod))
     }
 
-    /// Watches from here on what was read. Yields what changed, after the view has taken it in; never ends.
+    /// Watches the objects. Yields each change after the view has stored it; never ends.
     #[must_use]
     pub fn watch(&self, client: &Client, wanted: &Wanted) -> BoxStream<'static, (Kind, Meta)> {
         let labels = wanted.labels();
@@ -213,7 +213,7 @@ fn not_there(object: &str, namespace: &str) -> String {
     format!("{object} is not in namespace {namespace}; name another with --namespace")
 }
 
-/// Reads, and again where that fails for a moment only: what is left out once stays out of the picture.
+/// Reads with retries of transient failures: what is left out once stays out.
 async fn patiently<R: Future<Output = kube::Result<()>>>(read: impl Fn() -> R) -> kube::Result<()> {
     let until = monotonic() + PATIENCE;
     loop {
@@ -224,12 +224,12 @@ async fn patiently<R: Future<Output = kube::Result<()>>>(read: impl Fn() -> R) -
     }
 }
 
-/// For how long an answer that may be another in a moment is asked for again, and how often.
+/// How long a transient failure is retried.
 const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether the API server may answer otherwise in a moment. One that was just started knows the kinds of fleets before those of
-/// nodes, and neither who may do what: it says that there is no such kind, or no such role.
+/// True if the failure may be transient. A server that just started knows fleets before nodes, and neither roles: it
+/// answers that there is no such kind, or no such role.
 fn is_passing(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => match status.code {
@@ -241,7 +241,7 @@ fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// Reads all objects of a kind into a view, page by page.
+/// Lists all objects of a kind into a view, page by page.
 async fn list(
     client: &Client,
     scope: &Namespaces,
@@ -274,7 +274,7 @@ fn left_out(kind: Kind, error: &kube::Error) -> String {
     format!("left out, because {}s cannot be listed: {}", kind.name(), sentence(error))
 }
 
-/// What the API server says, without the library's words around it.
+/// The API server's message, without the client's wrapping.
 #[must_use]
 pub fn sentence(error: &kube::Error) -> String {
     match error {

@@ -1,4 +1,4 @@
-//! What is read where the API server is not well.
+//! Reads from an unhealthy API server.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ fn refusal(code: u16, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "reason": "Unknown"})
 }
 
-/// An API server with a fleet of one node, which answers so many of the lists of nodes with this instead. Its watches never say
-/// anything.
+/// An API server with a fleet of one node, which answers the first `times` lists of nodes with this error. Its
+/// watches send nothing.
 fn server(times: usize, code: u16, message: &'static str) -> (Client, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();

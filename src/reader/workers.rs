@@ -1,4 +1,4 @@
-//! `WorkerDeployments` that somebody wants to see: read at once, and watched from there on.
+//! Reads and watches `WorkerDeployments`.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::api::names::{GROUP, VERSION};
 use crate::cluster::Kind;
 use crate::cluster::watch::Namespaces;
 
-/// What was read of them, and what could not be.
+/// What was read, and what could not be.
 pub struct WorkersSight {
     store: Store<DynamicObject>,
     writer: Writer<DynamicObject>,
-    /// Those that were named and could not be read, each in a sentence.
+    /// The named objects that could not be read, each in a sentence.
     pub missing: Vec<String>,
 }
 
-/// Those that are seen.
+/// The current objects.
 #[derive(Clone)]
 pub struct WorkersView {
     store: Store<DynamicObject>,
@@ -50,7 +50,7 @@ fn api(client: &Client, wanted: &Wanted) -> Api<DynamicObject> {
 }
 
 impl WorkersSight {
-    /// Reads those that are wanted. An error says in a sentence why none of them can be read.
+    /// Reads the selected objects. An error says in a sentence why none can be read.
     pub async fn read(client: &Client, wanted: &Wanted) -> Result<Self, String> {
         let api = api(client, wanted);
         if wanted.names.is_empty() {
@@ -78,12 +78,12 @@ impl WorkersSight {
         if found.is_empty() { Err(missing.join("\nwindlass: ")) } else { Ok(Self::of(found, missing)) }
     }
 
-    /// Those of all names, where the cluster has the kind: none where it has not.
+    /// The same for all names; `None` if the kind is not installed.
     pub async fn read_if_installed(client: &Client, wanted: &Wanted) -> Result<Option<Self>, String> {
         match api(client, wanted).list(&ListParams::default()).await {
             Ok(listed) => Ok(Some(Self::of(listed.items, Vec::new()))),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            // Who may not list them is told so before it is looked whether there are any.
+            // Check the kind only after a failure: without the right to list, that is the error.
             Err(error) if !is_installed(client).await => {
                 tracing::debug!(%error, "WorkerDeployments cannot be listed, and are not installed");
                 Ok(None)
@@ -100,19 +100,20 @@ impl WorkersSight {
         Self { store: writer.as_reader(), writer, missing }
     }
 
-    /// Whether they may be watched, which has to be asked before [`watch`](Self::watch): an error says in a sentence why not.
+    /// Checks whether they may be watched; call it before [`watch`](Self::watch). An error says in a sentence why
+    /// not.
     pub async fn may_follow(client: &Client, wanted: &Wanted) -> Result<(), String> {
         let may = super::following::may_follow(client, wanted, Kind::WorkerDeployment).await;
         may.map_err(|sentence| format!("WorkerDeployments cannot be watched: {sentence}"))
     }
 
-    /// What is seen of them: also what changes later, while they are [watched](Self::watch).
+    /// The current objects, kept up to date while they are [watched](Self::watch).
     #[must_use]
     pub fn view(&self, wanted: &Wanted) -> WorkersView {
         WorkersView { store: self.store.clone(), wanted: wanted.clone() }
     }
 
-    /// Watches them from here on. Yields after the view has taken a change in; never ends.
+    /// Watches the objects. Yields after the view has stored a change; never ends.
     #[must_use]
     pub fn watch(self, client: &Client, wanted: &Wanted) -> BoxStream<'static, ()> {
         let config = watcher::Config::default();
@@ -125,7 +126,7 @@ impl WorkersSight {
     }
 }
 
-/// Whether the API server knows the kind, which everybody may ask.
+/// True if the API server has the kind, which everybody may ask.
 async fn is_installed(client: &Client) -> bool {
     let known = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await;
     known.is_ok_and(|list| list.resources.iter().any(|resource| resource.kind == "WorkerDeployment"))

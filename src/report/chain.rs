@@ -1,5 +1,5 @@
-//! Why a fleet or a node is as it is: the chain from what its conditions say down to the kubelet's own words, each link with
-//! since when, and what a person can do about it, as commands. Pure.
+//! Explains why a fleet or a node is in its state: the chain from its conditions down to the kubelet's messages, with
+//! times, and the commands that help. Pure.
 
 #[cfg(feature = "temporal")]
 mod workers;
@@ -16,45 +16,45 @@ use crate::engine::{Plan, TaskState};
 #[cfg(feature = "temporal")]
 pub use workers::{of_workers, version_in_the_way};
 
-/// Where the operator runs unless somebody put it elsewhere.
+/// The default namespace of the operator.
 const OPERATORS: &str = "windlass-system";
 
-/// One link: what speaks, what it says, and since when.
+/// A link: an object or a part of one, its message, and a time.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Link {
-    /// How deep it is: what it explains is one less.
+    /// Its depth: it explains the last link above with a depth of one less.
     pub depth: usize,
-    /// What speaks: `NodeDeployment db`, `plan 495ff12537`, `pod db-2-0` …
+    /// The subject: `NodeDeployment db`, `plan 495ff12537`, `pod db-2-0`.
     pub of: String,
-    /// What it says.
+    /// The message.
     pub says: String,
-    /// Since when, or when.
+    /// Since when it applies, or when it happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
-    /// How many bytes of what it says `since` is about, where that is not all: a condition's message is renewed while the condition
-    /// stays as it is.
+    /// The length in bytes of the part of `says` that `since` is about; `None`: all of it. A condition's message may
+    /// change while its status stays.
     #[serde(skip)]
     pub dated: Option<usize>,
 }
 
 impl Link {
-    /// What it says, before and after the place where since when is told.
+    /// The message, split at the place where the time is printed.
     #[must_use]
     pub fn parts(&self) -> (&str, &str) {
         self.says.split_at_checked(self.dated.unwrap_or(self.says.len())).unwrap_or((&self.says, ""))
     }
 }
 
-/// Something that a person can do.
+/// A suggested action.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Remedy {
-    /// What it is good for.
+    /// What it achieves.
     pub to: String,
     /// The command.
     pub command: String,
 }
 
-/// That an object is being deleted, since when, and what keeps it.
+/// The deletion of an object: since when, and what blocks it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Deletion {
     of: String,
@@ -63,7 +63,7 @@ pub struct Deletion {
 }
 
 impl Deletion {
-    /// Of an object as the API server has it; none where it is not being deleted.
+    /// The deletion of a raw object; `None` if it is not being deleted.
     #[must_use]
     pub fn read(object: &serde_json::Value) -> Option<Self> {
         let meta = &object["metadata"];
@@ -86,25 +86,25 @@ impl Deletion {
     }
 }
 
-/// An event, as far as a person is told of it.
+/// An event in the history.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Happened {
-    /// What it is about: `Pod db-2-0`.
+pub struct TimelineEntry {
+    /// Its subject: `Pod db-2-0`.
     pub about: String,
     /// Its reason.
     pub reason: String,
-    /// Its sentence.
+    /// Its note.
     pub note: String,
-    /// When it was last said.
+    /// When it was last seen.
     pub at: DateTime<Utc>,
 }
 
-/// The whole of it.
+/// A chain of causes, with suggested actions.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Chain {
-    /// From what is asked about down to what is the cause.
+    /// From the object in question down to the cause.
     pub links: Vec<Link>,
-    /// What to do; empty where nothing has to be done.
+    /// The suggested actions; empty if none is needed.
     pub remedies: Vec<Remedy>,
 }
 
@@ -127,7 +127,7 @@ impl Chain {
         self.links.push(Link { depth: 0, of, says, since: Some(*last_transition_time), dated });
     }
 
-    /// The same, begun with the deletion of what it explains.
+    /// The same chain, with the object's deletion first.
     #[must_use]
     pub fn of_deleted(mut self, deletion: Option<&Deletion>) -> Self {
         if let Some(deletion) = deletion {
@@ -137,7 +137,7 @@ impl Chain {
         self
     }
 
-    /// The same, with the namespace in the commands that it speaks of.
+    /// The same chain, with the namespace in its commands.
     fn in_namespace(mut self, namespace: &str) -> Self {
         for link in &mut self.links {
             link.says = in_namespace(&link.says, namespace);
@@ -145,7 +145,7 @@ impl Chain {
         self
     }
 
-    fn add_events(&mut self, depth: usize, events: &[Happened]) {
+    fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {
         for event in events {
             self.add(depth, format!("event {}", event.reason), event.note.clone(), Some(event.at));
         }
@@ -159,16 +159,17 @@ impl Chain {
     }
 }
 
-/// The node that stands most in a fleet's way, if one does.
+/// The node that blocks a fleet most, if one does.
 #[must_use]
 pub fn culprit(report: &FleetReport) -> Option<&str> {
     let worst = report.nodes.iter().filter(|node| node.health.is_ill()).min_by_key(|node| node.health);
     worst.map(|node| node.name.as_str())
 }
 
-/// Explains a fleet. `events`: those about the pod of its [`culprit`], or, where it has none, about the StatefulSet that is to make it.
+/// Explains a fleet. `events`: those about the pod of its [`culprit`], or, if it has none, about the StatefulSet that
+/// creates it.
 #[must_use]
-pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain {
+pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> Chain {
     let mut chain = Chain::default();
     let (name, namespace) = (&report.name, &report.namespace);
     let target = format!("nd/{name} -n {namespace}");
@@ -177,11 +178,11 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
     if let Some(sentence) = &unseen {
         chain.add(0, format!("NodeDeployment {name}"), sentence, None);
     }
-    let said: Vec<&Condition> = telling(&status.conditions);
-    for condition in &said {
+    let telling_conditions: Vec<&Condition> = telling(&status.conditions);
+    for condition in &telling_conditions {
         chain.add_condition(format!("NodeDeployment {name}"), condition);
     }
-    if said.is_empty() && unseen.is_none() {
+    if telling_conditions.is_empty() && unseen.is_none() {
         let says =
             if report.waiting_for.is_empty() { report.phase.clone() } else { report.waiting_for.clone() };
         chain.add(0, format!("NodeDeployment {name}"), says, None);
@@ -200,7 +201,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
             of_task(&mut chain, task, &target);
         }
     }
-    // Those of nodes are tasks of the nodes' own plans.
+    // Hooks of nodes are tasks of the nodes' own plans.
     for hook in report.hooks.iter().filter(|hook| hook.state == "Failed" && !hook.node.is_empty()) {
         let of = format!("hook {} of {}", hook.hook, hook.node);
         chain.add(2, of, hook.message.clone(), None);
@@ -218,7 +219,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
         }
     }
     changed_pods(&mut chain, seen, culprit(report));
-    for condition in said {
+    for condition in telling_conditions {
         match condition.reason.as_str() {
             "ReadyToPromote" => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
             "Aborted" | "RolledBack" | "PlanFailed" => {
@@ -240,7 +241,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
         chain.offer("see what it is kept by", format!("kubectl describe {target}"));
         return chain.in_namespace(namespace);
     }
-    // Nobody would carry out what follows from what was seen before.
+    // Without the operator's observation, suggested actions would be based on old state.
     if unseen.is_some() {
         chain.remedies.clear();
         chain.offer("see whether an operator runs", format!("windlass version -n {OPERATORS}"));
@@ -266,7 +267,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[Happened]) -> Chain
     chain.in_namespace(namespace)
 }
 
-/// The task that a fleet's plan is at, with what can be done about it.
+/// The current task of a fleet's plan, with suggested actions.
 fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
     let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
     let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
@@ -283,9 +284,9 @@ fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
     }
 }
 
-/// Explains a node. `events`: those about its pod, or, where it has none, about its StatefulSet.
+/// Explains a node. `events`: those about its pod, or, if it has none, about its StatefulSet.
 #[must_use]
-pub fn of_node(node: &ObservedNode, pod: SeenPod<'_>, events: &[Happened]) -> Chain {
+pub fn of_node(node: &ObservedNode, pod: SeenPod<'_>, events: &[TimelineEntry]) -> Chain {
     let mut chain = Chain::default();
     chain_of_node(&mut chain, 0, node, pod, events);
     chain.in_namespace(&node.meta.namespace)
@@ -296,7 +297,7 @@ fn chain_of_node(
     depth: usize,
     node: &ObservedNode,
     pod: SeenPod<'_>,
-    events: &[Happened],
+    events: &[TimelineEntry],
 ) {
     let (name, namespace) = (&node.meta.name, &node.meta.namespace);
     let status = &node.status;
@@ -315,14 +316,14 @@ fn chain_of_node(
             says,
             task.started_at,
         );
-        // Of a pod that is not Ready it would change nothing.
+        // Skipping it changes nothing while the pod is not Ready.
         if task.type_ == TaskType::MarkReady.as_str() && matches!(pod, SeenPod::Is(pod) if pod.is_ready()) {
             chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }
     let pod = match pod {
         SeenPod::Is(pod) => pod,
-        // What it does is said with what could not be read.
+        // Listed with what could not be read.
         SeenPod::Unread => return,
         SeenPod::IsNot => {
             chain.add(depth + 2, format!("pod {name}-0"), "it does not exist", None);
@@ -359,8 +360,8 @@ fn chain_of_node(
     }
 }
 
-/// Pods of other nodes than the one that was told of whose image is not their template's: of the first what it is, of the others
-/// how many there are.
+/// Pods, other than that of `told`, whose image differs from their template's: the first in detail, the others
+/// counted.
 fn changed_pods(chain: &mut Chain, seen: &Seen, told: Option<&str>) {
     let others = seen.nodes.iter().map(|node| node.meta.name.as_str()).filter(|name| Some(*name) != told);
     let mut changed = others.filter_map(|name| {
@@ -375,8 +376,8 @@ fn changed_pods(chain: &mut Chain, seen: &Seen, told: Option<&str>) {
     chain.add(1, format!("pod {pod}"), sentence + &more, None);
 }
 
-/// What of a pod is another than its template says, if its main image is. Windlass compares neither: what admission writes into pods is
-/// its own affair, and what a hand wrote there nobody undoes.
+/// How a pod's main image differs from its template's, if it does. Windlass does not revert that: admission may
+/// change images, and so may people.
 fn changed_by_another(pod: &ObservedPod) -> Option<String> {
     let made = pod.made_for().filter(|made| !made.image.is_empty())?;
     let (container, runs) = pod.images.iter().find(|(name, _)| *name == made.main_container)?;
@@ -386,7 +387,7 @@ fn changed_by_another(pod: &ObservedPod) -> Option<String> {
     })
 }
 
-/// What a pod says of itself: why a container waits, why it is not scheduled, or whether it is Ready.
+/// The state of a pod: why a container waits, why it is not scheduled, or whether it is Ready.
 fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
     let waits = pod.containers.iter().find_map(|c| Some((c, c.waiting.as_ref()?)));
     let unready = pod.ready.as_ref().and_then(|ready| ready.since);
@@ -402,13 +403,13 @@ fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
         }
         None if pod.is_ready() => ("Ready".to_owned(), unready),
         None => {
-            let said = pod.ready.as_ref().map(|ready| ready.message.clone()).unwrap_or_default();
-            (format!("{}, not Ready{}", pod.phase, after(&said)), unready)
+            let message = pod.ready.as_ref().map(|ready| ready.message.clone()).unwrap_or_default();
+            (format!("{}, not Ready{}", pod.phase, after(&message)), unready)
         }
     }
 }
 
-/// The conditions that tell why something is not as it should be.
+/// The conditions that explain an unhealthy state.
 fn telling(conditions: &[Condition]) -> Vec<&Condition> {
     let tells = |c: &&Condition| match c.type_.as_str() {
         "UpToDate" => c.status != "True",

@@ -1,5 +1,5 @@
-//! A plan and the plans of the nodes that it moved as bars over time: which task of which node began when, and how long it
-//! took, by the times that the plans themselves have.
+//! A plan, and the plans of the nodes that it moved, as bars over time: when each task of each node started, and how
+//! long it took, from the times in the plans.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -8,33 +8,33 @@ use crate::api::conditions::{self, READY};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::TaskState;
 
-/// The full width of a chart, in the unit in which bars are placed.
+/// The width of a chart, in the unit of bars.
 pub const WIDTH: i64 = 1_000;
-/// The shortest that a bar is drawn, in the same unit: what took no time is there all the same.
+/// The shortest bar, in the same unit, so that tasks without duration are visible.
 const LEAST: i64 = 4;
 
-/// The least that a chart spans, in seconds.
+/// The shortest span of a chart, in seconds.
 const SHORTEST: i64 = 5;
 
 /// Bars over time.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chart {
-    /// Where it begins.
+    /// Its start.
     pub from: DateTime<Utc>,
-    /// Where it ends: now, or when the last task ended.
+    /// Its end: now, or when the last task ended.
     pub to: DateTime<Utc>,
-    /// The fleet's own plan first, then nodes, in the order in which they were taken.
+    /// The fleet's plan first, then nodes, in the order in which they were moved.
     pub rows: Vec<Row>,
-    /// How many nodes more there would be, if there were room: those that went first.
+    /// How many nodes are left out: the earliest.
     pub hidden: usize,
 }
 
 /// The tasks of one plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Row {
-    /// Whose plan it is.
+    /// The fleet or the node.
     pub name: String,
-    /// Its tasks, as far as they have begun.
+    /// The tasks that have started.
     pub bars: Vec<Bar>,
 }
 
@@ -43,34 +43,34 @@ pub struct Row {
 pub struct Bar {
     /// Its type.
     pub task: String,
-    /// The hook that it is of; empty where it is of none.
+    /// The task's hook; empty if it has none.
     pub hook: String,
-    /// Where it stands.
+    /// Its state.
     pub state: TaskState,
-    /// When it began.
+    /// When it started.
     pub began: DateTime<Utc>,
-    /// How long it took, or takes since.
+    /// Its duration so far.
     pub took: TimeDelta,
-    /// Where the bar begins, of [`WIDTH`].
+    /// The start of the bar, of [`WIDTH`].
     pub start: i64,
-    /// How long it is, of [`WIDTH`].
+    /// The length of the bar, of [`WIDTH`].
     pub length: i64,
 }
 
-/// The chart of a fleet's plan, in so many rows of nodes at most; `None` where there is no plan.
+/// The chart of a fleet's plan, with at most `rows` nodes; `None` without a plan.
 #[must_use]
 pub fn of_fleet(seen: &Seen, plan: Option<&PlanReport>, rows: usize, now: DateTime<Utc>) -> Option<Chart> {
     let plan = plan?;
     let until = plan.finished_at.unwrap_or(now);
     let since = plan.started_at;
-    // Which node was moved is told by what costs nothing to read: it is not at rest, or became Ready since.
+    // A cheap test for moved nodes, before parsing plans: not at rest, or Ready since the plan began.
     let mut moved: Vec<(DateTime<Utc>, &ObservedNode)> = seen
         .nodes
         .iter()
         .filter_map(|node| Some((moved_at(node, now)?, node.as_ref())))
         .filter(|(at, _)| *at >= since)
         .collect();
-    // The last ones are what happens now.
+    // The latest ones are the current ones.
     moved.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.meta.name.cmp(&b.1.meta.name)));
     let mut plans: Vec<(&str, PlanReport)> = Vec::new();
     let mut hidden = 0;
@@ -93,7 +93,7 @@ pub fn of_fleet(seen: &Seen, plan: Option<&PlanReport>, rows: usize, now: DateTi
     Some(Chart { from: axis.from, to: axis.to, rows, hidden })
 }
 
-/// When a node last was on its way: now, if it is; else when it became Ready.
+/// When a node last moved: now, if it is moving; else when it became Ready.
 fn moved_at(node: &ObservedNode, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let status = &node.status;
     if status.plan.as_ref()?.may_be_active() {

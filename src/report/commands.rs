@@ -1,12 +1,12 @@
-//! Commands in sentences. What the operator writes into a status names a fleet and not its namespace, which is that of the object;
-//! a person who pastes it stands somewhere else.
+//! Suggested commands in messages. The operator's messages name a fleet without its namespace, which a person who
+//! pastes the command needs.
 
-/// What a command of Windlass begins with.
+/// The start of a Windlass command.
 const PROGRAM: &str = "windlass ";
 /// The kinds that a command may name.
 const KINDS: [&str; 3] = ["nd/", "sn/", "wwd/"];
 
-/// The same sentence, with the namespace in each command that names an object and none.
+/// Adds the namespace to each command in a sentence that names an object without one.
 #[must_use]
 pub fn in_namespace(sentence: &str, namespace: &str) -> String {
     let mut out = String::new();
@@ -26,7 +26,7 @@ pub fn in_namespace(sentence: &str, namespace: &str) -> String {
     out + rest
 }
 
-/// Where the object ends that a command names, which begins with the program: `windlass approve nd/db`.
+/// The end of the object that a command names, such as `windlass approve nd/db`.
 fn named(command: &str) -> Option<usize> {
     let (verb, _) = command[PROGRAM.len()..].split_once(' ')?;
     let is_verb = !verb.is_empty() && verb.chars().all(|c| c.is_ascii_lowercase());
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_command_that_names_an_object_names_its_namespace_and_others_stay() {
-        for (sentence, said) in [
+        for (sentence, expected) in [
             (
                 "hook go: waiting for a person: windlass approve nd/db, or the annotation windlass.dev/approve=1-2",
                 "hook go: waiting for a person: windlass approve nd/db -n shop, or the annotation windlass.dev/approve=1-2",
@@ -63,7 +63,7 @@ mod tests {
             ("windlass retry nd/NAME…", "windlass retry nd/NAME -n shop…"),
             ("waiting for db-2", "waiting for db-2"),
         ] {
-            assert_eq!(in_namespace(sentence, "shop"), said);
+            assert_eq!(in_namespace(sentence, "shop"), expected);
         }
     }
 }

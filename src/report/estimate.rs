@@ -1,15 +1,15 @@
-//! How long a rollout takes yet: by the nodes that it has moved already. Always said with "about".
+//! Estimates the remaining time of a rollout from the nodes that it has moved. Always presented as "about".
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::age;
 use crate::cluster::observed::ObservedNode;
 
-/// As many nodes say how long the others will take: more would cost time and tell nothing new.
+/// The most nodes that are sampled: more would cost time without improving the estimate.
 const SAMPLES: usize = 50;
 
-/// How long a node takes to be moved, by those that were since `from`: the median of their own plans' times. `None` where
-/// no node tells.
+/// The typical duration of a node's plan, in seconds: the median over nodes that were moved since `from`; `None`
+/// without any.
 pub fn node_seconds<'a>(
     nodes: impl Iterator<Item = &'a ObservedNode>,
     from: Option<DateTime<Utc>>,
@@ -27,7 +27,7 @@ pub fn node_seconds<'a>(
     all.get(all.len() / 2).copied()
 }
 
-/// A duration that nobody knows exactly: to ten seconds below a minute, to minutes below two hours.
+/// A rough duration: to ten seconds below a minute, to minutes below two hours.
 #[must_use]
 pub fn about(left: TimeDelta) -> String {
     let seconds = left.num_seconds().max(1);

@@ -1,4 +1,4 @@
-//! How a fleet is doing: its rollout, its plan, what it waits for, and its nodes.
+//! The report of a fleet: its rollout, its plan, what it waits for, and its nodes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
@@ -14,23 +14,23 @@ use crate::engine::{PlanState, TaskState};
 use crate::planner::fleet::sets::stage::took_over;
 use crate::revision;
 
-/// What came of what a fleet's spec asks for.
+/// Whether a fleet's spec is carried out.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Verdict {
-    /// It cannot be carried out: the spec is invalid, or the API server refuses it.
+    /// It cannot be: the spec is invalid, or the API server refuses it.
     Refused,
-    /// It stands still until somebody does something.
+    /// It is blocked until somebody acts.
     Stalled,
-    /// It is on its way, or waits for a person or for its time.
+    /// It is in progress, or waits for a person or a time.
     Progressing,
-    /// It asks for no nodes, and for something that has not completed: the target starts with the next scale-up.
+    /// It has 0 replicas and a target that has not completed: the target starts with the next scale-up.
     ScaledToZero,
-    /// All of it is so.
+    /// It is.
     UpToDate,
 }
 
 impl Verdict {
-    /// What `--exit-status` and `windlass wait` end with.
+    /// The exit code of `--exit-status` and `windlass wait`.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -40,7 +40,7 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing is to change by itself, and nothing is wrong.
+    /// True if nothing is in progress or wrong.
     #[must_use]
     pub fn is_at_rest(self) -> bool {
         matches!(self, Self::UpToDate | Self::ScaledToZero)
@@ -63,12 +63,12 @@ impl Verdict {
         let replicas = seen.fleet.spec.as_ref().map_or(0, |spec| spec.replicas);
         let is_settled = condition(RECONCILING).is_some_and(|c| c.status == "False");
         if replicas == 0 && is_settled {
-            // What ran last may be another than is wanted now, or nothing.
+            // What ran last may differ from the target.
             let has_completed = !status.requested_rollout_hash.is_empty()
                 && status.last_completed_rollout_hash == status.requested_rollout_hash;
             return if has_completed { Self::UpToDate } else { Self::ScaledToZero };
         }
-        // Once traffic has moved what is wanted serves: that the old set goes is nothing to wait for.
+        // Once traffic has moved, the target serves; the removal of the old set is not waited for.
         let is_over = status.rollout.as_ref().is_none_or(|rollout| rollout.stage == Stage::Retiring);
         let serves = conditions::is_true(&status.conditions, READY) && status.replicas == replicas;
         if is_over && serves && conditions::is_true(&status.conditions, UP_TO_DATE) {
@@ -78,49 +78,50 @@ impl Verdict {
     }
 }
 
-/// Which wave of how many a rollout in place is in.
+/// The progress of an in-place rollout in waves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Wave {
-    /// The one that is under way, from 1.
+    /// The current wave, from 1.
     pub number: i32,
-    /// How many there are.
+    /// The number of waves.
     pub of: i32,
 }
 
-/// A rollout that is under way.
+/// An active rollout.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutReport {
-    /// Why it began: a reason of the condition RolloutInProgress.
+    /// Why it started: a reason of the condition RolloutInProgress.
     pub cause: String,
-    /// Where it is.
+    /// Its stage.
     pub stage: Stage,
-    /// When it began.
+    /// When it started.
     pub started_at: DateTime<Utc>,
-    /// How many nodes are wanted.
+    /// The desired number of nodes.
     pub total: i32,
-    /// How many were observed at the target.
+    /// The nodes observed at the target.
     pub updated: i32,
-    /// How many are Ready, at whatever they run.
+    /// The Ready nodes, whatever they run.
     pub ready: i32,
-    /// How many are disrupted.
+    /// The disrupted nodes.
     pub disrupted: i32,
-    /// How many cannot run what they were granted.
+    /// The nodes that cannot run what they were granted.
     pub failed: i32,
-    /// The wave; absent where nodes are not updated in place.
+    /// The wave; absent unless nodes are updated in place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wave: Option<Wave>,
-    /// How long it has taken, in seconds.
+    /// Its age, in seconds.
     pub elapsed_seconds: i64,
-    /// About how long it takes yet, in seconds, by the nodes that it has moved; absent where none tells.
+    /// The estimated remaining time, in seconds, from the nodes that it has moved; absent without an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about_left_seconds: Option<i64>,
-    /// In how many seconds it counts as stalled if nothing moves, 0 where it does; absent while its clock stands.
+    /// How long until it counts as stalled without progress, in seconds; 0 if it does; absent while its clock is
+    /// stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stalls_in_seconds: Option<i64>,
-    /// The image that it began from, where nodes that still run it tell; else empty.
+    /// The image that it replaces, if nodes still run it; else empty.
     pub from_image: String,
-    /// The image that it goes to; empty where no object that was read says so.
+    /// The target's image; empty if no object that was read has it.
     pub to_image: String,
 }
 
@@ -132,9 +133,9 @@ pub struct PlanReport {
     pub id: String,
     /// Its recipe.
     pub recipe: String,
-    /// Where it stands.
+    /// Its state.
     pub state: PlanState,
-    /// When it began.
+    /// When it started.
     pub started_at: DateTime<Utc>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,15 +156,15 @@ pub struct TaskReport {
     /// Its type.
     #[serde(rename = "type")]
     pub type_: String,
-    /// The hook that it is of; empty where it is of none.
+    /// Its hook; empty if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hook: String,
-    /// Where it stands.
+    /// Its state.
     pub state: TaskState,
     /// What it waits for, or why it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// When it began.
+    /// When it started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<DateTime<Utc>>,
     /// When it ended.
@@ -172,7 +173,7 @@ pub struct TaskReport {
 }
 
 impl PlanReport {
-    /// Reports on a stored plan; `None` where it cannot be read.
+    /// Reports on a stored plan; `None` if it cannot be read.
     #[must_use]
     pub fn of(plan: &crate::api::RawPlan) -> Option<Self> {
         let plan = plan.parse().ok()?;
@@ -196,7 +197,7 @@ impl PlanReport {
         })
     }
 
-    /// The same, with the namespace in the commands that it speaks of.
+    /// The same report, with the namespace in its commands.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         for task in &mut self.tasks {
@@ -206,7 +207,7 @@ impl PlanReport {
     }
 }
 
-/// A fleet, as it is shown.
+/// The report of a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetReport {
@@ -218,37 +219,37 @@ pub struct FleetReport {
     pub strategy: String,
     /// Its phase.
     pub phase: String,
-    /// What came of what its spec asks for.
+    /// Whether its spec is carried out.
     pub verdict: Verdict,
-    /// A few words: `Updating 2/5`, or the phase.
+    /// A short summary: `Updating 2/5`, or the phase.
     pub summary: String,
-    /// What it waits for, or why it stands, in a sentence; empty where there is nothing to say.
+    /// What it waits for, or what blocks it, in a sentence; may be empty.
     pub waiting_for: String,
-    /// Since when, where a node stands in the way.
+    /// Since when, if a node blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<DateTime<Utc>>,
-    /// Who paused it, and why, where `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
+    /// Who paused it and why, if `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub paused_by: String,
-    /// How many nodes its spec asks for.
+    /// `spec.replicas`.
     pub replicas: i32,
-    /// The image that its spec asks for.
+    /// The image of its template.
     pub image: String,
-    /// The set that serves.
+    /// The active set.
     pub active_set: String,
-    /// The set that takes traffic: before hooks have completed a promotion it is not the active one yet.
+    /// The set that gets traffic: it differs from the active set until the hooks of a promotion are done.
     #[serde(skip)]
     pub traffic_set: String,
-    /// The rollout that is under way.
+    /// The active rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutReport>,
-    /// What is being done, or was last done.
+    /// The active plan, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
     /// The hooks that failed, and those that wait for a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,
-    /// Its nodes, by set and ordinal. Those that do not exist although they should are at the end.
+    /// Its nodes, by set and ordinal; missing nodes at the end.
     pub nodes: Vec<NodeReport>,
     /// What could not be read, and is therefore left out, each in a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -267,8 +268,8 @@ impl FleetReport {
         let is_known = |name: &str| nodes.iter().any(|node| node.name == name);
         let unconverged = status.rollout.iter().flat_map(|rollout| &rollout.unconverged);
         let others: Vec<NodeReport> = unconverged
-            .filter(|said| !is_known(&said.name))
-            .map(|said| NodeReport::named(&meta.name, said))
+            .filter(|unconverged| !is_known(&unconverged.name))
+            .map(|unconverged| NodeReport::named(&meta.name, unconverged))
             .collect();
         nodes.extend(others);
         let plan =
@@ -305,7 +306,7 @@ impl FleetReport {
         }
     }
 
-    /// Whether a node has failed, or none serves although some are to.
+    /// True if a node has failed, or none serves although some should.
     fn is_out(&self) -> bool {
         let has_failed = self.phase == "Failed"
             || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
@@ -314,7 +315,7 @@ impl FleetReport {
         has_failed || (self.replicas > 0 && !self.nodes.is_empty() && !self.nodes.iter().any(serves))
     }
 
-    /// What it waits for, with for how long, and when that counts as a stall.
+    /// What it waits for, how long, and when that counts as a stall.
     #[must_use]
     pub fn waiting(&self, now: DateTime<Utc>) -> String {
         let Some(since) = self.waiting_since else { return self.waiting_for.clone() };
@@ -326,7 +327,7 @@ impl FleetReport {
         format!("{} for {}{stalls}", self.waiting_for, age(now - since))
     }
 
-    /// How many nodes serve, by the tag that they run; the largest group first.
+    /// The number of serving nodes by image tag, largest group first.
     #[must_use]
     pub fn serving(&self) -> Vec<(Health, String, usize)> {
         let mut groups: Vec<(Health, String, usize)> = Vec::new();
@@ -343,11 +344,11 @@ impl FleetReport {
     }
 }
 
-/// What is said of a fleet that asks for no nodes, and whose target did not complete before.
+/// The message of a fleet with 0 replicas whose target has not completed.
 const NOTHING_RUNS: &str = "has 0 replicas: the target starts with the next scale-up";
 
-/// The fleets that are ill before those that are on their way before those that are as wanted; among equals those first of which
-/// a node has failed or none serves, each by name.
+/// Sorts unhealthy fleets first, then those in progress; within these, fleets with failed or without serving nodes
+/// first, then by name.
 pub fn worst_first(reports: &mut [FleetReport]) {
     let key = |report: &FleetReport| {
         (report.verdict, !report.is_out(), report.namespace.clone(), report.name.clone())
@@ -379,9 +380,9 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     let most = spec.map_or(1, NodeDeploymentSpec::max_unavailable);
     let wave = (in_place && to_move > 0).then(|| {
         let of = (to_move + most - 1) / most;
-        // A wave is over once its nodes serve; who may not see them is told of those that run the target.
+        // A wave is over once its nodes serve; without read access to pods, once they run the target.
         let serve = nodes.iter().filter(|node| node.health == Health::Serving).count();
-        // Those of a way back serve what was before, by what the spec asks for.
+        // In a rollback, nodes that match the spec are the old ones.
         let is_wanted =
             rollout.target_hash.is_empty() || rollout.target_hash == seen.fleet.status.requested_rollout_hash;
         let is_told = !seen.nodes.is_empty() && is_wanted;
@@ -418,8 +419,7 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     }
 }
 
-/// That the operator has not seen what the fleet asks for now, if so: all that its status says is of a spec that is not the one
-/// that is stored any more, however long that is so.
+/// A message if the operator has not observed the current spec: the whole status is about an older one.
 #[must_use]
 pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
     let (meta, status) = (&fleet.meta, &fleet.status);
@@ -433,7 +433,7 @@ pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
     Some(format!("waiting for the operator, which {known}; windlass version says whether one runs"))
 }
 
-/// What a fleet waits for, and since when a node stands in its way, where one does.
+/// What a fleet waits for, and since when, if a node blocks it.
 fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
     let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
     let condition = |type_: &str| conditions::find(&status.conditions, type_);

@@ -1,10 +1,10 @@
-//! One sign for how a node is doing and for where a task stands: the terminal and the page show the same.
+//! The glyphs for nodes and tasks, for terminal and page.
 
 use super::Health;
 use crate::engine::TaskState;
 
 impl Health {
-    /// Its sign.
+    /// Its glyph.
     #[must_use]
     pub fn glyph(self) -> &'static str {
         match self {
@@ -17,7 +17,7 @@ impl Health {
     }
 }
 
-/// The sign of a task.
+/// The glyph of a task.
 #[must_use]
 pub fn task_glyph(state: TaskState) -> &'static str {
     match state {

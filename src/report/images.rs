@@ -1,11 +1,11 @@
-//! Which image a rollout began from, and which it goes to. On a way back, and while a promotion is finished that nobody wants any
-//! more, it does not go to what the fleet's spec asks for.
+//! The image that a rollout replaces, and the one that it rolls out. In a rollback, or while an obsolete promotion is
+//! finished, the latter is not that of the fleet's spec.
 
 use super::{NodeReport, Seen};
 use crate::api::{Rollout, RolloutHash, StatefulNodeSpec};
 use crate::revision::{self, RevisionData};
 
-/// The images, each empty where nothing that was read says so.
+/// The two images, each empty if unknown.
 pub(super) fn of(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport]) -> (String, String) {
     let to = target(seen, rollout).unwrap_or_default();
     let served = match rollout.incumbent_set.as_str() {
@@ -19,7 +19,7 @@ pub(super) fn of(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport]) -> (Strin
     (from, to)
 }
 
-/// The image of what the rollout goes to: of the fleet's template, or of a node that is to be at the target already.
+/// The rollout's image, from the fleet's template or from a node with the target's hash.
 fn target(seen: &Seen, rollout: &Rollout) -> Option<String> {
     let fleet = seen.fleet.spec.as_deref().ok()?;
     let wanted = &fleet.template.spec;
@@ -31,7 +31,7 @@ fn target(seen: &Seen, rollout: &Rollout) -> Option<String> {
     if is_target(wanted) {
         return revision::main_image(wanted).map(str::to_owned);
     }
-    // One of each image: a large fleet's nodes are of two or three.
+    // One node per image: a large fleet has two or three.
     let mut looked_at = std::collections::BTreeSet::new();
     seen.nodes.iter().filter_map(|node| node.spec.as_deref().ok()).find_map(|spec| {
         let image = revision::main_image(spec)?;

@@ -1,7 +1,7 @@
-//! What a person is shown of a fleet: what it is doing, what it waits for, how its nodes are. Objects as they were read in,
-//! a value out, which the terminal, the page and `-o json` show alike. Pure: no I/O, no clock.
+//! Reports of fleets for people: progress, causes, and the state of nodes. Objects in, values out, which the
+//! terminal, the page and `-o json` show alike. Pure: no I/O, no clock.
 //!
-//! The types here are what `windlass status -o json` prints (docs/terminal.md): a field keeps its name and its meaning.
+//! The types are the output of `windlass status -o json` (docs/terminal.md): a field keeps its name and its meaning.
 
 pub mod chain;
 pub mod chart;

@@ -1,4 +1,4 @@
-//! How one node is doing, and what happens to it.
+//! The report of a node: its health and its progress.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
@@ -13,62 +13,62 @@ use crate::cluster::observed::ObservedNode;
 use crate::engine::{Plan, TaskRecord};
 use crate::revision::{self, RevisionData};
 
-/// How a node is doing, the worst first.
+/// The health of a node, the worst first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Health {
-    /// It cannot run what it was granted, or does not exist and cannot.
+    /// It cannot run what it was granted, or does not exist and cannot be created.
     Failed,
-    /// It does not serve, and nothing is being done about it.
+    /// It does not serve, and nothing is in progress.
     Down,
-    /// It does not serve, and is on its way.
+    /// It does not serve, and a change is in progress.
     Moving,
-    /// It serves what is wanted, and not yet for `minReadySeconds`.
+    /// It serves the target, but not yet for `minReadySeconds`.
     Settling,
-    /// It serves what was before.
+    /// It serves what ran before.
     Before,
-    /// It serves what is wanted.
+    /// It serves the target.
     Serving,
 }
 
 impl Health {
-    /// Whether it is named one by one, however many there are.
+    /// True if it is always listed by name.
     #[must_use]
     pub fn is_ill(self) -> bool {
         self < Self::Settling
     }
 }
 
-/// A node, as it is shown.
+/// The report of a node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeReport {
     /// Its name.
     pub name: String,
-    /// The set that it belongs to.
+    /// Its set.
     pub set: String,
     /// How it is doing.
     pub health: Health,
-    /// The image that its pod was observed to run; empty where none runs.
+    /// The image that its pod was observed to run; empty without a pod.
     pub image: String,
     /// The image that it was granted.
     pub target_image: String,
-    /// One word for why it does not serve: the kubelet's, or one of Windlass's own.
+    /// Why it does not serve, in one word: the kubelet's reason, or one of Windlass.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What happens to it or stands in its way, in a sentence.
+    /// What is done to it, or what blocks it, in a sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Since when it does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
-    /// The task that its own plan is at.
+    /// The current task of its plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub task: String,
 }
 
 impl NodeReport {
-    /// The tag that it runs, and the one that it moves to: `1.1 → 1.2`. One that runs nothing comes from what the rollout began
-    /// from, where that is known.
+    /// The tags that it moves between: `1.1 → 1.2`. Without a pod, the first is that of the rollout's start, if
+    /// known.
     #[must_use]
     pub fn versions(&self, began_from: &str) -> String {
         let image =
@@ -82,7 +82,7 @@ impl NodeReport {
         }
     }
 
-    /// What happens to it, or why it does not serve: a word and a sentence, as far as there are any.
+    /// Its reason and message, if any.
     #[must_use]
     pub fn words(&self) -> String {
         let word = if self.health == Health::Moving { &self.task } else { &self.reason };
@@ -93,30 +93,30 @@ impl NodeReport {
         }
     }
 
-    /// A node of which no object was seen: what the fleet's status says of it.
+    /// A node of which no object was read, from the fleet's status.
     #[must_use]
-    pub fn named(fleet: &str, said: &Unconverged) -> Self {
-        let health = match said.reason.as_str() {
+    pub fn named(fleet: &str, unconverged: &Unconverged) -> Self {
+        let health = match unconverged.reason.as_str() {
             "WaitingForWave" => Health::Before,
             "NotReady" | "Terminating" => Health::Moving,
             "SidecarUnreachable" | "Missing" => Health::Down,
             _ => Health::Failed,
         };
         Self {
-            name: said.name.clone(),
-            set: place_of(fleet, &said.name).map(|(set, _)| set.to_owned()).unwrap_or_default(),
+            name: unconverged.name.clone(),
+            set: place_of(fleet, &unconverged.name).map(|(set, _)| set.to_owned()).unwrap_or_default(),
             health,
             image: String::new(),
             target_image: String::new(),
-            reason: said.reason.clone(),
-            message: said.message.clone(),
-            since: Some(said.since),
+            reason: unconverged.reason.clone(),
+            message: unconverged.message.clone(),
+            since: Some(unconverged.since),
             task: String::new(),
         }
     }
 }
 
-/// What a node of the fleet is to be, to be compared with what it is.
+/// The desired state of a node, to compare it with the observed one.
 pub(super) struct Goal {
     revision: Option<RevisionData>,
     restarted_at: String,
@@ -193,12 +193,12 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     }
 }
 
-/// What `replace-pod` says while the old pod goes.
+/// The message of `replace-pod` while the old pod terminates.
 const POD_GOES: &str = "waiting for the old pod to terminate";
-/// How long a pod has to end where its template says nothing.
+/// The default grace period of pods, in seconds.
 const GRACE_SECONDS: i64 = 30;
 
-/// What happens to a node that moves: what its task waits for, or, where that was not worth a write, what its pod does.
+/// The progress of a moving node: what its task waits for or, if that is not in the status, the state of its pod.
 fn moving(seen: &Seen, node: &ObservedNode, task: Option<&TaskRecord>, now: DateTime<Utc>) -> String {
     let pod = seen.pod(&node.meta.name);
     let goes = pod.is_some_and(|pod| pod.meta.terminating);

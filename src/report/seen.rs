@@ -1,4 +1,4 @@
-//! What a report is made of: a fleet with its nodes and their pods, as far as the person who asks may read them.
+//! The input of a report: a fleet with its nodes and their pods, as far as the user may read them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::api::names::place_of;
 use crate::cluster::View;
 use crate::cluster::observed::{ObservedFleet, ObservedNode, ObservedPod};
 
-/// A fleet and what belongs to it.
+/// A fleet and its objects.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The fleet.
@@ -16,25 +16,25 @@ pub struct Seen {
     pub nodes: Vec<Arc<ObservedNode>>,
     /// Their pods, by name.
     pub pods: BTreeMap<String, Arc<ObservedPod>>,
-    /// Whether a pod that is not among them does not exist; else nobody looked.
+    /// True if pods were read, so that a missing one does not exist.
     pub has_pods: bool,
     /// What could not be read, each in a sentence.
     pub unread: Vec<String>,
 }
 
-/// A node's pod, as far as it was looked for.
+/// A node's pod, if it was read.
 #[derive(Clone, Copy, Debug)]
 pub enum SeenPod<'a> {
-    /// It is there.
+    /// It exists.
     Is(&'a ObservedPod),
-    /// There is none.
+    /// It does not exist.
     IsNot,
     /// It could not be read.
     Unread,
 }
 
 impl Seen {
-    /// A fleet as it is in a view. `unread` says what is not in the view, although it may exist; `has_pods` whether pods are.
+    /// A fleet from a view. `unread` lists what may exist and is not in the view; `has_pods`: true if pods were read.
     #[must_use]
     pub fn of(view: &View, fleet: &Arc<ObservedFleet>, unread: &[String], has_pods: bool) -> Self {
         let meta = &fleet.meta;
@@ -58,7 +58,7 @@ impl Seen {
         self.pods.get(&format!("{node}-0"))
     }
 
-    /// The same, and where there is none whether that is known.
+    /// The same, which also tells a missing pod from an unknown one.
     #[must_use]
     pub fn looked_for(&self, node: &str) -> SeenPod<'_> {
         match self.pod(node) {

@@ -1,9 +1,9 @@
-//! What happened to a fleet, in the order of time: events, plans that ended, the tasks of the last plan, and when conditions
-//! last changed. What `windlass logs` prints and the page shows.
+//! The history of a fleet, in order of time: events, ended plans, the last plan's tasks, and transitions of
+//! conditions. For `windlass logs` and the page.
 
 use chrono::{DateTime, Utc};
 
-use super::chain::Happened;
+use super::chain::TimelineEntry;
 use super::in_namespace;
 use crate::api::names::place_of;
 use crate::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
@@ -11,52 +11,51 @@ use crate::cluster::observed::ObservedFleet;
 use crate::engine::PlanState;
 use crate::planner::fleet::status::short;
 
-/// All that is known to have happened, oldest first. Of the events those about the fleet and its nodes are taken.
+/// The history, oldest first, with the events about the fleet and its nodes.
 #[must_use]
-pub fn of_fleet(fleet: &ObservedFleet, told: Vec<Happened>) -> Vec<Happened> {
+pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     let name = &fleet.meta.name;
     let of_fleet = format!("NodeDeployment {name}");
-    let is_of_fleet = |event: &Happened| {
+    let is_of_fleet = |event: &TimelineEntry| {
         let node = event.about.strip_prefix("StatefulNode ");
         event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
     };
-    let events = told.into_iter().filter(is_of_fleet).collect();
+    let events = events.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
     in_place(story(&of_fleet, events, history, plan.as_ref(), conditions), &fleet.meta.namespace)
 }
 
-/// All that is known to have happened to a `WorkerDeployment`, as the API server has it, oldest first. Of the events those
-/// about it are taken.
+/// The history of a raw `WorkerDeployment`, oldest first, with the events about it.
 #[cfg(feature = "temporal")]
 #[must_use]
-pub fn of_workers(object: &serde_json::Value, told: Vec<Happened>) -> Vec<Happened> {
+pub fn of_workers(object: &serde_json::Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     let of = format!("WorkerDeployment {}", object["metadata"]["name"].as_str().unwrap_or_default());
-    let events = told.into_iter().filter(|event| event.about == of).collect();
+    let events = events.into_iter().filter(|event| event.about == of).collect();
     let status: windlass_temporal::api::WorkerDeploymentStatus =
         serde_json::from_value(object["status"].clone()).unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     in_place(story(&of, events, &status.history, status.plan.as_ref(), &status.conditions), namespace)
 }
 
-/// The same, with the namespace in the commands that it speaks of.
-fn in_place(mut story: Vec<Happened>, namespace: &str) -> Vec<Happened> {
+/// The same history, with the namespace in its commands.
+fn in_place(mut story: Vec<TimelineEntry>, namespace: &str) -> Vec<TimelineEntry> {
     for happened in &mut story {
         happened.note = in_namespace(&happened.note, namespace);
     }
     story
 }
 
-/// What events and a status tell.
+/// Merges events with the records of a status.
 fn story(
     about: &str,
-    events: Vec<Happened>,
+    events: Vec<TimelineEntry>,
     history: &[HistoryEntry],
     plan: Option<&RawPlan>,
     conditions: &[Condition],
-) -> Vec<Happened> {
+) -> Vec<TimelineEntry> {
     let mut story = events;
     let mut add = |reason: &str, note: String, at: Option<DateTime<Utc>>| {
-        let happened = |at| Happened { about: about.to_owned(), reason: reason.to_owned(), note, at };
+        let happened = |at| TimelineEntry { about: about.to_owned(), reason: reason.to_owned(), note, at };
         story.extend(at.map(happened));
     };
     for entry in history {
@@ -78,7 +77,7 @@ fn story(
     }
     for condition in conditions {
         let says = format!("{}={} {}", condition.type_, condition.status, condition.reason);
-        // A message is renewed while the condition stays as it is.
+        // A message may be newer than the transition.
         let message = if condition.message.is_empty() {
             String::new()
         } else {
@@ -86,7 +85,7 @@ fn story(
         };
         add("Condition", says + &message, Some(condition.last_transition_time));
     }
-    // Sorted stably: what is of one moment stays in the order of the lists.
+    // A stable sort keeps the order of the lists within a moment.
     story.sort_by_key(|happened| happened.at);
     story
 }

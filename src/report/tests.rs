@@ -1,4 +1,4 @@
-//! What is reported of fleets in every state.
+//! Reports of fleets in every state.
 #![allow(clippy::needless_pass_by_value, clippy::must_use_candidate, reason = "as tests read best")]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn merged(mut into: Value, changes: Value) -> Value {
     into
 }
 
-/// A fleet of five whose rollout to 1.2 stands at its second wave.
+/// A fleet of five whose rollout to 1.2 is at its second wave.
 pub fn fleet() -> Value {
     let task = |index: u32, type_: &str, state: &str| json!({"id": format!("495ff12537-{index}"), "type": type_, "state": state});
     json!({
@@ -39,13 +39,13 @@ pub fn fleet() -> Value {
             "plan": {"id": "495ff12537", "recipe": "InPlace", "targetHash": "v1:a", "state": "Active",
                 "startedAt": "2026-01-01T04:11:01Z", "tasks": [task(0, "update-node-specs", "Complete"),
                     task(1, "await-spec-update", "Running"), task(2, "mark-ready", "Pending")]},
-            "conditions": [said("Ready", "False", "NodesFailed"), said("UpToDate", "Unknown", "Applying"),
-                said("RolloutInProgress", "True", "TemplateChanged"), said("Stalled", "False", "Progressing"),
-                said("Reconciling", "True", "Progressing")]}
+            "conditions": [condition("Ready", "False", "NodesFailed"), condition("UpToDate", "Unknown", "Applying"),
+                condition("RolloutInProgress", "True", "TemplateChanged"), condition("Stalled", "False", "Progressing"),
+                condition("Reconciling", "True", "Progressing")]}
     })
 }
 
-fn said(type_: &str, status: &str, reason: &str) -> Value {
+fn condition(type_: &str, status: &str, reason: &str) -> Value {
     json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T04:00:00Z"})
 }
 
@@ -63,7 +63,7 @@ fn node(ordinal: u32, granted: &str, runs: &str, ready: Option<&str>) -> Value {
     })
 }
 
-/// Its nodes: two done, one that cannot pull, one whose old pod goes, one that was not reached.
+/// Its nodes: two are done, one cannot pull its image, one has a terminating pod, one was not reached.
 pub fn nodes() -> Vec<Value> {
     let done = |ordinal: u32| {
         let plan = json!({"id": "x", "recipe": "NodeUpdate", "state": "Complete", "targetHash": "1.2", "tasks": [],
@@ -86,7 +86,7 @@ pub fn nodes() -> Vec<Value> {
     ]
 }
 
-/// What is seen of them.
+/// The fleet with these nodes.
 pub fn seen(fleet: &Value, nodes: &[Value]) -> Seen {
     Seen {
         has_pods: true,
@@ -153,7 +153,7 @@ fn a_rollout_is_told_with_its_wave_and_what_is_left_by_the_nodes_that_it_moved()
     assert_eq!(rollout.stalls_in_seconds, Some(418));
     assert_eq!(report.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s (stalls in 6m58s)");
     let well = self::report(json!({"status": {"rollout": {"nodes": {"failed": 0}}}}));
-    // Two waves of a minute each, and 4 s in which a node settles.
+    // Two waves of a minute each, and 4 s of `minReadySeconds`.
     assert_eq!(well.rollout.unwrap().about_left_seconds, Some(128));
 }
 
@@ -241,13 +241,13 @@ fn a_clock_that_stands_is_not_said_to_run_out() {
     assert!(stalled.waiting(now()).ends_with("(stalled)"), "{}", stalled.waiting(now()));
 }
 
-/// The conditions that say this of `UpToDate`, `Ready`, `Stalled` and `Reconciling`.
+/// The conditions with these values of `UpToDate`, `Ready`, `Stalled` and `Reconciling`.
 fn conditions(up_to_date: &str, ready: &str, stalled: &str, reconciling: &str) -> Value {
     let each =
         [("UpToDate", up_to_date), ("Ready", ready), ("Stalled", stalled), ("Reconciling", reconciling)];
     each.map(|(type_, text)| {
         let (status, reason) = text.split_once('/').unwrap_or((text, "X"));
-        said(type_, status, reason)
+        condition(type_, status, reason)
     })
     .to_vec()
     .into()
@@ -405,7 +405,7 @@ fn the_data_keeps_its_names() {
     assert_eq!(value["verdict"], "Progressing");
 }
 
-/// A rollout's target as the fleet's status names it.
+/// A rollout's target as in the fleet's status.
 fn hash_of(image: &str) -> String {
     let spec: crate::api::StatefulNodeSpec = serde_json::from_value(json!({
         "image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}},
@@ -443,7 +443,7 @@ fn a_set_that_goes_is_not_what_a_rollout_began_from() {
         ("registry.example/db:1.1", "registry.example/db:1.2")
     );
 
-    // A promotion that is finished although the spec asks for something else by now.
+    // An obsolete promotion that is finished.
     let target = json!({"status": {"rollout": {"targetHash": hash_of("registry.example/db:1.15"), "entrantSet": "28c42"}}});
     let rollout = FleetReport::of(&seen(&merged(rolled, target), &nodes), now()).rollout.unwrap();
     assert_eq!(
@@ -459,17 +459,20 @@ fn what_the_operator_has_not_seen_yet_is_said_and_a_stall_names_the_node_that_is
     fleet["metadata"]["generation"] = json!(generation);
     fleet["status"]["observedGeneration"] = json!(generation - 1);
     let now = "2026-01-01T04:15:11Z".parse().unwrap();
-    let said = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
-    assert!(said.starts_with("waiting for the operator, which has not seen what it asks for now"), "{said}");
+    let waiting_for = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
+    assert!(
+        waiting_for.starts_with("waiting for the operator, which has not seen what it asks for now"),
+        "{waiting_for}"
+    );
     fleet["status"]["observedGeneration"] = json!(generation);
     fleet["status"]["rollout"]["unconverged"] =
         json!([{"name": "db-1", "reason": "NotReady", "message": "", "since": "2026-01-01T04:14:11Z"}]);
     for (stalled, expected) in [("True", "waiting for db-1: NotReady"), ("False", "")] {
         fleet["status"]["conditions"] = json!([{"type": "Stalled", "status": stalled, "reason": "NoProgress",
             "lastTransitionTime": "2026-01-01T04:15:00Z"}]);
-        let said = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
-        assert_eq!(said.starts_with("waiting for db-1"), !expected.is_empty(), "{said}");
-        assert!(said.starts_with(expected), "{said}");
+        let waiting_for = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
+        assert_eq!(waiting_for.starts_with("waiting for db-1"), !expected.is_empty(), "{waiting_for}");
+        assert!(waiting_for.starts_with(expected), "{waiting_for}");
     }
 }
 

@@ -1,21 +1,21 @@
-//! Which nodes of a fleet are named, and how the others are counted: one selection for the terminal and for the page.
+//! Selects which nodes of a fleet are listed and which are only counted, for terminal and page.
 
 use super::{FleetReport, Health, NodeReport, RolloutReport, age, tag};
 
 /// The branches of a fleet's tree.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tree<'a> {
-    /// The nodes that are named.
+    /// The listed nodes.
     pub named: Vec<&'a NodeReport>,
-    /// How many more would be, if there were room.
+    /// How many more are left out for lack of room.
     pub hidden: usize,
-    /// Those that serve, counted by how they do and by the tag that they run; none where all are named.
+    /// Serving nodes, counted by health and image tag; empty if all nodes are listed.
     pub groups: Vec<(Health, String, usize)>,
 }
 
 impl FleetReport {
-    /// The branches of its tree, in at most so many rows: those that do not serve, the worst first where there is not room
-    /// for each; or, if `all` are asked for, every node by its name.
+    /// The branches in at most `rows` rows: the nodes that do not serve, worst first if there are too many; or every
+    /// node, if `all`.
     #[must_use]
     pub fn tree(&self, all: bool, rows: usize) -> Tree<'_> {
         let is_named = |node: &&NodeReport| all || node.health < Health::Before;
@@ -27,20 +27,20 @@ impl FleetReport {
         kept.sort_by_key(|index| named[*index].health);
         kept.truncate(named.len() - hidden);
         if all {
-            // All of them are there to be found by their names.
+            // With all nodes listed, the order by name makes them easy to find.
             kept.sort_unstable();
         }
         Tree { named: kept.into_iter().map(|index| named[index]).collect(), hidden, groups }
     }
 
-    /// What is said of the phase beside the summary of a rollout, where it is more than that there is one.
+    /// The phase, if it adds anything to the summary of a rollout.
     #[must_use]
     pub fn aside(&self) -> Option<String> {
         let says_more = matches!(self.phase.as_str(), "Paused" | "Failed" | "Terminating");
         (self.rollout.is_some() && says_more).then(|| self.phase.to_lowercase())
     }
 
-    /// The image from which a rollout that is under way began, where that is known: nodes that run nothing had it.
+    /// The image that the active rollout replaces, if known: that of nodes without a pod.
     #[must_use]
     pub fn began_from(&self) -> &str {
         self.rollout.as_ref().map_or("", |rollout| rollout.from_image.as_str())
@@ -48,7 +48,7 @@ impl FleetReport {
 }
 
 impl FleetReport {
-    /// A group of nodes that serve, in words: `3 nodes serve 1.1`; where there are several sets, with whether they take traffic.
+    /// A group of serving nodes: `3 nodes serve 1.1`; with several sets, also whether they get traffic.
     #[must_use]
     pub fn group_words(&self, health: Health, tag: &str, count: usize) -> String {
         let words = group_words(tag, count);
@@ -67,7 +67,7 @@ impl FleetReport {
     }
 }
 
-/// A group of nodes that serve, in words: `3 nodes serve 1.1`.
+/// A group of serving nodes: `3 nodes serve 1.1`.
 #[must_use]
 pub fn group_words(tag: &str, count: usize) -> String {
     let (nodes, serve) = if count == 1 { ("node", "serves") } else { ("nodes", "serve") };
@@ -76,7 +76,7 @@ pub fn group_words(tag: &str, count: usize) -> String {
 }
 
 impl RolloutReport {
-    /// `1.1 → 1.2`; where the tags tell nothing, what it goes to and why it began.
+    /// `1.1 → 1.2`; if the tags are equal, the target and the cause.
     #[must_use]
     pub fn versions(&self) -> String {
         let (from, to) = (tag(&self.from_image), tag(&self.to_image));
@@ -87,7 +87,7 @@ impl RolloutReport {
         }
     }
 
-    /// The wave, or, where nodes are not updated in place, the stage.
+    /// The wave or, unless nodes are updated in place, the stage.
     #[must_use]
     pub fn place(&self) -> String {
         match self.wave {
@@ -96,7 +96,7 @@ impl RolloutReport {
         }
     }
 
-    /// How long it has taken.
+    /// Its age.
     #[must_use]
     pub fn elapsed(&self) -> String {
         age(chrono::TimeDelta::seconds(self.elapsed_seconds))

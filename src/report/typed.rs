@@ -1,31 +1,31 @@
-//! Commands as they have to be typed by whoever reads them: under the name by which this program was called, and with the flags
-//! that said which cluster is meant. Without those a command that is pasted would reach another.
+//! Suggested commands as the user has to type them: with the program's name and the flags for the cluster that they
+//! used. Without those flags a pasted command would reach another cluster.
 
-/// Programs whose commands are told of: both take the flags of a connection.
+/// The programs of suggested commands: both take the connection's flags.
 const PROGRAMS: [&str; 2] = ["windlass ", "kubectl "];
-/// What stands where flags may follow: a command that names an object names its namespace.
+/// The place for the flags: a command that names an object has its namespace.
 const NAMESPACE: &str = " -n ";
 
-/// Who reads.
+/// How a user types commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Typed {
-    /// `kubectl windlass`, where that is what was typed.
+    /// `kubectl windlass`, if the program was called as a plugin.
     program: Option<&'static str>,
-    /// The flags, each after a blank.
+    /// The flags, each with a leading blank.
     flags: String,
 }
 
 impl Typed {
-    /// Whoever typed nothing of the kind: commands stay as they are told.
+    /// Leaves commands unchanged.
     pub const PLAIN: Self = Self { program: None, flags: String::new() };
 
-    /// Whoever typed these flags, each after a blank; as a plugin of kubectl or not.
+    /// For these flags, each with a leading blank; `is_plugin`: called as a kubectl plugin.
     #[must_use]
     pub fn of(is_plugin: bool, flags: String) -> Self {
         Self { program: is_plugin.then_some("kubectl windlass "), flags }
     }
 
-    /// A text with its commands as they are typed here.
+    /// Rewrites the commands in a text.
     #[must_use]
     pub fn text(&self, text: &str) -> String {
         let mut out = String::new();
@@ -42,7 +42,7 @@ impl Typed {
         out + rest
     }
 
-    /// The words after the program, with the flags behind the namespace.
+    /// The words after the program, with the flags after the namespace.
     fn flagged(&self, command: &str) -> String {
         let Some(at) = command.find(NAMESPACE).filter(|_| !self.flags.is_empty()) else {
             return command.to_owned();
@@ -54,7 +54,7 @@ impl Typed {
     }
 }
 
-/// Where the next command begins, and of which program.
+/// The start of the next command, and its program.
 fn next(text: &str) -> Option<(usize, &'static str)> {
     let begins = |program: &&'static str| {
         let mut found = text.match_indices(*program).map(|(at, _)| at);
@@ -67,7 +67,7 @@ fn next(text: &str) -> Option<(usize, &'static str)> {
     PROGRAMS.iter().filter_map(begins).min()
 }
 
-/// A word as a shell reads it as one.
+/// Quotes a word for a shell.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,%".contains(c);
@@ -112,8 +112,8 @@ mod tests {
             ),
             ("db-0 waits", "db-0 waits", "db-0 waits", "db-0 waits"),
         ] {
-            let said = [&Typed::PLAIN, &there, &plugin].map(|typed| typed.text(text));
-            assert_eq!(said, [by_default, over_there, of_plugin]);
+            let texts = [&Typed::PLAIN, &there, &plugin].map(|typed| typed.text(text));
+            assert_eq!(texts, [by_default, over_there, of_plugin]);
         }
     }
 

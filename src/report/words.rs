@@ -1,8 +1,8 @@
-//! Times and images as a person reads them.
+//! Times and images in readable form.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// How long something took or takes, with the two largest units: `12s`, `3m02s`, `2h05m`, `3d04h`.
+/// A duration in its two largest units: `12s`, `3m02s`, `2h05m`, `3d04h`.
 #[must_use]
 pub fn age(passed: TimeDelta) -> String {
     let seconds = passed.num_seconds().max(0);
@@ -15,14 +15,14 @@ pub fn age(passed: TimeDelta) -> String {
     }
 }
 
-/// The time of day, in UTC, of something that happened today; of anything earlier with the day.
+/// The time of day in UTC, with the date unless it is today.
 #[must_use]
 pub fn clock_time(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     let form = if at.date_naive() == now.date_naive() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
     at.format(form).to_string()
 }
 
-/// What tells an image from others of its repository: its tag, or the first digits of its digest.
+/// The tag of an image, or the first digits of its digest.
 #[must_use]
 pub fn tag(image: &str) -> String {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));

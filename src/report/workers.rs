@@ -1,4 +1,4 @@
-//! How a `WorkerDeployment` is doing: its rollout, its plan, what it waits for, and its versions.
+//! The report of a `WorkerDeployment`: its rollout, its plan, what it waits for, and its versions.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -12,20 +12,20 @@ use crate::api::HookStatus;
 use crate::api::conditions::{self, Condition, READY, RECONCILING, STALLED, UP_TO_DATE};
 use crate::engine::{PlanState, TaskState};
 
-/// The ramp of a rollout that is under way.
+/// The ramp of an active rollout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Ramp {
-    /// The step that is under way, or that comes next, from 1.
+    /// The current or next step, from 1.
     pub step: usize,
-    /// How many there are.
+    /// The number of steps.
     pub of: usize,
 }
 
-/// A `WorkerDeployment`, as it is shown.
+/// The report of a `WorkerDeployment`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkersReport {
-    /// `WorkerDeployment`, which tells it from a fleet in a list of both.
+    /// `WorkerDeployment`, to distinguish it from a fleet in a mixed list.
     pub kind: String,
     /// Its namespace.
     pub namespace: String,
@@ -33,13 +33,13 @@ pub struct WorkersReport {
     pub name: String,
     /// Manual, `AllAtOnce` or Progressive.
     pub strategy: String,
-    /// What came of what its spec asks for.
+    /// Whether its spec is carried out.
     pub verdict: Verdict,
-    /// A few words: `Ramping 25%`, or why it is not up to date.
+    /// A short summary: `Ramping 25%`, or why it is not up to date.
     pub summary: String,
-    /// What it waits for, or why it stands, in a sentence; empty where there is nothing to say.
+    /// What it waits for, or what blocks it, in a sentence; may be empty.
     pub waiting_for: String,
-    /// The build ID of what is wanted.
+    /// The target's build ID.
     #[serde(rename = "targetBuildID")]
     pub target_build_id: String,
     /// The current version in Temporal.
@@ -48,29 +48,29 @@ pub struct WorkersReport {
     /// The ramping version in Temporal.
     #[serde(rename = "rampingBuildID")]
     pub ramping_build_id: String,
-    /// How much goes to the ramping version, in percent.
+    /// The share of the ramping version, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_percent: Option<i32>,
-    /// Where the ramp is; absent where no rollout with steps is under way.
+    /// The ramp; absent unless a rollout with steps is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Ramp>,
-    /// For how long the rollout has been under way, in seconds; absent where none is.
+    /// The age of the rollout, in seconds; absent if none is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<i64>,
-    /// What is being done, or was last done.
+    /// The active plan, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
     /// The hooks that failed, and those that wait for a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,
-    /// Its versions, as the status has them: those that take tasks first, then those that have yet to, then those that drain.
+    /// Its versions, as in the status: those that take tasks, then those that will, then those that drain.
     pub versions: Vec<VersionRecord>,
-    /// Since when Temporal has not answered as it should; absent while it does.
+    /// Since when Temporal does not answer properly; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temporal_lost_at: Option<DateTime<Utc>>,
 }
 
-/// An object of which as much was read as can be: of a later version of Windlass there may be more.
+/// As much of an object as can be read: a later version of Windlass may have written it.
 pub(super) struct Read {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -112,7 +112,7 @@ impl Read {
         if is(STALLED) {
             return Verdict::Stalled;
         }
-        // Nobody is Ready of none.
+        // With 0 replicas, no worker is Ready.
         let wants_none = self.spec.as_ref().is_some_and(|spec| spec.replicas == Some(0));
         if is(UP_TO_DATE) && (is(READY) || wants_none) {
             return Verdict::UpToDate;
@@ -132,7 +132,7 @@ impl Read {
         }
         let is_short = |c: &&Condition| c.status == "True";
         let why = match self.condition(UP_TO_DATE) {
-            // What is wanted is current, and its workers are not ready.
+            // The target is current, but its workers are not ready.
             Some(c) if is_short(&c) => self.condition(READY),
             other => other,
         };
@@ -147,15 +147,15 @@ impl Read {
         if verdict == Verdict::UpToDate {
             return String::new();
         }
-        let said = |type_: &str| self.condition(type_).filter(|c| !c.message.is_empty());
+        let with_message = |type_: &str| self.condition(type_).filter(|c| !c.message.is_empty());
         if self.is_terminating {
-            return said(RECONCILING).map(|c| c.message.clone()).unwrap_or_default();
+            return with_message(RECONCILING).map(|c| c.message.clone()).unwrap_or_default();
         }
-        let not = |type_: &str| said(type_).filter(|c| c.status != "True");
+        let not = |type_: &str| with_message(type_).filter(|c| c.status != "True");
         let Some(why) = not(UP_TO_DATE).or_else(|| not(READY)) else { return String::new() };
         let paused = self.spec.as_ref().is_some_and(|spec| spec.paused);
         let paused = if paused { " (paused)" } else { "" };
-        // What stands is called by its reason; the sentence of what is on its way says it all.
+        // A blocked rollout is named by its reason; one in progress is described by its message.
         let stands = why.status == "False" && why.type_ == UP_TO_DATE;
         if stands {
             format!("{}: {}{paused}", why.reason, why.message)
@@ -166,7 +166,7 @@ impl Read {
 }
 
 impl WorkersReport {
-    /// Reports on a `WorkerDeployment`, as the API server has it.
+    /// Reports on a raw `WorkerDeployment`.
     #[must_use]
     pub fn of(object: &Value, now: DateTime<Utc>) -> Self {
         let read = Read::of(object);
@@ -206,7 +206,7 @@ impl WorkersReport {
         }
     }
 
-    /// `a → b` of a rollout that is under way.
+    /// `a → b` of an active rollout.
     #[must_use]
     pub fn builds(&self) -> String {
         let from = if self.current_build_id.is_empty() { "no version" } else { &self.current_build_id };
@@ -280,7 +280,7 @@ pub(in crate::report) mod tests {
         WorkersReport::of(&object, "2026-01-01T04:04:10Z".parse().unwrap())
     }
 
-    fn said(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
         json!({"type": type_, "status": status, "reason": reason, "message": message,
             "lastTransitionTime": "2026-01-01T04:00:00Z"})
     }
@@ -301,20 +301,24 @@ pub(in crate::report) mod tests {
 
     #[test]
     fn each_verdict_is_read_from_the_conditions_of_the_spec_as_it_is() {
-        let up = json!([said("Ready", "True", "WorkersReady", ""), said("UpToDate", "True", "Applied", "")]);
+        let up = json!([
+            condition("Ready", "True", "WorkersReady", ""),
+            condition("UpToDate", "True", "Applied", "")
+        ]);
         let short = json!([
-            said("Ready", "False", "WorkersNotReady", "0 of 2 workers are ready"),
-            said("UpToDate", "True", "Applied", ""),
+            condition("Ready", "False", "WorkersNotReady", "0 of 2 workers are ready"),
+            condition("UpToDate", "True", "Applied", ""),
         ]);
         let stands = json!([
-            said("UpToDate", "False", "GateFailed", "the smoke test failed"),
-            said("Stalled", "True", "GateFailed", "the smoke test failed"),
+            condition("UpToDate", "False", "GateFailed", "the smoke test failed"),
+            condition("Stalled", "True", "GateFailed", "the smoke test failed"),
         ]);
         let refused = json!([
-            said("UpToDate", "False", "InvalidSpec", "no containers"),
-            said("Stalled", "True", "InvalidSpec", "no containers"),
+            condition("UpToDate", "False", "InvalidSpec", "no containers"),
+            condition("Stalled", "True", "InvalidSpec", "no containers"),
         ]);
-        let lost = json!([said("UpToDate", "Unknown", "TemporalUnreachable", "since 04:00: nobody answers")]);
+        let lost =
+            json!([condition("UpToDate", "Unknown", "TemporalUnreachable", "since 04:00: nobody answers")]);
         for (change, verdict, summary, waits) in [
             (json!({"status": {"conditions": up}}), Verdict::UpToDate, "UpToDate", ""),
             (
@@ -347,7 +351,7 @@ pub(in crate::report) mod tests {
                 "TemporalUnreachable",
                 "since 04:00: nobody answers",
             ),
-            // Of a spec that was not looked at yet the status says nothing.
+            // Of a spec that was not observed yet, the status says nothing.
             (
                 json!({"metadata": {"generation": 3}, "status": {"conditions": up}}),
                 Verdict::Progressing,

@@ -1,4 +1,4 @@
-//! What the sidecar's server asks of the application beside it.
+//! The sidecar server's queries to its application.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::exchange::{client, excerpt, exchange};
 
-/// Below the operator's own time-out: a slow application must not make its sidecar look dead.
+/// Less than the operator's time-out: a slow application must not make its sidecar look dead.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -26,8 +26,7 @@ impl Application {
         self.height_url.is_some()
     }
 
-    /// Whether it says that it has caught up; `None` where there is no URL to ask. What cannot be asked
-    /// has not caught up.
+    /// Whether the application has caught up; `None` without a URL. A failed query counts as not caught up.
     pub(super) async fn caught_up(&self) -> Option<bool> {
         let url = self.caught_up_url.as_ref()?;
         Some(match self.get(url).await {
@@ -39,7 +38,7 @@ impl Application {
         })
     }
 
-    /// Its height, or a sentence that says why that is not known; `None` where there is no URL to ask.
+    /// The application's height, or why it is unknown; `None` without a URL.
     pub(super) async fn height(&self) -> Option<Result<i64, String>> {
         let url = self.height_url.as_ref()?;
         Some(self.get(url).await.and_then(|body| {
@@ -58,7 +57,7 @@ impl Application {
     }
 }
 
-/// A 2xx is a yes, unless its body is JSON that says otherwise.
+/// A 2xx means yes, unless its body is JSON that says otherwise.
 fn says_caught_up(body: &[u8]) -> bool {
     match serde_json::from_slice(body) {
         Ok(Value::Bool(said)) => said,
@@ -67,8 +66,8 @@ fn says_caught_up(body: &[u8]) -> bool {
     }
 }
 
-/// A whole number of at least 0, bare or as `height` of an object. Heights below 0 are how some
-/// applications say "unknown".
+/// An integer of at least 0, bare or as `height` of an object. Some applications report an unknown height as
+/// negative.
 fn height_in(body: &[u8]) -> Option<i64> {
     let height = match serde_json::from_slice(body).ok()? {
         Value::Object(fields) => fields.get("height")?.as_i64(),

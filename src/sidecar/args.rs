@@ -1,4 +1,4 @@
-//! What `windlass sidecar` is told on its command line.
+//! The command line of `windlass sidecar`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

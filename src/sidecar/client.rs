@@ -1,4 +1,4 @@
-//! How the operator asks a sidecar: a port that tasks are handed, and its implementation over HTTP.
+//! The operator's client of sidecars: a port, and its implementation over HTTP.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use super::url::parse_http;
 /// Why a sidecar's answer cannot be used. The text is a sentence that names the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SidecarError {
-    /// No answer came, or nothing could be sent.
+    /// The request could not be sent, or got no answer.
     #[error("{0}")]
     Unreachable(String),
-    /// It answered, and not with a 2xx.
+    /// The status is not a 2xx.
     #[error("{message}")]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// The sentence, with what the sidecar said of it.
+        /// A sentence with the sidecar's message.
         message: String,
     },
-    /// It answered with what is not in the protocol.
+    /// The answer does not follow the protocol.
     #[error("{0}")]
     Garbled(String),
 }
 
-/// Asks sidecars. `base_url` is what [`url_for`](super::url_for) returned.
+/// A client of sidecars. `base_url` is what [`url_for`](super::url_for) returned.
 #[cfg_attr(test, mockall::automock)]
 #[cfg_attr(test, allow(clippy::ref_option_ref, reason = "in the mock that is generated"))]
 #[async_trait]
 pub trait SidecarClient: Send + Sync {
-    /// What the sidecar knows of its node now.
+    /// The current status of the node.
     async fn status(&self, base_url: &str) -> Result<Status, SidecarError>;
 
-    /// Hands it a task. `Ok` says that the sidecar took it, or had it already, not that it is done: ask
+    /// Submits a task. `Ok` means that the sidecar has accepted it, now or before, not that it is done: query
     /// [`task`](Self::task) or [`status`](Self::status) for that. Submitting twice is harmless.
     async fn submit<'a>(
         &self,
@@ -47,22 +47,22 @@ pub trait SidecarClient: Send + Sync {
         token: Option<&'a str>,
     ) -> Result<(), SidecarError>;
 
-    /// How far a task is; `None` when the sidecar does not know it, as after a restart.
+    /// The state of a task; `None` if the sidecar does not know it, as after a restart.
     async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError>;
 }
 
-/// Asks over HTTP, with one pool of connections for all sidecars. Clones share the pool.
+/// The client over HTTP, with one connection pool for all sidecars. Clones share the pool.
 #[derive(Clone, Debug)]
 pub struct HttpSidecar {
     http: Client,
 }
 
 impl HttpSidecar {
-    /// How long an exchange may take in all, unless told otherwise.
+    /// The default time-out of an exchange.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// A client whose exchanges, connecting included, end after `timeout`. Fails only where the machine
-    /// cannot provide an HTTP client, with a sentence that says why.
+    /// A client whose exchanges, connecting included, end after `timeout`. Fails, with a sentence, only if the
+    /// machine cannot provide an HTTP client.
     pub fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self { http: client(timeout)? })
     }
@@ -114,7 +114,7 @@ fn endpoint(base_url: &str, path: &[&str]) -> Result<Url, SidecarError> {
     Ok(url)
 }
 
-/// Secrets are often written with a newline at their end; it is no part of the token.
+/// Secrets often end in a newline, which is not part of the token.
 fn bearer(url: &Url, token: &str) -> Result<HeaderValue, SidecarError> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| {
         SidecarError::Unreachable(format!(
@@ -158,8 +158,8 @@ fn read<T: DeserializeOwned>(url: &Url, body: &[u8]) -> Result<T, SidecarError> 
     })
 }
 
-/// What is outside the protocol goes to the log and never into an error, which ends in a status: whoever
-/// may write `sidecar.url` could otherwise read, through the operator, what only the operator can reach.
+/// Unexpected bodies go to the log and never into an error, which ends in a status: whoever may write `sidecar.url`
+/// could otherwise read, through the operator, what only the operator can reach.
 fn log_unquoted(url: &Url, body: &[u8]) {
     tracing::debug!(%url, answer = excerpt(body), "an answer outside the sidecar's protocol");
 }

@@ -1,5 +1,5 @@
-//! One HTTP exchange with a server that nobody has reason to trust: bounded in time and in size, and it
-//! goes where it was sent, not where a redirect or a proxy variable points.
+//! One HTTP exchange with an untrusted server: bounded in time and size, without redirects and without proxies from
+//! the environment.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use reqwest::{Client, RequestBuilder, StatusCode, redirect};
 /// The longest answer that is read, in bytes.
 pub(super) const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// How long an unused connection is kept. Pods come and go; their connections should not outlive them.
+/// How long an idle connection is kept: it should not outlive its pod.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// Why there was no whole answer. Each is the end of a sentence that begins with who was asked.
+/// Why there is no complete answer: the end of a sentence that begins with the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Nothing, or not all of it, came back.
+    /// No answer, or an incomplete one.
     NoAnswer(String),
-    /// More came back than is read.
+    /// The answer exceeds the limit.
     TooLong,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// A client whose exchanges are over, one way or the other, after `timeout`.
+/// A client whose exchanges end after `timeout`.
 pub(super) fn client(timeout: Duration) -> Result<Client, String> {
     Client::builder()
         .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
@@ -66,7 +66,7 @@ fn no_answer(error: reqwest::Error) -> Failure {
     })
 }
 
-/// reqwest's own text stops at "error sending request"; what went wrong is at the end of the chain.
+/// reqwest's own message stops at "error sending request"; the cause is at the end of the chain.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
@@ -75,7 +75,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The beginning of a text from outside, on one line, short enough to be quoted in a status.
+/// The start of an untrusted text on one line, short enough for a status.
 pub(super) fn excerpt(text: &[u8]) -> String {
     const MAX_CHARS: usize = 120;
     let text = String::from_utf8_lossy(text);

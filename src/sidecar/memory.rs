@@ -1,11 +1,11 @@
-//! What a sidecar remembers while it runs, and how tasks change that. No I/O, and nothing outlives the
-//! process: a restarted sidecar has to be marked ready again.
+//! The in-memory state of a sidecar, and how tasks change it. No I/O, and nothing survives the process: a restarted
+//! sidecar has to be marked ready again.
 
 use std::collections::VecDeque;
 
 use super::protocol::{TaskAnswer, TaskRequest, TaskState, TaskType};
 
-/// The most tasks that are remembered. With the bound on a request's size it bounds the memory.
+/// The most tasks that are kept. Together with the limit on requests it bounds the memory.
 const MAX_TASKS: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -31,13 +31,13 @@ impl Task {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Submitted {
-    /// The task was taken.
+    /// The task was accepted.
     New(TaskAnswer),
-    /// It was taken before; nothing happened now.
+    /// It was accepted before; nothing changed.
     Again(TaskAnswer),
-    /// Another task has this ID, of this type.
+    /// The ID belongs to another task, of this type.
     OtherContent(TaskType),
-    /// As many tasks as can be remembered are unfinished.
+    /// The memory is full of unfinished tasks.
     Full,
 }
 
@@ -54,12 +54,12 @@ impl Memory {
         self.tasks.iter().find(|task| task.request.id == id).map(Task::answer)
     }
 
-    /// Whether some task waits for the application's height.
+    /// True if a task waits for the application's height.
     pub(super) fn awaits_height(&self) -> bool {
         self.tasks.iter().any(|task| task.state == TaskState::Running)
     }
 
-    /// Takes a task, or says why not. `tells_height` is whether the application can be asked its height.
+    /// Accepts a task, or says why not. `tells_height`: true if the application's height can be queried.
     pub(super) fn submit(&mut self, request: TaskRequest, tells_height: bool) -> Submitted {
         if let Some(known) = self.tasks.iter().find(|task| task.request.id == request.id) {
             return if known.request == request {
@@ -93,7 +93,7 @@ impl Memory {
         Submitted::New(answer)
     }
 
-    /// Moves the tasks that wait for a height, now that it is known or known to be unknown.
+    /// Updates the tasks that wait for a height, from an observation or its error.
     pub(super) fn observe_height(&mut self, observed: &Result<i64, String>) {
         for task in self.tasks.iter_mut().filter(|task| task.state == TaskState::Running) {
             let Some(halt) = task.request.height() else { continue };

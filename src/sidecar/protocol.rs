@@ -1,14 +1,13 @@
-//! What goes over the wire between the operator and a sidecar: the types, and how a request is read.
-//! No I/O here.
+//! The wire protocol between operator and sidecar: its types, and the parsing of requests. No I/O.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The longest task ID that a sidecar takes, in bytes.
+/// The longest task ID that a sidecar accepts, in bytes.
 pub const MAX_TASK_ID_BYTES: usize = 253;
 
-/// The answer to `GET /v1/status`. Fields that the reader does not know are ignored, and all but `ready`
-/// may be missing and then read as "not so": operator and sidecar are upgraded at different times.
+/// The answer to `GET /v1/status`. Unknown fields are ignored, and all but `ready` may be missing and then mean "no":
+/// operator and sidecar are upgraded at different times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -17,7 +16,7 @@ pub struct Status {
     /// The application has caught up with its peers.
     #[serde(default)]
     pub caught_up: bool,
-    /// The application's height; `None` where it is not known.
+    /// The application's height; `None` if unknown.
     #[serde(default)]
     pub height: Option<i64>,
     /// The application reached the height it was told to halt at.
@@ -25,7 +24,7 @@ pub struct Status {
     pub halted: bool,
 }
 
-/// What a sidecar can be asked to do.
+/// The types of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskType {
     /// Put the pod in service: `/readyz` answers 200 from now on.
@@ -63,12 +62,12 @@ impl Serialize for TaskType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct TaskRequest {
-    /// Chosen by the asker; the sidecar knows a repeat by it.
+    /// Chosen by the client; identifies repeats.
     pub id: String,
-    /// What to do.
+    /// The type of the task.
     #[serde(rename = "type")]
     pub kind: TaskType,
-    /// What the type needs to know; names it does not need are ignored.
+    /// The parameters of the type; unknown ones are ignored.
     pub params: Map<String, Value>,
 }
 
@@ -135,21 +134,21 @@ fn is_task_id(id: &str) -> bool {
         && id.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c))
 }
 
-/// How far a task is.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
-    /// Accepted, not begun.
+    /// Accepted, not started.
     Pending,
-    /// Begun, and waiting for something.
+    /// Started, and waiting for something.
     Running,
     /// Done.
     Complete,
-    /// It cannot be done; the message says why.
+    /// Failed; the message says why.
     Failed,
 }
 
 impl TaskState {
-    /// Whether it stays as it is.
+    /// True if it is final.
     #[must_use]
     pub const fn is_finished(self) -> bool {
         matches!(self, Self::Complete | Self::Failed)
@@ -161,7 +160,7 @@ impl TaskState {
 pub struct TaskAnswer {
     /// The request's ID.
     pub id: String,
-    /// How far it is.
+    /// Its state.
     pub state: TaskState,
     /// One sentence for people: what it waits for, or why it failed.
     #[serde(default)]

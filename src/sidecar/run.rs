@@ -7,12 +7,11 @@ use super::args::SidecarArgs;
 use super::server::{SidecarServer, serve};
 use super::token::TokenFile;
 
-/// Serves until the process is told to stop (SIGTERM or SIGINT). The error is one sentence that says what
-/// to do.
+/// Serves until SIGTERM or SIGINT. The error is one sentence that says what to do.
 pub async fn run(args: SidecarArgs) -> Result<(), String> {
     let server = SidecarServer::new(&args)?;
     if let Some(file) = args.token_file.clone().map(TokenFile) {
-        // A sidecar that could take no task at all should say so when it starts, not when it is asked.
+        // A sidecar that could accept no task should fail at its start.
         file.read().await?;
     }
     let told_to_stop = told_to_stop()?;
@@ -25,8 +24,8 @@ pub async fn run(args: SidecarArgs) -> Result<(), String> {
         .map_err(|error| format!("the sidecar stopped serving: {error}"))
 }
 
-/// Resolves at the first signal. The handlers stand when this returns: as process 1 of a container, a
-/// signal without one would be ignored.
+/// Resolves at the first signal. The handlers are installed before this returns: as process 1 of a container, signals
+/// without a handler are ignored.
 fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
     let on = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);

@@ -1,4 +1,4 @@
-//! The server of `windlass sidecar`: its routes, and how they answer.
+//! The server of `windlass sidecar`: its routes and responses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,16 +21,16 @@ use super::memory::{Memory, Submitted};
 use super::protocol::{RefusalBody, Status, TaskAnswer, TaskRequest};
 use super::token::{self, TokenFile};
 
-/// The longest request that is read, in bytes.
+/// The longest request body, in bytes.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
-/// How long a request may take to arrive and be answered.
+/// The time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long open requests may go on after the server was told to stop.
+/// How long open requests may take after shutdown began.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What a sidecar knows and whom it asks. Clones are the same sidecar.
+/// The server's state. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SidecarServer {
     inner: Arc<Inner>,
@@ -45,7 +45,7 @@ struct Inner {
 }
 
 impl SidecarServer {
-    /// A sidecar that was not yet marked ready. The error is a sentence that says what to do.
+    /// A sidecar that is not marked ready. The error is a sentence that says what to do.
     pub fn new(args: &SidecarArgs) -> Result<Self, String> {
         Self::with_request_timeout(args, REQUEST_TIMEOUT)
     }
@@ -60,7 +60,7 @@ impl SidecarServer {
         Ok(Self { inner: Arc::new(Inner { application, token, request_timeout, memory }) })
     }
 
-    /// Never held across an await. What a panic left behind is still whole: each change is one step.
+    /// Never held across an await. After a panic the state is still consistent: each change is one step.
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.inner.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl SidecarServer {
         }
     }
 
-    /// Asks the application its height, where there is one to ask, and lets waiting tasks see it.
+    /// Queries the application's height, if it has a URL, and updates the waiting tasks.
     async fn refresh_height(&self) -> Option<i64> {
         let observed = self.inner.application.height().await?;
         self.memory().observe_height(&observed);
@@ -126,7 +126,7 @@ pub async fn serve(
     }
 }
 
-/// Why a request was not done, for its sender.
+/// Why a request was refused.
 struct Refusal(StatusCode, String);
 
 impl IntoResponse for Refusal {
@@ -140,7 +140,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// A peer that sends its request a byte an hour does not hold a task of ours for ever.
+/// A time-out for slow senders.
 async fn bounded(State(server): State<SidecarServer>, request: Request, next: Next) -> Response {
     tokio::time::timeout(server.inner.request_timeout, next.run(request)).await.unwrap_or_else(|_| {
         Refusal(StatusCode::REQUEST_TIMEOUT, "the request took too long: send it again".to_owned())

@@ -6,13 +6,12 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 
-/// A token in a file. It is read at every use: a mounted Secret changes under a running process, and
-/// tasks are rare.
+/// A token in a file. It is read at every use: a mounted Secret may change, and tasks are rare.
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile(pub(super) PathBuf);
 
 impl TokenFile {
-    /// The token, without white space around it. The error is a sentence about the file.
+    /// The token, without surrounding white space. The error is a sentence about the file.
     pub(super) async fn read(&self) -> Result<Vec<u8>, String> {
         let path = self.0.display();
         let bytes = tokio::fs::read(&self.0).await.map_err(|error| {
@@ -35,7 +34,7 @@ pub(super) fn presented(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// Compares in a time that tells nothing about where two tokens differ, or how long they are.
+/// Compares in constant time, whatever the lengths.
 pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = Sha256::digest(one)
         .iter()

@@ -1,28 +1,27 @@
-//! From a node's `sidecar.url` template to the URL its sidecar answers at.
+//! Computes a sidecar's URL from the `sidecar.url` template of its node.
 
 use std::net::Ipv6Addr;
 
-/// Why there is no URL to ask.
+/// Why there is no URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// The template needs an address that the pod does not have yet; it may have one later.
+    /// The template needs the pod's IP, which is not assigned yet.
     #[error("the pod has no IP address yet, so its sidecar cannot be asked")]
     NoPodIp,
-    /// The template is wrong, and stays so until someone changes it.
+    /// The template is invalid.
     #[error("sidecar.url `{template}` {fault}")]
     BadTemplate {
-        /// As it stands in the spec.
+        /// The template in the spec.
         template: String,
-        /// The rest of the sentence.
+        /// The end of the sentence.
         fault: String,
     },
 }
 
 const DEFAULT_TEMPLATE: &str = "http://{podIP}:{port}";
 
-/// The base URL of a node's sidecar, without a slash at its end: `template` (default
-/// `http://{podIP}:{port}`) with `{name}`, `{namespace}`, `{port}` and `{podIP}` filled in. IPv6 pod
-/// addresses get their brackets. An empty `pod_ip` is none.
+/// The base URL of a node's sidecar, without a final slash: `template` (default `http://{podIP}:{port}`) with
+/// `{name}`, `{namespace}`, `{port}` and `{podIP}` filled in. IPv6 addresses get brackets. An empty `pod_ip` is none.
 pub fn url_for(
     template: Option<&str>,
     name: &str,
@@ -63,10 +62,10 @@ pub fn url_for(
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// Reads an absolute `http` URL. The error is the end of a sentence that begins with the URL.
+/// Parses an absolute `http` URL. The error is the end of a sentence that begins with the URL.
 pub(super) fn parse_http(text: &str) -> Result<reqwest::Url, String> {
     let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
-    // Nothing here speaks TLS, and a request that can never be sent should not look like a dead server.
+    // There is no TLS here, and a request that can never be sent should not look like a dead server.
     if url.scheme() != "http" {
         return Err("does not begin with http://".to_owned());
     }

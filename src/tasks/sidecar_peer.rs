@@ -2,7 +2,7 @@
 
 use super::NodeScope;
 use crate::api::Sidecar;
-use crate::asking::{Heard, Peer, Question, Wish};
+use crate::asking::{AnswerState, Peer, Question, Wish};
 use crate::cluster::observed::{ContainerState, ObservedNode, ObservedPod};
 use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::url_for;
@@ -24,7 +24,7 @@ pub(super) fn ask(
     sidecar: &Sidecar,
     pod: &ObservedPod,
     wish: Wish,
-) -> Result<Heard, String> {
+) -> Result<AnswerState, String> {
     let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
     let port = u16::try_from(sidecar.port).unwrap_or(7777);
     let url = url_for(template, &node.meta.name, &node.meta.namespace, port, Some(&pod.ip))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
-use crate::asking::{ASK_AGAIN, Halt, Said, Wish};
+use crate::asking::{ASK_AGAIN, Halt, SidecarReport, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
 use crate::planner::node::status::SidecarAnswer;
@@ -68,8 +68,8 @@ pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
 }
 
 /// What a status says of an answer.
-fn status_of(said: Said, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
-    let Said { ready: _, caught_up, height, halted, refusal } = said;
+fn status_of(said: SidecarReport, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
+    let SidecarReport { ready: _, caught_up, height, halted, refusal } = said;
     let halt_task_id = if spec.halt_height > 0 { spec.halt_task_id.clone() } else { String::new() };
     let message = cut(&refusal, MAX_PROBLEM_BYTES);
     SidecarStatus { pod_uid: pod_uid.to_owned(), caught_up, height, halted, halt_task_id, message }

@@ -1,6 +1,6 @@
-//! Rollouts as traces: a rollout, the plans of its nodes and their tasks are spans. A span holds only what a persisted status
-//! says, and its ID is computed from the plan's. So the spans of a rollout form one trace, whichever replica exports them,
-//! before a restart or after.
+//! Rollouts as traces: a rollout, its nodes' plans and their tasks are spans. A span contains only what a persisted
+//! status has, and its ID is derived from the plan's. So all spans of a rollout form one trace, whichever replica
+//! exports them, before or after a restart.
 
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
-/// Which trace a span is of.
+/// The ID of a trace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TraceId(pub [u8; 16]);
 
-/// Which span it is.
+/// The ID of a span.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SpanId(pub [u8; 8]);
 
@@ -32,7 +32,7 @@ impl TraceId {
 }
 
 impl SpanId {
-    /// The span of what these words name together: a plan, or a task of one at some time.
+    /// The span identified by these words: a plan, or one run of a task.
     #[must_use]
     pub fn of(words: &[&str]) -> Self {
         let digest: [u8; 32] = Sha256::digest(format!("span/{}", words.join("/"))).into();
@@ -40,45 +40,45 @@ impl SpanId {
     }
 }
 
-/// Something that began and has ended.
+/// A span that has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Span {
     /// Its trace.
     pub trace: TraceId,
     /// Its ID.
     pub id: SpanId,
-    /// The span that it is a part of; none: it is the trace's first.
+    /// The parent span; `None`: it is the root.
     pub parent: Option<SpanId>,
-    /// What it is, in a few words that are the same for many.
+    /// A name with low cardinality.
     pub name: String,
-    /// When it began.
+    /// Its start.
     pub began: DateTime<Utc>,
-    /// When it ended.
+    /// Its end.
     pub ended: DateTime<Utc>,
-    /// What else is known of it.
+    /// Its attributes.
     pub attributes: Vec<(&'static str, String)>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
 }
 
-/// Where spans go.
+/// A span exporter.
 pub trait Spans: Send + Sync {
-    /// Takes a span; it is not waited for, and may be lost.
+    /// Exports a span in the background; it may be lost.
     fn ended(&self, span: Span);
 }
 
-/// Where spans go, if anywhere.
+/// The span exporter, if any.
 #[derive(Clone, Default)]
 pub struct Traces(Option<Arc<dyn Spans>>);
 
 impl Traces {
-    /// They go there.
+    /// Exports to this exporter.
     pub fn to(spans: Arc<dyn Spans>) -> Self {
         Self(Some(spans))
     }
 
-    /// Tells of what `spans` answers; it is not asked where nobody listens.
-    pub fn tell(&self, spans: impl FnOnce() -> Vec<Span>) {
+    /// Exports the spans that `spans` returns; not called without an exporter.
+    pub fn export(&self, spans: impl FnOnce() -> Vec<Span>) {
         if let Some(to) = &self.0 {
             for span in spans() {
                 to.ended(span);

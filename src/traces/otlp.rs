@@ -1,4 +1,4 @@
-//! Spans on their way to an OpenTelemetry collector, by OTLP over HTTP, in batches and from a thread of their own.
+//! Exports spans to an OpenTelemetry collector with OTLP over HTTP, in batches, from a thread of its own.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,20 +10,20 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanEvents, SpanLin
 
 use super::{Span, Spans};
 
-/// For how long a collector may not answer.
+/// The time-out of a request to the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The path of traces under a collector's address.
+/// The path of traces below a collector's address.
 const PATH: &str = "/v1/traces";
 
-/// The way to a collector.
+/// The exporter.
 pub struct Otlp {
     processor: BatchSpanProcessor,
     scope: InstrumentationScope,
 }
 
 impl Otlp {
-    /// The way to the collector at this address, as `http://collector.monitoring.svc:4318`. What is told of the operator itself
-    /// is its version and the name of the replica.
+    /// An exporter to the collector at this address, such as `http://collector.monitoring.svc:4318`. The resource
+    /// attributes are the operator's version and the name of the replica.
     pub fn new(endpoint: &str, replica: &str) -> Result<Self, String> {
         let address = endpoint.trim_end_matches('/');
         let address = if address.ends_with(PATH) { address.to_owned() } else { format!("{address}{PATH}") };
@@ -43,7 +43,7 @@ impl Otlp {
         Ok(Self { processor, scope: InstrumentationScope::builder("windlass").build() })
     }
 
-    /// Sends what still waits to be sent. Blocks for as long as the collector takes, and not for ever.
+    /// Flushes the pending spans. Blocks until the collector answers, or the time-out.
     pub fn shutdown(&self) {
         if let Err(error) = self.processor.shutdown() {
             tracing::warn!(%error, "the last spans were not sent");

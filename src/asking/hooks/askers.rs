@@ -1,4 +1,4 @@
-//! Who is asked next for a hook, what was last answered, and when it is asked again.
+//! The hook prober: which peer is asked next, the last answer, and the interval.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use super::{HookAnswer, HookQuestion};
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::{Cluster, Key};
 
-/// How many peers are asked at the same time for nodes, and as many for fleets. One that swallows what it is sent keeps
-/// its place for as long as its time-out is; a plan has at most one question.
+/// The most concurrent requests for nodes, and as many for fleets. A peer that hangs occupies its slot until its
+/// time-out; a plan has at most one question.
 pub const HOOKS_AT_ONCE: u16 = 256;
-/// How soon to look again at a question that is being asked, should its answer not announce itself.
+/// The requeue while a question is being asked, in case its answer is lost.
 const WHILE_ASKED: Duration = Duration::from_secs(30);
 
-/// Whose plan has the task that asks.
+/// The owner of the plan whose task asks.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum HookOwner {
     /// A fleet's.
@@ -39,7 +39,7 @@ impl HookOwner {
     }
 }
 
-/// Those for whom somebody is to be asked, in the order in which that was wished for.
+/// The queues of owners whose questions are due.
 pub struct HookLanes {
     /// Fleets.
     pub fleets: UnboundedReceiver<Key>,
@@ -47,16 +47,16 @@ pub struct HookLanes {
     pub nodes: UnboundedReceiver<Key>,
 }
 
-/// What is known of a question.
+/// The state of a question.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HookHeard {
-    /// The last answer; `None`: it was not asked yet.
+pub struct HookAnswerState {
+    /// The last answer; `None`: not asked yet.
     pub last: Option<HookAnswer>,
-    /// When to look again, should no answer come first.
+    /// When to requeue, unless an answer comes first.
     pub again: Duration,
 }
 
-/// What the peers of hooks last answered, and which are to be asked.
+/// The last answers of hooks' peers, and which are to be asked.
 pub struct HookAskers {
     client: Arc<dyn HookClient>,
     cluster: Arc<dyn Cluster>,
@@ -70,16 +70,16 @@ pub struct HookAskers {
 struct Open {
     question: HookQuestion,
     answer: Option<HookAnswer>,
-    /// It is not asked before.
+    /// When it is asked next.
     due: Instant,
-    /// Whether it is in a lane.
+    /// True if it is in a queue.
     listed: bool,
-    /// Whether it is being asked.
+    /// True while it is being asked.
     under_way: bool,
 }
 
 impl HookAskers {
-    /// Askers that nobody has wished anything of, and the lanes in which what is wished for will be found.
+    /// A prober without questions, and its queues.
     #[must_use]
     pub fn new(
         client: Arc<dyn HookClient>,
@@ -91,14 +91,14 @@ impl HookAskers {
         (Arc::new(askers), HookLanes { fleets: of_fleets, nodes: of_nodes })
     }
 
-    /// What was last answered to a question. It is asked, or asked again, where it is time for that. One that this process
-    /// has not asked yet is asked after `first`.
-    pub fn ask(&self, owner: &HookOwner, question: HookQuestion, first: Duration) -> HookHeard {
+    /// The last answer to a question. Queues the question if it is due. A question that is new to this process is
+    /// asked after `first`.
+    pub fn ask(&self, owner: &HookOwner, question: HookQuestion, first: Duration) -> HookAnswerState {
         let now = monotonic();
         let mut all = self.open();
         let open = match all.get_mut(owner) {
             Some(open) if open.question == question => open,
-            // What is under way was for another question, and is passed over when it is answered.
+            // The request under way is for another question; its answer will be dropped.
             Some(open) => {
                 let due = now + first;
                 *open = Open { question, answer: None, due, listed: open.listed, under_way: open.under_way };
@@ -114,33 +114,33 @@ impl HookAskers {
         };
         let last = open.answer.clone();
         if now < open.due {
-            return HookHeard { last, again: open.due - now };
+            return HookAnswerState { last, again: open.due - now };
         }
         self.list(owner, open);
-        HookHeard { last, again: WHILE_ASKED }
+        HookAnswerState { last, again: WHILE_ASKED }
     }
 
-    /// What was last answered to a question, if it is the one that is open; nobody is asked.
+    /// The last answer to a question, if it is the open one; queues nothing.
     #[must_use]
     pub fn last(&self, owner: &HookOwner, question: &HookQuestion) -> Option<HookAnswer> {
         self.open().get(owner).filter(|open| open.question == *question)?.answer.clone()
     }
 
-    /// The owner is gone.
+    /// Drops a deleted owner.
     pub fn forget(&self, owner: &HookOwner) {
         self.open().remove(owner);
     }
 
-    /// Asks what is wished for by now, if anything is. Answers whether there is something new.
+    /// Asks the owner's question, if it is due. True if there is a new answer.
     pub async fn answer(&self, owner: &HookOwner) -> bool {
         let Some(question) = self.take(owner) else { return false };
-        let way = PeerConnection {
+        let connection = PeerConnection {
             client: &*self.client,
             cluster: &*self.cluster,
             namespace: &owner.key().namespace,
         };
-        let (verdict, said) = way.ask(&question).await;
-        let answer = HookAnswer { at: self.clock.now(), verdict, said };
+        let (verdict, text) = connection.ask(&question).await;
+        let answer = HookAnswer { at: self.clock.now(), verdict, said: text };
         self.keep(owner, &question, answer)
     }
 
@@ -175,7 +175,7 @@ impl HookAskers {
             return;
         }
         open.listed = true;
-        // The receivers are gone only when the operator stops.
+        // The receivers are dropped only when the operator stops.
         let _ = match owner {
             HookOwner::Fleet(key) => self.fleets.send(key.clone()),
             HookOwner::Node(key) => self.nodes.send(key.clone()),
@@ -187,14 +187,14 @@ impl HookAskers {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Of how many owners anything is remembered.
+    /// The number of owners with state.
     #[cfg(test)]
     pub fn known(&self) -> usize {
         self.open().len()
     }
 }
 
-/// A clock may stand still, or be set back; two answers have two times all the same.
+/// A clock may stand still or be set back; two answers have different times all the same.
 fn later_than(last: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
     if now == last { now + TimeDelta::microseconds(1) } else { now }
 }

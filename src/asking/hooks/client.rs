@@ -1,5 +1,5 @@
-//! One request of a hook, and its answer. The other side is nobody whom there is reason to trust: bounded in time and in
-//! size, and a request goes where it was sent, not where a redirect or a proxy's variable points.
+//! One HTTP request of a hook. The peer is not trusted: the exchange is bounded in time and size, follows no
+//! redirect, and uses no proxy from the environment.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,59 +8,60 @@ use async_trait::async_trait;
 use http::{HeaderMap, Method};
 use reqwest::{Client, Url, redirect};
 
-/// The most that is read of an answer, in bytes.
+/// The most that is read of a response, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// What is sent.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct HookRequest {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// Where to.
+    /// The URL.
     pub url: Url,
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body.
     pub body: String,
-    /// How long the whole may take.
+    /// The time-out of the whole exchange.
     pub timeout: Duration,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HookReply {
     /// The status.
     pub status: u16,
-    /// The headers, as they came.
+    /// The headers, as received.
     pub headers: Vec<(String, String)>,
-    /// The body, as much of it as is read.
+    /// The body, up to the limit.
     pub body: Vec<u8>,
-    /// Whether there was more.
+    /// True if the body was longer.
     pub is_cut: bool,
 }
 
-/// The way to the peers of hooks.
+/// An HTTP client for hooks.
 #[async_trait]
 pub trait HookClient: Send + Sync {
-    /// Sends a request and reads the answer, whatever it says. An error is the end of a sentence: "did not answer in time".
+    /// Sends a request and reads the response, whatever its status. An error is the end of a sentence: "did not
+    /// answer in time".
     async fn send(&self, request: HookRequest) -> Result<HookReply, String>;
 }
 
-/// Asks over HTTP.
+/// The client over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpHookClient {
     http: Client,
 }
 
 impl HttpHookClient {
-    /// A client. It fails only where the machine cannot provide one, with a sentence that says why.
+    /// Creates a client. Fails, with a sentence, only if the machine cannot provide one.
     pub fn new() -> Result<Self, String> {
         let http = Client::builder()
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
             .redirect(redirect::Policy::none())
             .referer(false)
-            // Pods come and go, and their addresses are given to others: no connection outlives its request.
+            // Pod addresses are reused by other pods: no connection outlives its request.
             .pool_max_idle_per_host(0)
             .build()
             .map_err(|error| format!("no HTTP client for hooks could be made: {}", root_cause(&error)))?;
@@ -103,7 +104,7 @@ fn no_answer(error: &reqwest::Error) -> String {
     }
 }
 
-/// reqwest's own text stops at "error sending request"; what went wrong is at the end of the chain.
+/// reqwest's own message stops at "error sending request"; the cause is at the end of the chain.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer on loopback, and how often it was asked for what it only points at.
+    /// A peer on loopback, and how often the target of its redirect was requested.
     async fn peer() -> (Url, Arc<AtomicUsize>) {
         let elsewhere = Arc::<AtomicUsize>::default();
         let count = elsewhere.clone();
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(elsewhere.load(Ordering::SeqCst), 0);
     }
 
-    /// The variables that point to a proxy are of a process: the test before is run by another one.
+    /// Proxy variables apply to a process: the test above runs again in another one.
     #[tokio::test]
     async fn no_proxy_is_asked() {
         let (own, dead) = (std::env::current_exe().unwrap(), "http://127.0.0.1:9");

@@ -1,4 +1,4 @@
-//! One conversation with a hook's peer: what is sent, and what its answer means.
+//! One exchange with a hook's peer: the request, and the meaning of its answer.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use k8s_openapi::ByteString;
@@ -11,15 +11,15 @@ use super::{HeaderText, HookQuestion, HookWish, HttpWish, QueryWish, Verdict, pr
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::hooks::{Expression, Over, Variables};
 
-/// The header with the ID of the task, by which a peer recognises a repeat.
+/// The header with the task's ID, by which a peer recognises a repeat.
 pub(super) const TASK_HEADER: &str = "windlass-task";
 /// The header with the attempt.
 pub(super) const ATTEMPT_HEADER: &str = "windlass-attempt";
 
-/// When an answer is a success unless a hook says so itself.
+/// The default of `success`.
 const ANY_2XX: &str = "status >= 200 && status < 300";
 
-/// The way to a hook's peer.
+/// A connection to a hook's peer.
 pub(super) struct PeerConnection<'a> {
     pub client: &'a dyn HookClient,
     pub cluster: &'a dyn Cluster,
@@ -27,7 +27,7 @@ pub(super) struct PeerConnection<'a> {
 }
 
 impl PeerConnection<'_> {
-    /// Asks once. What is heard is the end of a sentence that begins with who was asked.
+    /// Asks once. The text is the end of a sentence that begins with the peer.
     pub(super) async fn ask(&self, question: &HookQuestion) -> (Verdict, String) {
         let asked = match &question.wish {
             HookWish::Http(wish) => self.request(question, wish).await,
@@ -40,7 +40,7 @@ impl PeerConnection<'_> {
         let filled = wish.url.fill(&wish.values).map_err(|why| format!("cannot be asked: {why}"))?;
         let url =
             Url::parse(&filled).map_err(|why| format!("cannot be asked: {filled:?} is no URL: {why}"))?;
-        // The text was checked; what a library makes of it is what counts.
+        // The text was validated, but what the URL library parses counts.
         if url.scheme() != "http"
             || !url.username().is_empty()
             || url.password().is_some()
@@ -82,9 +82,9 @@ impl PeerConnection<'_> {
         if samples.is_empty() {
             return Err("answered with no data".to_owned());
         }
-        let said = prometheus::shown(&samples);
+        let text = prometheus::shown(&samples);
         let variables = Variables::of_result(&samples);
-        Ok(verdict(&wish.success, &wish.failure, Over::Result, &variables, said))
+        Ok(verdict(&wish.success, &wish.failure, Over::Result, &variables, text))
     }
 
     async fn header(&self, name: &str, text: &HeaderText) -> Result<(HeaderName, HeaderValue), String> {
@@ -94,7 +94,7 @@ impl PeerConnection<'_> {
         let value = match text {
             HeaderText::Plain(value) => HeaderValue::from_str(value),
             HeaderText::Secret { name, key } => {
-                // Secrets are often written with a newline at their end.
+                // Secrets often end in a newline.
                 let secret = self.secret(name, key).await?;
                 HeaderValue::from_str(secret.trim()).map(|mut value| {
                     value.set_sensitive(true);
@@ -128,37 +128,37 @@ fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let more = if reply.is_cut { " (and more than is read)" } else { "" };
     let words = excerpt(&text);
-    let said = if words.is_empty() {
+    let text = if words.is_empty() {
         format!("answered {}", reply.status)
     } else {
         format!("answered {}: {words}{more}", reply.status)
     };
     let variables = Variables::of_answer(reply.status, &reply.headers, &text, &body);
     let success = if wish.success.is_empty() { ANY_2XX } else { &wish.success };
-    let (found, said) = verdict(success, &wish.failure, Over::Answer, &variables, said);
-    // What is in front of a peer answers so while it is not there: unless the hook says what that means, it means nothing.
+    let (found, text) = verdict(success, &wish.failure, Over::Answer, &variables, text);
+    // A 5xx usually comes from a proxy while the peer is away: unless the hook defines its meaning, it has none.
     let is_nothing = reply.status >= 500 && found == Verdict::Neither;
-    (if is_nothing { Verdict::Nothing } else { found }, said)
+    (if is_nothing { Verdict::Nothing } else { found }, text)
 }
 
-/// What an answer means: a failure, before all else; a success; or neither.
+/// The meaning of an answer: a failure first, then a success, else neither.
 fn verdict(
     success: &str,
     failure: &str,
     over: Over,
     variables: &Variables,
-    said: String,
+    text: String,
 ) -> (Verdict, String) {
     let holds = |text: &str| Expression::compile(text, over)?.holds(variables);
     let failed = if failure.is_empty() { Ok(false) } else { holds(failure) };
     if failed == Ok(true) {
-        return (Verdict::Failure, said);
+        return (Verdict::Failure, text);
     }
     match (holds(success), failed) {
-        (Ok(true), Ok(_)) => (Verdict::Success, said),
-        // It cannot be told whether it failed: that is no success.
-        (_, Err(why)) => (Verdict::Neither, format!("{said}; `failure` cannot be told: {why}")),
-        (Ok(false), Ok(_)) => (Verdict::Neither, said),
-        (Err(why), Ok(_)) => (Verdict::Neither, format!("{said}; `success` cannot be told: {why}")),
+        (Ok(true), Ok(_)) => (Verdict::Success, text),
+        // It is unknown whether it failed, so it is no success.
+        (_, Err(why)) => (Verdict::Neither, format!("{text}; `failure` cannot be told: {why}")),
+        (Ok(false), Ok(_)) => (Verdict::Neither, text),
+        (Err(why), Ok(_)) => (Verdict::Neither, format!("{text}; `success` cannot be told: {why}")),
     }
 }

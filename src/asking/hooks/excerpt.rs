@@ -1,11 +1,11 @@
-//! What of a peer's answer is repeated in a sentence.
+//! Excerpts of a peer's answer for messages.
 
 use crate::engine::sentence::cut;
 
-/// The most that is repeated of an answer, in bytes.
+/// The longest excerpt, in bytes.
 const EXCERPT_BYTES: usize = 160;
 
-/// The beginning of a text from outside, on one line, short enough to be repeated in a status.
+/// The start of an untrusted text on one line, short enough for a status.
 pub(super) fn excerpt(text: &str) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let line: String = text.chars().take(4 * EXCERPT_BYTES).map(printable).collect();

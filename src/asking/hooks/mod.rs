@@ -1,8 +1,7 @@
-//! Asking the peers of hooks beside the reconciles, as sidecars are asked: a task says what it wants to know and goes on
-//! with what was last answered; a bounded number of askers asks, and whose plan the task is of is looked at again when
-//! there is an answer.
+//! Asks the peers of hooks in the background, as sidecars are asked: a task states its question and continues with
+//! the last answer; a bounded number of requests runs concurrently, and an answer requeues the owner of the plan.
 //!
-//! What is remembered here is lost with the process, and then asked once more, under the same task ID.
+//! The state is lost with the process; then the questions are asked again, with the same task ID.
 
 mod askers;
 mod client;
@@ -12,7 +11,7 @@ mod prometheus;
 #[cfg(test)]
 mod tests;
 
-pub use askers::{HOOKS_AT_ONCE, HookAskers, HookHeard, HookLanes, HookOwner};
+pub use askers::{HOOKS_AT_ONCE, HookAnswerState, HookAskers, HookLanes, HookOwner};
 pub use client::{HookClient, HookReply, HookRequest, HttpHookClient, MAX_ANSWER_BYTES};
 
 use std::time::Duration;
@@ -21,55 +20,55 @@ use chrono::{DateTime, Utc};
 
 use crate::hooks::{HookUrl, Values};
 
-/// What a hook asks, and how often. An answer belongs to the whole of it: what was said to another is none.
+/// A question of a hook, and its interval. An answer is valid only for an equal question.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HookQuestion {
     /// The ID of the task that asks.
     pub task_id: String,
     /// Its attempt, from 1.
     pub attempt: u32,
-    /// What is asked.
+    /// The request.
     pub wish: HookWish,
     /// How long after an answer it is asked again.
     pub interval: Duration,
-    /// How long an answer is waited for.
+    /// The time-out of a request.
     pub timeout: Duration,
 }
 
-/// What a hook asks.
+/// The request of a hook.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HookWish {
-    /// A request of the user's own.
+    /// An HTTP request.
     Http(Box<HttpWish>),
-    /// A query of a Prometheus.
+    /// A Prometheus query.
     Query(QueryWish),
 }
 
-/// A request of the user's own.
+/// An HTTP request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpWish {
-    /// Where it goes.
+    /// Its URL.
     pub url: HookUrl,
-    /// What is filled in.
+    /// The values of its placeholders.
     pub values: Values,
-    /// How it is sent.
+    /// Its method.
     pub method: http::Method,
     /// Its headers.
     pub headers: Vec<(String, HeaderText)>,
     /// Its body; empty for none.
     pub body: String,
-    /// When an answer is a success; empty: a 2xx.
+    /// The expression for success; empty: a 2xx.
     pub success: String,
-    /// When it is a failure; empty: never.
+    /// The expression for failure; empty: never.
     pub failure: String,
 }
 
-/// What a header says.
+/// The value of a header.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HeaderText {
-    /// This.
+    /// A literal.
     Plain(String),
-    /// What a key of a Secret says, in the namespace of whoever asks.
+    /// The value of a key in a Secret, in the owner's namespace.
     Secret {
         /// The Secret.
         name: String,
@@ -78,39 +77,39 @@ pub enum HeaderText {
     },
 }
 
-/// A query of a Prometheus.
+/// A Prometheus query.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QueryWish {
-    /// Where instant queries are answered.
+    /// The URL of instant queries.
     pub url: String,
     /// The query.
     pub promql: String,
-    /// When its result is a success.
+    /// The expression for success.
     pub success: String,
-    /// When it is a failure; empty: never.
+    /// The expression for failure; empty: never.
     pub failure: String,
 }
 
-/// What came of asking once.
+/// The result of one request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HookAnswer {
-    /// When that was. No two answers to a question have the same time.
+    /// Its time, unique among the answers to a question.
     pub at: DateTime<Utc>,
-    /// What it means.
+    /// Its meaning.
     pub verdict: Verdict,
-    /// What was heard, the end of a sentence: "answered 503: not yet".
+    /// The end of a sentence: "answered 503: not yet".
     pub said: String,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// `success` held.
+    /// `success` is true.
     Success,
-    /// `failure` held.
+    /// `failure` is true.
     Failure,
-    /// Neither did.
+    /// Neither is.
     Neither,
-    /// There was no answer that says anything: nobody answered, or with a 5xx, or there is no data.
+    /// No usable answer: none at all, a 5xx, or no data.
     Nothing,
 }

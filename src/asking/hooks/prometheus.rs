@@ -1,4 +1,4 @@
-//! What a Prometheus answers to an instant query.
+//! Parses Prometheus' responses to instant queries.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::client::HookReply;
 use super::excerpt::excerpt;
 use crate::hooks::Sample;
 
-/// How many samples are named in a sentence.
+/// The most samples in a message.
 const SHOWN: usize = 3;
 
 #[derive(Deserialize)]
@@ -19,7 +19,7 @@ struct Answer {
     error: String,
 }
 
-/// The samples of an answer; a scalar is one without labels. An error is the end of a sentence.
+/// The samples of a response; a scalar becomes one without labels. An error is the end of a sentence.
 pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
     let words = || excerpt(&String::from_utf8_lossy(&reply.body));
     if reply.is_cut {
@@ -56,7 +56,7 @@ fn sample(metric: &Value, value: &Value) -> Option<Sample> {
     Some(Sample { labels: labels.collect::<Option<_>>()?, value })
 }
 
-/// The samples in a sentence.
+/// The samples as text.
 pub(super) fn shown(samples: &[Sample]) -> String {
     let one = |sample: &Sample| {
         let labels: Vec<String> =

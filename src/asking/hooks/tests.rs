@@ -10,7 +10,7 @@ use crate::cluster::port::MockCluster;
 use crate::cluster::{Key, Kind};
 use crate::hooks::Host;
 
-/// Answers what it was given, in order, and keeps what it was sent.
+/// Answers with the given replies, in order, and records the requests.
 #[derive(Default)]
 struct Played {
     replies: Mutex<VecDeque<Result<HookReply, String>>>,
@@ -87,7 +87,7 @@ fn asked(replies: Vec<Result<HookReply, String>>, cluster: MockCluster) -> Asked
     Asked { client, askers, lanes }
 }
 
-/// What comes of one answer.
+/// The verdict on one reply.
 async fn verdict(wish: HookWish, answered: Result<HookReply, String>) -> (Verdict, String) {
     let asked = asked(vec![answered], MockCluster::new());
     let question = question(wish);
@@ -191,7 +191,7 @@ async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
         assert_eq!(header("x-a"), "1");
         assert_eq!(header("authorization"), "Bearer abc");
     }
-    // One that is not there is said, and nothing is sent.
+    // A missing key is reported, and nothing is sent.
     let without = with("tok");
     asked.askers.ask(&owner(), without.clone(), Duration::ZERO);
     asked.askers.answer(&owner()).await;
@@ -206,8 +206,8 @@ async fn it_is_asked_once_at_a_time_and_again_after_the_interval() {
     let mut asked = asked((0..9).map(|_| reply(503, "")).collect(), MockCluster::new());
     let question = question(HookWish::Http(Box::new(http("", ""))));
     let ask = |first: u64| asked.askers.ask(&owner(), question.clone(), Duration::from_secs(first));
-    // After a restart it is not yet time.
-    assert_eq!(ask(3), HookHeard { last: None, again: Duration::from_secs(3) });
+    // After a restart it is not due yet.
+    assert_eq!(ask(3), HookAnswerState { last: None, again: Duration::from_secs(3) });
     assert!(asked.lanes.nodes.try_recv().is_err());
     tokio::time::advance(Duration::from_secs(3)).await;
     assert!(ask(3).last.is_none());
@@ -222,7 +222,7 @@ async fn it_is_asked_once_at_a_time_and_again_after_the_interval() {
     tokio::time::advance(Duration::from_secs(5)).await;
     assert_eq!(ask(3).last, Some(first.clone()));
     assert!(asked.askers.answer(&owner()).await);
-    // The clock stands still, and they are two answers all the same.
+    // The clock stands still, and the two answers still differ.
     assert_ne!(ask(3).last.unwrap().at, first.at);
     assert_eq!(asked.client.sent.lock().unwrap().len(), 2);
     asked.askers.forget(&owner());

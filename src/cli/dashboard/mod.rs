@@ -1,7 +1,7 @@
-//! `windlass dashboard`: the page on this machine, with the rights of whoever runs it; and the one that `windlass operator
-//! --dashboard` serves, which only shows.
+//! `windlass dashboard`: the page on this machine, with the rights of the user who runs it; and the read-only page of
+//! `windlass operator --dashboard`.
 
-mod hands;
+mod actions;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::connection::{Connection, Scope};
+use super::connection::{ClusterFlags, Connection};
 use super::output::Output;
 use crate::clock::SystemClock;
 use crate::cluster::client::Careful;
 use crate::cluster::watch::Namespaces as Where;
 use crate::dashboard::{Guard, Secrets, Source, serve};
-use hands::Own;
+use actions::VerbActions;
 
-/// What `windlass dashboard` is told.
+/// The arguments of `windlass dashboard`.
 #[derive(Debug, Args)]
 pub struct DashboardArgs {
     #[command(flatten)]
-    scope: Scope,
+    flags: ClusterFlags,
     /// The port to serve on, of this machine alone [default: a free one]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -34,18 +34,18 @@ pub struct DashboardArgs {
 
 /// Serves the page until Ctrl-C.
 pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
-    let cluster = arguments.scope.cluster().await?;
+    let cluster = arguments.flags.cluster().await?;
     let scope = if cluster.all_namespaces { Where::All } else { Where::Namespace(cluster.namespace.clone()) };
     let listener = listen(arguments.port.unwrap_or_default())?;
     let local = Local::at(&listener)?;
     let url = local.url.clone();
     let stopped = super::stopped()?;
-    // No click waits for ever for an API server that does not answer.
+    // With time-outs, so that no click hangs on an API server that does not answer.
     let client = Careful::new(&cluster.client).client();
     let source = Source::new(client.clone(), vec![scope], Arc::new(SystemClock));
-    let source = Arc::new(source.typed_as(arguments.scope.connection.typed()));
-    // What cannot be read is said here, and not on a page that nobody may open.
-    let watched = source.look().await?;
+    let source = Arc::new(source.typed_as(arguments.flags.connection.typed()));
+    // A failure to read belongs on the terminal, not on a page that cannot be opened.
+    let watched = source.watched().await?;
     let serving = local.serve(tokio_listener(listener)?, client, source);
     super::print(&match arguments.output {
         None => format!(
@@ -70,7 +70,7 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     }
 }
 
-/// A free port of this machine, or the one that is asked for.
+/// Binds the given port of the loopback address, or a free one.
 pub fn listen(port: u16) -> Result<std::net::TcpListener, String> {
     bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .map_err(|error| format!("--port {port}: {error}; choose another port, or 0 for a free one"))
@@ -86,15 +86,15 @@ pub fn tokio_listener(listener: std::net::TcpListener) -> Result<TcpListener, St
     TcpListener::from_std(listener).map_err(|error| format!("the page cannot be served: {error}"))
 }
 
-/// A page on this machine, which opens by its address.
+/// A local page, opened by its address.
 pub struct Local {
-    /// The address, secret and all.
+    /// The address, including the secret.
     pub url: String,
     guard: Guard,
 }
 
 impl Local {
-    /// The page of a listener.
+    /// The page of a bound listener.
     pub fn at(listener: &std::net::TcpListener) -> Result<Self, String> {
         let address = listener.local_addr().map_err(|error| format!("the port is not known: {error}"))?;
         let secrets = Secrets::draw()?;
@@ -102,15 +102,15 @@ impl Local {
         Ok(Self { url, guard: Guard::local(address.port(), secrets) })
     }
 
-    /// Serves it: what this client may read, with buttons that do what it may do.
+    /// Serves the page: what this client may read, with buttons for what it may do.
     pub async fn serve(
         self,
         listener: TcpListener,
         client: Client,
         source: Arc<Source>,
     ) -> Result<(), String> {
-        let hands = Arc::new(Own::new(client, source.clock()));
-        serve(listener, source, Some(hands), self.guard).await.map_err(ended)
+        let actions = Arc::new(VerbActions::new(client, source.clock()));
+        serve(listener, source, Some(actions), self.guard).await.map_err(ended)
     }
 }
 
@@ -119,7 +119,7 @@ fn ended(error: std::io::Error) -> String {
     format!("the server of the page ended: {error}")
 }
 
-/// What `windlass operator` is told of the page.
+/// The arguments of `windlass operator` for the page.
 #[derive(Args, Clone, Debug)]
 pub struct PageArgs {
     /// Serve the page of all fleets, read-only, to whoever reaches its address
@@ -134,7 +134,7 @@ pub struct PageArgs {
 }
 
 impl PageArgs {
-    /// Serves the page in a thread of its own, if it is asked for: drawing it is not to keep the controllers waiting.
+    /// Serves the page in a thread of its own, if it is enabled, so that rendering does not delay the controllers.
     pub fn start(&self, namespaces: &[String]) -> Result<Option<oneshot::Receiver<String>>, String> {
         if !self.dashboard {
             return Ok(None);
@@ -148,7 +148,7 @@ impl PageArgs {
             names => names.iter().cloned().map(Where::Namespace).collect(),
         };
         let guard = Guard::open(self.dashboard_hosts.clone());
-        beside(async move || {
+        serve_in_thread(async move || {
             let (client, _) = Connection::default().client(super::AGENT).await?;
             let client = Careful::new(&client).client();
             let source = Arc::new(Source::new(client, scopes, Arc::new(SystemClock)));
@@ -158,9 +158,9 @@ impl PageArgs {
     }
 }
 
-/// Serves a page of a namespace beside the demo, and answers with its address.
+/// Serves the page of a namespace during the demo; returns its address.
 #[cfg(feature = "demo")]
-pub fn beside_demo<C>(clock: crate::clock::SharedClock, namespace: &str, client: C) -> Result<String, String>
+pub fn serve_demo<C>(clock: crate::clock::SharedClock, namespace: &str, client: C) -> Result<String, String>
 where
     C: AsyncFnOnce() -> Result<Client, String> + Send + 'static,
 {
@@ -168,33 +168,33 @@ where
     let local = Local::at(&listener)?;
     let url = local.url.clone();
     let scope = Where::Namespace(namespace.to_owned());
-    let told = beside(async move || {
+    let page = serve_in_thread(async move || {
         let client = client().await?;
         let source = Arc::new(Source::new(client.clone(), vec![scope], clock));
         local.serve(tokio_listener(listener)?, client, source).await
     });
-    // Should it end, the demo goes on.
-    told.map(|_| url)
+    // If the page ends, the demo continues.
+    page.map(|_| url)
 }
 
-/// Serves a page in a thread of its own, beside what this process does else. Says why, when it ends.
-pub fn beside<P>(page: P) -> Result<oneshot::Receiver<String>, String>
+/// Serves a page in a thread of its own. The receiver gets the reason when it ends.
+pub fn serve_in_thread<P>(page: P) -> Result<oneshot::Receiver<String>, String>
 where
     P: AsyncFnOnce() -> Result<(), String> + Send + 'static,
 {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let ended = match runtime {
             Ok(runtime) => runtime.block_on(page()),
             Err(error) => Err(format!("the async runtime of the page does not start: {error}")),
         };
-        // Whoever has stopped has nobody who listens.
-        let _ = tell.send(ended.err().unwrap_or_else(|| "the server of the page ended".to_owned()));
+        // The receiver may be gone.
+        let _ = sender.send(ended.err().unwrap_or_else(|| "the server of the page ended".to_owned()));
     };
     std::thread::Builder::new()
         .name("page".to_owned())
         .spawn(run)
         .map_err(|error| format!("the page's thread does not start: {error}"))?;
-    Ok(told)
+    Ok(receiver)
 }

@@ -1,5 +1,5 @@
-//! The stage that somebody else set: the cluster of KUBECONFIG, with the operator as a process of its own that can be
-//! killed by SIGKILL.
+//! The stage on an existing cluster: that of KUBECONFIG, with the operator as a child process that can be killed by
+//! SIGKILL.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -18,12 +18,12 @@ use crate::cli::connection::Connection;
 use crate::cli::dashboard;
 use crate::clock::{SharedClock, SystemClock};
 
-/// How much of the operator's log is shown when something goes wrong.
+/// How many lines of the operator's log are shown after a failure.
 const LAST_WORDS: usize = 10;
 
-/// A cluster that KUBECONFIG names.
+/// The cluster of KUBECONFIG.
 pub struct Elsewhere {
-    // First, so that the operator is gone before anything else.
+    // First, so that the operator is dropped before everything else.
     operator: Option<Child>,
     client: Client,
     namespace: String,
@@ -34,7 +34,8 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// The cluster of KUBECONFIG, if the story can be played on it. The operator uses another kubeconfig, if there is one.
+    /// Connects to the cluster of KUBECONFIG and checks that the story can run on it. The operator may use another
+    /// kubeconfig.
     pub async fn find(operator_kubeconfig: Option<PathBuf>) -> Result<Self, String> {
         let (client, namespace) = Connection::default().client("windlass-demo").await?;
         let fleets = fleets(&client, &namespace);
@@ -56,14 +57,14 @@ impl Elsewhere {
 
     /// Serves the page, with the rights of KUBECONFIG.
     pub fn serve_page(&mut self) -> Result<(), String> {
-        let page = dashboard::beside_demo(self.clock(), &self.namespace, async || {
+        let page = dashboard::serve_demo(self.clock(), &self.namespace, async || {
             Ok(Connection::default().client("windlass-demo").await?.0)
         });
         self.page = Some(page?);
         Ok(())
     }
 
-    /// Takes the fleet away again.
+    /// Deletes the fleet.
     pub async fn clear(&self) -> Result<(), String> {
         let deleted = fleets(&self.client, &self.namespace).delete(FLEET, &DeleteParams::default()).await;
         match deleted {
@@ -79,7 +80,7 @@ fn fleets(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-/// A file that is gone from its folder already and goes for good with its last user.
+/// An unlinked file, which disappears with its last handle.
 fn tempfile() -> Result<File, String> {
     let path = std::env::temp_dir().join(format!("windlass-demo-{}.log", std::process::id()));
     let open = || -> std::io::Result<File> {

@@ -1,5 +1,5 @@
-//! The stage that needs nothing: a simulated cluster with played kubelets in this process, whose time runs as fast as
-//! the user likes, and the unmodified operator on it.
+//! The stage that needs no cluster: a simulated cluster with simulated kubelets in this process, whose time runs at
+//! any speed, and the unmodified operator on it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -23,18 +23,18 @@ use windlass_sim::kubelet::Kubelet;
 use windlass_sim::{Cluster, ClusterClock, Options};
 
 const NAMESPACE: &str = "default";
-/// What the story takes of the cluster's time, a little more than was measured: the cluster begins so far in the past
-/// that its clock, however fast, is not ahead of the wall's when the story is over.
+/// An upper bound of the story's length, in seconds of the cluster's time: the cluster starts this far in the past,
+/// so that its clock is not ahead of the real one at the story's end, however fast it runs.
 const STORY_SECONDS: f64 = 90.0;
 
-/// How long a pod takes to be ready, and to go: long enough to be seen.
+/// How long a pod takes to become ready, and to terminate: long enough to be seen.
 const POD_START: Duration = Duration::from_secs(2);
 const POD_STOP: Duration = Duration::from_secs(1);
 
-/// How often the page is told what the cluster's clock shows.
-const CLOCK_TOLD_EVERY: Duration = Duration::from_millis(100);
+/// How often the page gets the cluster's time.
+const CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the cluster's clock showed last, for other threads: how its time goes only its own runtime knows.
+/// The cluster's time, for other threads: only its own runtime can read its clock.
 struct Shown(AtomicI64);
 
 impl Clock for Shown {
@@ -50,11 +50,11 @@ pub struct Embedded {
     speed: f64,
     operator: Option<JoinHandle<()>>,
     served: Option<Served>,
-    // What runs beside the cluster ends with the stage.
+    // The cluster's background tasks, aborted with the stage.
     helpers: JoinSet<()>,
 }
 
-/// A cluster that others can reach.
+/// A cluster that is served on a socket.
 struct Served {
     address: SocketAddr,
     kubeconfig: PathBuf,
@@ -63,7 +63,7 @@ struct Served {
 }
 
 impl Embedded {
-    /// Starts a cluster of this seed. Must be called within a runtime whose time is paused and kept in pace.
+    /// Starts a cluster with this seed. Call it within a runtime whose time is paused and paced.
     pub fn set(seed: u64, speed: f64) -> Result<Self, String> {
         let behind = (STORY_SECONDS * (1.0 - 1.0 / speed)).max(0.0);
         let epoch = SystemClock.now() - TimeDelta::milliseconds((behind * 1000.0) as i64);
@@ -83,7 +83,7 @@ impl Embedded {
         Ok(Self { cluster, clock, speed, operator: None, served: None, helpers })
     }
 
-    /// Lets others reach the cluster on this port of the loopback address, 0 for any that is free.
+    /// Serves the cluster on this port of the loopback address, 0 for a free one.
     pub async fn serve(&mut self, port: u16) -> Result<(), String> {
         let wish = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = TcpListener::bind(wish)
@@ -97,29 +97,29 @@ impl Embedded {
         Ok(())
     }
 
-    /// Serves the page in a thread of its own, whose time is not the cluster's: it reads as any browser's server does.
+    /// Serves the page in a thread of its own, with real time: it reads the cluster like any client.
     fn page(&mut self, cluster: SocketAddr) -> Result<String, String> {
         let (clock, shown) = (self.clock(), Arc::new(Shown(AtomicI64::new(0))));
-        let told = shown.clone();
+        let writer = shown.clone();
         self.helpers.spawn(async move {
             loop {
-                told.0.store(clock.now().timestamp_micros(), Ordering::Relaxed);
-                tokio::time::sleep(CLOCK_TOLD_EVERY).await;
+                writer.0.store(clock.now().timestamp_micros(), Ordering::Relaxed);
+                tokio::time::sleep(CLOCK_INTERVAL).await;
             }
         });
         let uri = format!("http://{cluster}").parse().map_err(|error| format!("{cluster}: {error}"))?;
-        dashboard::beside_demo(shown, NAMESPACE, async move || {
+        dashboard::serve_demo(shown, NAMESPACE, async move || {
             connect(Config::new(uri)).map_err(|error| format!("the cluster's client cannot be made: {error}"))
         })
     }
 
-    /// Forgets the requests that the cluster noted: nobody asks for them, and there is no end to them.
+    /// Drops the cluster's request log, which would grow without bound.
     pub fn forget(&self) {
         self.cluster.clear_audit();
     }
 
-    /// Lets the cluster's clock show what the wall's does, from now on at its pace: `kubectl describe` reckons ages by
-    /// the latter. It never goes back.
+    /// Advances the cluster's clock to the real one, and lets it run at real speed: `kubectl describe` computes ages
+    /// from the real clock. It never goes back.
     pub fn catch_up(&self) {
         let behind = SystemClock.now() - self.clock.now();
         if behind > TimeDelta::zero() {
@@ -174,7 +174,7 @@ impl Stage for Embedded {
         let agent = crate::cli::AGENT;
         let operator = Operator::new(self.cluster.client(agent, NAMESPACE)).clock(self.cluster.clock());
         self.operator = Some(tokio::spawn(async move {
-            // It runs until it is killed; its recipes are checked by its own tests.
+            // Runs until it is killed; the recipes are checked by their own tests.
             let _ = operator.run(std::future::pending()).await;
         }));
         Ok(())
@@ -183,7 +183,7 @@ impl Stage for Embedded {
     async fn kill_operator(&mut self) -> Result<(), String> {
         if let Some(operator) = self.operator.take() {
             operator.abort();
-            // It is gone when its task is.
+            // The operator ends with its task.
             let _ = operator.await;
         }
         Ok(())
@@ -204,13 +204,13 @@ impl Drop for Embedded {
             operator.abort();
         }
         if let Some(served) = &self.served {
-            // A file that somebody else took away is no loss.
+            // A file that is already gone is fine.
             let _ = std::fs::remove_file(&served.kubeconfig);
         }
     }
 }
 
-/// A node with room for whatever comes.
+/// A node with room for any number of pods.
 fn played(name: &str, now: &str) -> Value {
     let room = json!({"cpu": "1000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "10000"});
     json!({
@@ -231,7 +231,7 @@ fn played(name: &str, now: &str) -> Value {
     })
 }
 
-/// A kubeconfig of its own in the folder for temporary files.
+/// Writes a kubeconfig into the folder for temporary files.
 fn write_kubeconfig(address: SocketAddr) -> Result<PathBuf, String> {
     let path = std::env::temp_dir().join(format!("windlass-demo-{}.kubeconfig", address.port()));
     let text = format!(
@@ -244,7 +244,7 @@ fn write_kubeconfig(address: SocketAddr) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Writes a file that was not there: what an earlier demo left on this port is replaced, what a link points to is not.
+/// Creates a file: replaces what an earlier demo left for this port, but does not follow a link.
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     match std::fs::remove_file(path) {

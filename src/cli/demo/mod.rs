@@ -1,5 +1,5 @@
-//! `windlass demo`: a fleet rolled before your eyes. One story, on one of two stages: a simulated cluster in this
-//! process, or the cluster that KUBECONFIG names.
+//! `windlass demo`: rolls a fleet while the user watches. One story on one of two stages: a simulated cluster in this
+//! process, or the cluster of KUBECONFIG.
 
 mod elsewhere;
 mod embedded;
@@ -20,13 +20,13 @@ use elsewhere::Elsewhere;
 use embedded::Embedded;
 use screen::Screen;
 use story::{Ended, Story};
-/// The fastest that time may run: the whole story in less than what the machine needs to compute it.
+/// The highest speed: the whole story takes less time than its computation.
 const FASTEST: f64 = 1000.0;
 
-/// How often a cluster that stays up forgets the requests that it noted.
+/// How often a cluster that stays up drops its request log.
 const FORGET_EVERY: Duration = Duration::from_mins(1);
 
-/// What `windlass demo` is told.
+/// The arguments of `windlass demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// How many times as fast as yours the cluster's time runs; at 3 the story takes half a minute
@@ -59,7 +59,7 @@ fn read_speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Plays the story.
+/// Runs the story.
 pub fn run(arguments: DemoArgs) -> Result<(), String> {
     let result = if arguments.cluster {
         tokio::runtime::Builder::new_multi_thread()
@@ -68,7 +68,7 @@ pub fn run(arguments: DemoArgs) -> Result<(), String> {
             .map_err(no_runtime)?
             .block_on(until_interrupted(on_a_cluster(arguments)))
     } else {
-        // One thread and a clock that stands still: `pace` moves it.
+        // One thread and paused time, which `pace` advances.
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
@@ -90,11 +90,11 @@ fn no_runtime(error: std::io::Error) -> String {
     format!("the async runtime does not start: {error}")
 }
 
-/// Ctrl-C is a way to end like any other: what was started goes with what is dropped.
-async fn until_interrupted(told: impl Future<Output = Result<(), Ended>>) -> Result<(), Ended> {
+/// Ctrl-C is a regular end: what was started is dropped.
+async fn until_interrupted(story: impl Future<Output = Result<(), Ended>>) -> Result<(), Ended> {
     let stopped = super::stopped()?;
     tokio::select! {
-        told = told => told,
+        story = story => story,
         () = stopped => Ok(()),
     }
 }
@@ -106,7 +106,7 @@ async fn embedded(arguments: DemoArgs) -> Result<(), Ended> {
         stage.serve(arguments.port.unwrap_or_default()).await?;
     }
     let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
-    story.tell().await?;
+    story.run().await?;
     if arguments.serve {
         pace.abort();
         story.stage.catch_up();
@@ -126,13 +126,13 @@ async fn on_a_cluster(arguments: DemoArgs) -> Result<(), Ended> {
         stage.serve_page()?;
     }
     let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
-    let told = story.tell().await;
-    if told.is_ok() && arguments.serve {
+    let result = story.run().await;
+    if result.is_ok() && arguments.serve {
         story.invite();
         std::future::pending::<()>().await;
     }
-    // The fleet is the story's own; a cluster that is someone else's is left as it was found.
+    // The fleet is deleted, so that a real cluster is left as it was.
     let cleared = story.stage.clear().await;
-    told?;
+    result?;
     Ok(cleared?)
 }

@@ -1,5 +1,5 @@
-//! What moves the clock of the embedded cluster. The runtime's time is paused and goes from timer to timer by
-//! itself as long as it may; here it is held to so many times the pace of the machine's own clock.
+//! Paces the clock of the embedded cluster. The runtime's time is paused and jumps from timer to timer by itself;
+//! here it is held to a multiple of the real clock.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::sleep;
 
 use crate::clock::on_the_wall;
 
-/// How long time stands still between two leaps, on the machine's clock.
+/// How long time stands still between two jumps, by the real clock.
 const TICK: Duration = Duration::from_millis(10);
-/// A leap makes up for no more than this: a machine that cannot keep up shows slower time, not holes in it.
+/// The most that a jump makes up for: on a slow machine the cluster's time slows down instead of skipping.
 const MOST: Duration = Duration::from_millis(100);
 
-/// Lets time pass at this many times the machine's pace, for ever. Only for a runtime of one thread whose time is
-/// paused; nothing else there may block a thread.
+/// Advances time at this multiple of the real clock, forever. Only for a single-threaded runtime with paused time;
+/// nothing else may block its thread.
 pub async fn keep(speed: f64) {
     let mut last = on_the_wall();
     loop {
-        // While a thread is blocked, a paused clock does not move by itself.
+        // A paused clock does not advance by itself while a blocking task runs.
         let rest = tokio::task::spawn_blocking(|| std::thread::sleep(TICK)).await;
         if rest.is_err() {
             return;

@@ -1,4 +1,4 @@
-//! Watches the fleet and draws it whenever it changes, until it is dropped.
+//! Watches the fleet and draws it on every change, until it is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::api::names::{GROUP, VERSION};
 use crate::clock::{SharedClock, monotonic};
 use crate::report::Typed;
 
-/// Changes that come together are drawn together.
+/// Changes within this time are drawn together.
 const TOGETHER: Duration = Duration::from_millis(150);
 
-/// What is seen, and the screen that shows it.
+/// The observed objects, and the screen that shows them.
 pub struct Picture {
     seen: Arc<Mutex<Seen>>,
     screen: Arc<Mutex<Screen>>,
@@ -33,7 +33,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Begins to watch a namespace and to draw what it sees. What is Ready for how long is told by `clock`.
+    /// Starts watching a namespace and drawing it. `clock` gives the time for ages.
     pub fn begin(client: &Client, namespace: &str, screen: Screen, clock: SharedClock) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let screen = Arc::new(Mutex::new(screen));
@@ -46,8 +46,8 @@ impl Picture {
         let mut tasks = JoinSet::new();
         let watching = seen.clone();
         tasks.spawn(async move {
-            let mut news = stream::select_all(all);
-            while let Some((sort, event)) = news.next().await {
+            let mut events = stream::select_all(all);
+            while let Some((sort, event)) = events.next().await {
                 take(&mut lock(&watching), sort, event);
             }
         });
@@ -62,42 +62,42 @@ impl Picture {
         Self { seen, screen, clock, began, _tasks: tasks }
     }
 
-    /// What is seen now.
+    /// The objects as observed now.
     pub fn seen(&self) -> Seen {
         lock(&self.seen).clone()
     }
 
-    /// How long it has been drawn, by the cluster's time.
+    /// How long it has been drawn, in seconds of the cluster's time.
     pub fn seconds(&self) -> f64 {
         monotonic().duration_since(self.began).as_secs_f64()
     }
 
-    /// Counts from now on how many nodes are out of service at once.
+    /// Starts counting how many nodes are down at once.
     pub fn count(&self) {
         lock(&self.seen).counting = true;
     }
 
-    /// Says something.
+    /// Prints a line above the picture.
     pub fn say(&self, text: &str) {
         lock(&self.screen).say(text);
     }
 
-    /// Says something in a colour.
+    /// Styles a text for the screen.
     pub fn paint(&self, style: Style, text: &str) -> String {
         lock(&self.screen).paint(style, text)
     }
 
-    /// Why nothing can be shown any more.
+    /// The error that ended the drawing, if any.
     pub fn error(&self) -> Option<std::io::Error> {
         lock(&self.screen).error()
     }
 
-    /// Draws what is seen now.
+    /// Draws the current state.
     pub fn draw(&self) {
         draw(&lock(&self.seen), &mut lock(&self.screen), &self.clock, self.began);
     }
 
-    /// Draws what is seen now, and leaves it where it stands.
+    /// Draws the current state, and leaves it in place.
     pub fn leave(&self) {
         self.draw();
         lock(&self.screen).leave();
@@ -108,17 +108,17 @@ fn draw(seen: &Seen, screen: &mut Screen, clock: &SharedClock, began: Instant) {
     let now = clock.now();
     let Some(report) = seen.report(now) else { return };
     if screen.is_live() {
-        // Some lines are the fleet's own.
+        // Some rows are for the fleet itself.
         let rows = screen.rows().saturating_sub(OF_FLEET);
         let shown = tree::Shown { all: true, rows, namespaces: false, typed: &Typed::PLAIN };
-        screen.draw(&tree::tree(&report, now, screen.look(), shown));
+        screen.draw(&tree::tree(&report, now, screen.terminal(), shown));
     } else {
         let seconds = monotonic().duration_since(began).as_secs_f64();
         screen.note(&paint(Style::Dim, &format!("  {seconds:>5.1}s  "), false), &tree::line(&report));
     }
 }
 
-/// How many lines of the tree are about the fleet itself, at most.
+/// The most rows of the tree for the fleet itself.
 const OF_FLEET: usize = 5;
 
 fn take(seen: &mut Seen, sort: Sort, event: Event<DynamicObject>) {
@@ -147,11 +147,11 @@ fn watch(
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let config = match sort {
-        // The fleet of the story, whatever else is there.
+        // Only the story's fleet, whatever else exists.
         Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={FLEET}")),
         _ => watcher::Config::default().labels(&format!("{}={}", crate::api::names::LABEL_DEPLOYMENT, FLEET)),
     };
-    // The watcher begins again by itself after an error.
+    // The watcher restarts after an error by itself.
     watcher::watcher(api, config)
         .default_backoff()
         .filter_map(move |event| async move { event.ok().map(|event| (sort, event)) })

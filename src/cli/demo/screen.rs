@@ -1,34 +1,34 @@
-//! Where the demo is shown: on a terminal a picture that is drawn anew in its place, with what is said above it; else
-//! plain lines, one for each change.
+//! The demo's output: on a terminal a picture that is redrawn in place, with the narration above it; else plain
+//! lines, one per change.
 
 use std::io::{self, IsTerminal, Write};
 
 use super::super::is_coloured;
-use super::super::text::{Line, Look, Style, paint, wrapped};
+use super::super::text::{Line, Style, Terminal, paint, wrapped};
 
-/// How wide a line is where nobody says so.
+/// The default width in columns.
 const WIDTH: usize = 120;
-/// A picture leaves so many rows of a terminal free, for what is said next.
+/// The rows of a terminal that a picture leaves free, for the next narration.
 const MARGIN: usize = 3;
 
 /// Standard output.
 pub struct Screen {
     out: Box<dyn Write + Send>,
     terminal: bool,
-    /// How many columns and rows a terminal has.
+    /// Returns the terminal's columns and rows.
     size: fn() -> Option<(usize, usize)>,
     colours: bool,
     unicode: bool,
-    /// What of the picture stands on the terminal.
+    /// The lines of the picture that are on the terminal.
     drawn: Vec<String>,
     /// The last plain line.
     last: String,
-    /// The first error: nobody reads any more.
+    /// The first error: nobody reads the output any more.
     error: Option<io::Error>,
 }
 
 impl Screen {
-    /// Standard output as it is.
+    /// Standard output.
     pub fn of_stdout() -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let terminal = io::stdout().is_terminal() && !dumb;
@@ -37,34 +37,34 @@ impl Screen {
             terminal,
             size: of_stdout,
             colours: terminal && is_coloured(&io::stdout()),
-            unicode: Look::of_stdout().unicode,
+            unicode: Terminal::of_stdout().unicode,
             drawn: Vec::new(),
             last: String::new(),
             error: None,
         }
     }
 
-    /// Why nothing can be shown any more.
+    /// The error that ended the output, if any.
     pub fn error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
-    /// Text in a colour, if there are any.
+    /// Styles a text, if colours are supported.
     pub fn paint(&self, style: Style, text: &str) -> String {
         paint(style, text, self.colours)
     }
 
-    /// Whether the picture has a place of its own.
+    /// True if the picture is redrawn in place.
     pub fn is_live(&self) -> bool {
         self.terminal
     }
 
-    /// How many rows a picture may have.
+    /// The most rows of a picture.
     pub fn rows(&self) -> usize {
         self.size().map_or(usize::MAX, |(_, rows)| rows.saturating_sub(MARGIN).max(MARGIN))
     }
 
-    /// Says something: above the picture, if there is one.
+    /// Prints a line, above the picture if there is one.
     pub fn say(&mut self, text: &str) {
         let drawn = std::mem::take(&mut self.drawn);
         let mut out = up(drawn.len());
@@ -81,16 +81,16 @@ impl Screen {
         self.write(&out);
     }
 
-    /// What is seen of it.
-    pub fn look(&self) -> Look {
+    /// The terminal's capabilities.
+    pub fn terminal(&self) -> Terminal {
         let width = self.size().map_or(WIDTH, |(columns, _)| columns);
-        Look { width, colours: self.colours, unicode: self.unicode }
+        Terminal { width, colours: self.colours, unicode: self.unicode }
     }
 
-    /// Draws the picture in its place.
+    /// Redraws the picture in place.
     pub fn draw(&mut self, picture: &[Line]) {
-        let look = self.look();
-        let lines: Vec<String> = picture.iter().map(|line| line.painted(look)).collect();
+        let terminal = self.terminal();
+        let lines: Vec<String> = picture.iter().map(|line| line.painted(terminal)).collect();
         if lines == self.drawn {
             return;
         }
@@ -103,16 +103,16 @@ impl Screen {
         self.write(&out);
     }
 
-    /// Writes a plain line, unless it says what the last one said.
+    /// Prints a plain line, unless it repeats the last one.
     pub fn note(&mut self, stamp: &str, line: &Line) {
-        let text = line.painted(Look { width: WIDTH, ..self.look() });
+        let text = line.painted(Terminal { width: WIDTH, ..self.terminal() });
         if !text.trim().is_empty() && text != self.last {
             self.write(&format!("{stamp}{text}\n"));
             self.last = text;
         }
     }
 
-    /// Leaves the picture where it stands; the next one gets a place of its own.
+    /// Leaves the picture in place; the next one is drawn below it.
     pub fn leave(&mut self) {
         self.drawn.clear();
     }
@@ -134,7 +134,7 @@ fn of_stdout() -> Option<(usize, usize)> {
     Some((usize::from(width.0), usize::from(height.0)))
 }
 
-/// Back to the first of so many lines, and what is there wiped.
+/// Moves the cursor up and clears these lines.
 fn up(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
 }
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// What was written.
+    /// Captures what is written.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 

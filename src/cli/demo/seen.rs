@@ -1,5 +1,4 @@
-//! What is known of the fleet, its nodes and their pods: the objects as they were last seen in the cluster, and
-//! the questions that the story and the picture ask of them. No I/O.
+//! The fleet, its nodes and their pods as last observed, and queries on them for the story and the picture. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +10,24 @@ use serde_json::Value;
 use crate::cluster::observed::Observed;
 use crate::report::{self, FleetReport};
 
-/// A fleet and what belongs to it.
+/// A fleet and its objects.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The fleet; null before it was made.
+    /// The fleet; null before it exists.
     pub fleet: Value,
-    /// Its nodes, by their ordinals.
+    /// Its nodes, by ordinal.
     pub nodes: BTreeMap<(u64, String), Value>,
     /// All pods, by name.
     pub pods: BTreeMap<String, Value>,
-    /// The most nodes without a Ready pod that were seen at once, since counting began.
+    /// The most nodes without a Ready pod at once, since counting began.
     pub most_down: usize,
-    /// Whether nodes without a Ready pod are counted.
+    /// True while nodes without a Ready pod are counted.
     pub counting: bool,
-    /// Every pod that there ever was, by UID.
+    /// Every pod ever observed, by UID.
     pub pods_ever: BTreeSet<String>,
 }
 
-/// Which of the three watches an object came from.
+/// The watch that an object came from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sort {
     /// The fleet.
@@ -40,7 +39,7 @@ pub enum Sort {
 }
 
 impl Seen {
-    /// Takes an object as it now is; none: it is gone.
+    /// Stores an object; `None` removes it.
     pub fn take(&mut self, sort: Sort, name: &str, object: Option<Value>) {
         match sort {
             Sort::Fleet => self.fleet = object.unwrap_or_default(),
@@ -68,7 +67,7 @@ impl Seen {
         text(&self.fleet["status"]["plan"]["id"])
     }
 
-    /// Whether the fleet says that it runs this image, and nothing is left to do.
+    /// True if the fleet runs this image and is up to date.
     pub fn is_applied(&self, image: &str) -> bool {
         let conditions = self.fleet["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let applied = conditions.iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True");
@@ -76,7 +75,7 @@ impl Seen {
         applied && settled && self.at(image) == self.nodes.len() && self.phase() == "Ready"
     }
 
-    /// How many nodes serve at an image.
+    /// The number of ready nodes with this image.
     pub fn at(&self, image: &str) -> usize {
         let serves = |((_, name), node): &(&(u64, String), &Value)| {
             node["status"]["currentImage"] == image && self.pod(name).is_some_and(is_ready)
@@ -84,7 +83,7 @@ impl Seen {
         self.nodes.iter().filter(serves).count()
     }
 
-    /// The nodes that cannot run what they were granted, each with the reason.
+    /// The nodes that cannot run the granted template, each with the reason.
     pub fn failed(&self) -> Vec<(&str, String)> {
         let failed = self.nodes.iter().filter(|(_, node)| node["status"]["phase"] == "Failed");
         failed.map(|((_, name), node)| (name.as_str(), problem(node))).collect()
@@ -101,7 +100,7 @@ impl Seen {
         self.pods.get(&format!("{node}-0"))
     }
 
-    /// What is shown of the fleet; none before it was made.
+    /// The fleet's report; `None` before it exists.
     pub fn report(&self, now: DateTime<Utc>) -> Option<FleetReport> {
         if self.fleet.is_null() {
             return None;
@@ -118,18 +117,18 @@ impl Seen {
     }
 }
 
-/// Why a node cannot run what it was granted.
+/// Why a node cannot run the granted template.
 pub fn problem(node: &Value) -> String {
     let problem = &node["status"]["problem"];
     format!("{}: {}", text(&problem["reason"]), text(&problem["message"]))
 }
 
-/// A text, or none.
+/// A string, or the empty one.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether a pod serves.
+/// True if a pod is Ready.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");

@@ -1,4 +1,4 @@
-//! What happens, in order, and what has to come about in each chapter. The same on every stage.
+//! The story: its chapters, and the state that each has to reach. The same on every stage.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use super::stage::Stage;
 use crate::api::names::{GROUP, VERSION};
 use crate::clock::monotonic;
 
-/// How long a chapter may take for each node, by the cluster's time; it takes a fraction of it.
+/// The time limit of a chapter per node, by the cluster's time; normally it takes a fraction.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The fleet of the story; its size is the user's.
+/// The story's fleet; the user sets its size.
 const MANIFEST: &str = include_str!("../../../examples/fleet.yaml");
 const REPOSITORY: &str = "registry.example/db";
 
-/// How a story ends before its end.
+/// Why a story ends early.
 #[derive(Debug)]
 pub enum Ended {
-    /// Nobody reads it any more.
+    /// Its output cannot be written any more.
     Unread(std::io::Error),
-    /// Something did not come about.
+    /// A chapter did not reach its state.
     Failed(String),
 }
 
@@ -38,18 +38,18 @@ impl From<String> for Ended {
     }
 }
 
-/// The story, and who plays in it.
+/// The story and its participants.
 pub struct Story<S> {
-    // First, so that nobody watches a cluster that is being taken down.
+    // First, so that it stops watching before the cluster is torn down.
     picture: Picture,
-    /// Where it is played.
+    /// Where it runs.
     pub stage: S,
     fleets: Api<DynamicObject>,
     nodes: usize,
     steps: Vec<Step>,
 }
 
-/// What a chapter came to.
+/// The result of a chapter.
 struct Step {
     what: &'static str,
     seconds: f64,
@@ -57,7 +57,7 @@ struct Step {
 }
 
 impl<S: Stage> Story<S> {
-    /// Begins to watch; nothing happens yet.
+    /// Starts watching; nothing runs yet.
     pub fn begin(stage: S, screen: Screen, nodes: usize) -> Self {
         let client = stage.client();
         let picture = Picture::begin(&client, stage.namespace(), screen, stage.clock());
@@ -65,8 +65,8 @@ impl<S: Stage> Story<S> {
         Self { picture, stage, fleets, nodes, steps: Vec::new() }
     }
 
-    /// Tells it all.
-    pub async fn tell(&mut self) -> Result<(), Ended> {
+    /// Runs all chapters.
+    pub async fn run(&mut self) -> Result<(), Ended> {
         for lines in [self.stage.setting(), self.stage.invitation(), tree::LEGEND.map(str::to_owned).to_vec()]
         {
             self.picture.say(&format!("{}\n", lines.join("\n")));
@@ -77,10 +77,10 @@ impl<S: Stage> Story<S> {
             other => other,
         }?;
         self.sum_up()?;
-        self.still_read()
+        self.check_output()
     }
 
-    /// Says how to look on, once more.
+    /// Prints again how to watch.
     pub fn invite(&self) {
         self.picture.say(&format!("\n{}\n", self.stage.invitation().join("\n")));
         self.picture.say("All of it stays until Ctrl-C.");
@@ -108,9 +108,9 @@ impl<S: Stage> Story<S> {
             story.until("a wave runs 1.3", |seen| seen.at(&image("1.3")) >= wave).await?;
             story.set_image("1.2").await?;
             story.until_applied("1.2").await?;
-            let kept = kept(&before, &story.picture.seen().pod_uids());
-            story.note(&format!("{kept} nodes were never touched: they run the same pods as before"));
-            expect(kept > 0, "a node that had not been reached keeps its pod")
+            let unchanged = unchanged(&before, &story.picture.seen().pod_uids());
+            story.note(&format!("{unchanged} nodes were never touched: they run the same pods as before"));
+            expect(unchanged > 0, "a node that had not been reached keeps its pod")
         })
         .await?;
         self.step("The operator is killed in the middle, and another goes on", async |story| {
@@ -127,7 +127,7 @@ impl<S: Stage> Story<S> {
         self.show("apply -f examples/fleet.yaml");
         let fleet =
             serde_json::from_value(fleet).map_err(|error| format!("the fleet is unreadable: {error}"))?;
-        self.fleets.create(&PostParams::default(), &fleet).await.map_err(said)?;
+        self.fleets.create(&PostParams::default(), &fleet).await.map_err(failed)?;
         self.until_applied("1.0").await
     }
 
@@ -164,12 +164,12 @@ impl<S: Stage> Story<S> {
         expect(plan == now, "the rollout goes on under the plan that it had")
     }
 
-    /// How many nodes may be out of service at once: two of five.
+    /// The most nodes that may be down at once: two of five.
     fn wave(&self) -> usize {
         (self.nodes * 2 / 5).max(1)
     }
 
-    /// Tells a chapter, and notes how long it took and how many pods it made.
+    /// Runs a chapter, and measures its time and its new pods.
     async fn step(
         &mut self,
         what: &'static str,
@@ -186,19 +186,19 @@ impl<S: Stage> Story<S> {
         Ok(())
     }
 
-    /// Shows the command that does the same.
+    /// Prints the equivalent command.
     fn show(&self, arguments: &str) {
         self.picture.say(&self.picture.paint(Style::Dim, &format!("   $ kubectl {arguments}")));
     }
 
     async fn set_image(&self, tag: &str) -> Result<(), Ended> {
         let patch = json!({"spec": {"template": {"spec": {"image": image(tag)}}}});
-        // As YAML, which kubectl takes where it does not begin with a brace: it is shorter.
+        // As YAML, which kubectl accepts for a patch that does not begin with a brace: it is shorter.
         self.show(&format!(
             "patch nd {FLEET} --type=merge \\\n     -p 'spec: {{template: {{spec: {{image: {}}}}}}}'",
             image(tag)
         ));
-        self.fleets.patch(FLEET, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(said)?;
+        self.fleets.patch(FLEET, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(failed)?;
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl<S: Stage> Story<S> {
         let patience = PATIENCE * u32::try_from(self.nodes).unwrap_or(u32::MAX);
         let until = monotonic() + patience;
         while !holds(&self.picture.seen()) {
-            self.still_read()?;
+            self.check_output()?;
             if monotonic() > until {
                 return Err(format!("waited {} s in vain until {what}", patience.as_secs()).into());
             }
@@ -223,8 +223,8 @@ impl<S: Stage> Story<S> {
         Ok(())
     }
 
-    /// A story that nobody reads is not told on.
-    fn still_read(&self) -> Result<(), Ended> {
+    /// Stops if the output cannot be written any more.
+    fn check_output(&self) -> Result<(), Ended> {
         self.picture.error().map_or(Ok(()), |error| Err(Ended::Unread(error)))
     }
 
@@ -267,7 +267,7 @@ fn fleets(client: Client, namespace: &str) -> Api<DynamicObject> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn said(error: kube::Error) -> Ended {
+fn failed(error: kube::Error) -> Ended {
     Ended::Failed(format!("the cluster refused a step of the story: {error}"))
 }
 
@@ -275,7 +275,7 @@ fn image(tag: &str) -> String {
     format!("{REPOSITORY}:{tag}")
 }
 
-fn kept(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> usize {
+fn unchanged(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> usize {
     before.iter().filter(|(name, uid)| after.get(*name) == Some(uid)).count()
 }
 

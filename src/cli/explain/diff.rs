@@ -1,18 +1,18 @@
-//! `windlass diff`: what differs between two revisions of a fleet, field by field.
+//! `windlass diff`: the differences between two revisions of a fleet, field by field.
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::output::Output;
-use super::super::target::{Kind, Located, Meant, Selected};
-use super::super::text::{Line, Look, Style};
-use super::super::verbs::revisions::{Kept, kept};
+use super::super::target::{Kind, Located, ObjectSelector, Selected};
+use super::super::text::{Line, Style, Terminal};
+use super::super::verbs::revisions::{StoredRevision, stored};
 use crate::api::StatefulNodeSpec;
 use crate::foresight::{Field, fields};
 use crate::revision::RevisionData;
 
-/// What `windlass diff` is told.
+/// The arguments of `windlass diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     #[command(flatten)]
@@ -32,41 +32,41 @@ struct Side<T> {
     data: T,
 }
 
-/// A revision that is kept.
-struct Known<T> {
+/// A stored revision, of a fleet or of workers.
+struct NamedRevision<T> {
     name: String,
     number: i64,
     data: T,
 }
 
-/// What differs between two sides that are called so.
+/// The differences between two sides, with their names.
 struct Compared {
     from: String,
     to: String,
     fields: Vec<Field>,
 }
 
-/// Prints what differs.
+/// Prints the differences.
 pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
-    if arguments.selected.meant == Meant::Nothing {
+    if arguments.selected.selector == ObjectSelector::Nothing {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     }
-    arguments.selected.meant.require_no_node("diff").map_err(Failure::Usage)?;
-    let cluster = arguments.selected.scope.cluster().await?;
-    let located = arguments.selected.meant.located(&cluster).await?;
+    arguments.selected.selector.require_no_node("diff").map_err(Failure::Usage)?;
+    let cluster = arguments.selected.flags.cluster().await?;
+    let located = arguments.selected.selector.located(&cluster).await?;
     let several = located.len() > 1;
     for Located { target, namespace } in located {
         let object = target.get(&cluster.client, &namespace).await?;
         let compared = match target.kind {
             #[cfg(feature = "temporal")]
             Kind::Workers => {
-                let kept =
-                    super::super::verbs::workers::kept(&cluster.client, &namespace, &target.name).await?;
-                of_workers(&object, &kept, &arguments.revision)?
+                let stored =
+                    super::super::verbs::workers::stored(&cluster.client, &namespace, &target.name).await?;
+                of_workers(&object, &stored, &arguments.revision)?
             }
             Kind::Fleet | Kind::Node => {
-                let kept = kept(&cluster.client, &namespace, &object).await?;
-                of_fleet(&object, &kept, &arguments.revision)?
+                let stored = stored(&cluster.client, &namespace, &object).await?;
+                of_fleet(&object, &stored, &arguments.revision)?
             }
         };
         let text = match arguments.output {
@@ -75,16 +75,16 @@ pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
                 let Compared { from, to, fields } = compared;
                 format.document(&json!({"from": from, "to": to, "fields": fields}))?
             }
-            None if several => format!("{target}\n{}", drawn(&compared, Look::of_stdout())),
-            None => drawn(&compared, Look::of_stdout()),
+            None if several => format!("{target}\n{}", drawn(&compared, Terminal::of_stdout())),
+            None => drawn(&compared, Terminal::of_stdout()),
         };
         super::super::print(&text)?;
     }
     Ok(())
 }
 
-fn of_fleet(fleet: &Value, kept: &[Kept], named: &[String]) -> Result<Compared, String> {
-    let known = kept.iter().map(|revision| Known {
+fn of_fleet(fleet: &Value, stored: &[StoredRevision], named: &[String]) -> Result<Compared, String> {
+    let known = stored.iter().map(|revision| NamedRevision {
         name: revision.name.clone(),
         number: revision.number,
         data: revision.data.clone(),
@@ -98,9 +98,9 @@ fn of_fleet(fleet: &Value, kept: &[Kept], named: &[String]) -> Result<Compared, 
     Ok(Compared { fields: fields(from.data.diff(&to.data)), from: from.name, to: to.name })
 }
 
-/// What makes a version: the template, and the build ID where it is set by hand.
+/// The data of a worker version: the template, and the build ID if the spec sets it.
 #[cfg(feature = "temporal")]
-fn of_workers(object: &Value, kept: &[Value], named: &[String]) -> Result<Compared, String> {
+fn of_workers(object: &Value, stored: &[Value], named: &[String]) -> Result<Compared, String> {
     let content = |of: &Value| {
         let mut content = json!({"template": of["template"]});
         if let Some(id) = of["unsafeCustomBuildID"].as_str().filter(|id| !id.is_empty()) {
@@ -108,7 +108,7 @@ fn of_workers(object: &Value, kept: &[Value], named: &[String]) -> Result<Compar
         }
         content
     };
-    let known = kept.iter().map(|revision| Known {
+    let known = stored.iter().map(|revision| NamedRevision {
         name: revision["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         number: revision["revision"].as_i64().unwrap_or_default(),
         data: content(&revision["data"]),
@@ -119,20 +119,20 @@ fn of_workers(object: &Value, kept: &[Value], named: &[String]) -> Result<Compar
     Ok(Compared { fields: fields(differences), from: from.name, to: to.name })
 }
 
-/// The two sides that are meant.
+/// The two sides that the arguments select.
 fn sides<T: Clone>(
     object: &Value,
-    kept: &[Known<T>],
+    stored: &[NamedRevision<T>],
     wanted: impl FnOnce() -> Result<T, String>,
     named: &[String],
 ) -> Result<(Side<T>, Side<T>), String> {
-    let side = |revision: &Known<T>| Side {
+    let side = |revision: &NamedRevision<T>| Side {
         name: format!("revision {} ({})", revision.number, revision.name),
         data: revision.data.clone(),
     };
     let find = |name: &String| {
-        let found = kept.iter().find(|r| r.name == *name || r.number.to_string() == *name);
-        let known = || kept.iter().map(|r| r.number.to_string()).collect::<Vec<_>>().join(", ");
+        let found = stored.iter().find(|r| r.name == *name || r.number.to_string() == *name);
+        let known = || stored.iter().map(|r| r.number.to_string()).collect::<Vec<_>>().join(", ");
         found.map(side).ok_or_else(|| {
             format!("no revision {name} is kept, but these: {}; see windlass history", known())
         })
@@ -140,7 +140,7 @@ fn sides<T: Clone>(
     let wanted = || Ok::<_, String>(Side { name: "what is wanted".to_owned(), data: wanted()? });
     match named {
         [] => {
-            let current = kept.iter().find(|r| object["status"]["currentRevision"] == r.name.as_str());
+            let current = stored.iter().find(|r| object["status"]["currentRevision"] == r.name.as_str());
             let current = current.ok_or(
                 "nothing has completed yet: name two revisions with --revision, see windlass history",
             )?;
@@ -152,7 +152,7 @@ fn sides<T: Clone>(
     }
 }
 
-fn drawn(compared: &Compared, look: Look) -> String {
+fn drawn(compared: &Compared, terminal: Terminal) -> String {
     let mut lines = vec![Line::of(Style::Dim, format!("{} → {}", compared.from, compared.to))];
     if compared.fields.is_empty() {
         lines.push(Line::of(Style::Plain, "nothing differs"));
@@ -165,18 +165,18 @@ fn drawn(compared: &Compared, look: Look) -> String {
         };
         lines.push(Line::of(style, field.to_string()));
     }
-    // What differs at the end of a long value must not be cut.
-    let lines = lines.iter().flat_map(|line| line.folded(look, 4));
-    lines.map(|line| line.painted(Look { width: usize::MAX, ..look }) + "\n").collect()
+    // Wrapped, not truncated: the difference may be at the end of a long value.
+    let lines = lines.iter().flat_map(|line| line.folded(terminal, 4));
+    lines.map(|line| line.painted(Terminal { width: usize::MAX, ..terminal }) + "\n").collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kept_at(number: i64, image: &str) -> Kept {
+    fn kept_at(number: i64, image: &str) -> StoredRevision {
         let template = json!({"image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
-        Kept {
+        StoredRevision {
             name: format!("db-{number}"),
             number,
             made_at: None,
@@ -189,27 +189,27 @@ mod tests {
     fn two_sides_are_those_that_are_named_and_else_the_last_completed_and_the_wanted() {
         let fleet = json!({"status": {"currentRevision": "db-2"}, "spec": {"template": {"spec": {
             "image": "db:3", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}}});
-        let kept = [kept_at(1, "db:1"), kept_at(2, "db:2")];
-        let told = |named: &[&str]| {
+        let stored = [kept_at(1, "db:1"), kept_at(2, "db:2")];
+        let printed = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
-            let look = Look { width: 110, colours: false, unicode: true };
-            Ok::<_, String>(drawn(&of_fleet(&fleet, &kept, &named)?, look))
+            let terminal = Terminal { width: 110, colours: false, unicode: true };
+            Ok::<_, String>(drawn(&of_fleet(&fleet, &stored, &named)?, terminal))
         };
         let field = |from: &str, to: &str| {
             format!("podTemplate.spec.containers[db].image \"db:{from}\" → \"db:{to}\"\n")
         };
         let head = "revision 2 (db-2) → what is wanted\n";
-        assert_eq!(told(&[]), Ok(format!("{head}{}", field("2", "3"))));
+        assert_eq!(printed(&[]), Ok(format!("{head}{}", field("2", "3"))));
         assert_eq!(
-            told(&["1", "db-2"]),
+            printed(&["1", "db-2"]),
             Ok(format!("revision 1 (db-1) → revision 2 (db-2)\n{}", field("1", "2")))
         );
         assert_eq!(
-            told(&["1", "1"]),
+            printed(&["1", "1"]),
             Ok("revision 1 (db-1) → revision 1 (db-1)\nnothing differs\n".to_owned())
         );
-        assert!(told(&["7"]).is_err_and(|said| said.contains("see windlass history")));
-        assert!(told(&["1", "2", "1"]).is_err_and(|said| said.contains("at most twice")));
+        assert!(printed(&["7"]).is_err_and(|error| error.contains("see windlass history")));
+        assert!(printed(&["1", "2", "1"]).is_err_and(|error| error.contains("at most twice")));
     }
 
     #[cfg(feature = "temporal")]
@@ -220,12 +220,12 @@ mod tests {
             json!({"metadata": {"name": format!("orders-{number}")}, "revision": number,
                 "data": {"template": template(image), "unsafeCustomBuildID": id, "buildID": "b"}})
         };
-        let kept = [revision(1, "w:1", ""), revision(2, "w:2", "blue")];
+        let stored = [revision(1, "w:1", ""), revision(2, "w:2", "blue")];
         let object = json!({"status": {"currentRevision": "orders-1"},
             "spec": {"template": template("w:2"), "unsafeCustomBuildID": "green"}});
-        let told = |named: &[&str]| {
+        let printed = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
-            let compared = of_workers(&object, &kept, &named)?;
+            let compared = of_workers(&object, &stored, &named)?;
             Ok::<_, String>((
                 compared.from,
                 compared.to,
@@ -234,9 +234,12 @@ mod tests {
         };
         let image = "template.spec.containers[worker].image \"w:1\" → \"w:2\"".to_owned();
         let (from, to) = ("revision 1 (orders-1)".to_owned(), "what is wanted".to_owned());
-        assert_eq!(told(&[]), Ok((from, to, vec![image, "unsafeCustomBuildID added: \"green\"".to_owned()])));
-        let (_, _, fields) = told(&["2"]).unwrap();
+        assert_eq!(
+            printed(&[]),
+            Ok((from, to, vec![image, "unsafeCustomBuildID added: \"green\"".to_owned()]))
+        );
+        let (_, _, fields) = printed(&["2"]).unwrap();
         assert_eq!(fields, ["unsafeCustomBuildID \"blue\" → \"green\""]);
-        assert!(told(&["7"]).is_err_and(|said| said.contains("but these: 1, 2")));
+        assert!(printed(&["7"]).is_err_and(|error| error.contains("but these: 1, 2")));
     }
 }

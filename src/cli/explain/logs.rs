@@ -1,19 +1,19 @@
-//! `windlass logs`: what happened to a fleet and its nodes, or to a `WorkerDeployment`, in the order of time: events, plans that
-//! ended, tasks, conditions.
+//! `windlass logs`: the history of a fleet and its nodes, or of a `WorkerDeployment`, in order of time: events, ended
+//! plans, tasks, conditions.
 
 use clap::Args;
 use serde_json::json;
 
 use super::super::Failure;
 use super::super::output::Output;
-use super::super::target::{Kind, Located, Meant, Selected};
-use super::super::text::{Line, Look, Style};
+use super::super::target::{Kind, Located, ObjectSelector, Selected};
+use super::super::text::{Line, Style, Terminal};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::reader::events;
-use crate::report::chain::Happened;
+use crate::report::chain::TimelineEntry;
 use crate::report::story::of_fleet;
 
-/// What `windlass logs` is told.
+/// The arguments of `windlass logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     #[command(flatten)]
@@ -23,28 +23,28 @@ pub struct LogsArgs {
     output: Option<Output>,
 }
 
-/// Prints a fleet's story.
+/// Prints an object's history.
 pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
-    if arguments.selected.meant == Meant::Nothing {
+    if arguments.selected.selector == ObjectSelector::Nothing {
         return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
     }
-    arguments.selected.meant.require_no_node("logs").map_err(Failure::Usage)?;
-    let cluster = arguments.selected.scope.cluster().await?;
-    for Located { target, namespace } in arguments.selected.meant.located(&cluster).await? {
+    arguments.selected.selector.require_no_node("logs").map_err(Failure::Usage)?;
+    let cluster = arguments.selected.flags.cluster().await?;
+    for Located { target, namespace } in arguments.selected.selector.located(&cluster).await? {
         let object = target.get(&cluster.client, &namespace).await?;
-        let (told, unread) = match events(&cluster.client, &namespace, None).await {
-            Ok(told) => (told, None),
+        let (events, unread) = match events(&cluster.client, &namespace, None).await {
+            Ok(events) => (events, None),
             Err(sentence) => (Vec::new(), Some(sentence)),
         };
         let story = match target.kind {
             #[cfg(feature = "temporal")]
-            Kind::Workers => crate::report::story::of_workers(&object, told),
-            Kind::Fleet | Kind::Node => of_fleet(&ObservedFleet::read(&object), told),
+            Kind::Workers => crate::report::story::of_workers(&object, events),
+            Kind::Fleet | Kind::Node => of_fleet(&ObservedFleet::read(&object), events),
         };
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),
             Some(format) => format.document(&json!({"items": story}))?,
-            None => drawn(&story, Look::of_stdout()),
+            None => drawn(&story, Terminal::of_stdout()),
         };
         super::super::print(&text)?;
         if let Some(unread) = unread {
@@ -54,15 +54,16 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn drawn(story: &[Happened], look: Look) -> String {
-    let about = |happened: &Happened| happened.about.split_once(' ').map_or("", |(_, name)| name).to_owned();
+fn drawn(story: &[TimelineEntry], terminal: Terminal) -> String {
+    let about =
+        |happened: &TimelineEntry| happened.about.split_once(' ').map_or("", |(_, name)| name).to_owned();
     let names = story.iter().map(|happened| about(happened).len()).max().unwrap_or_default();
     let reasons = story.iter().map(|happened| happened.reason.len()).max().unwrap_or_default();
-    let line = |happened: &Happened| {
+    let line = |happened: &TimelineEntry| {
         let mut line = Line::of(Style::Dim, happened.at.format("%Y-%m-%d %H:%M:%S").to_string());
         line.add(Style::Bold, format!("  {:<names$}", about(happened)));
         line.add(Style::Plain, format!("  {:<reasons$}  {}", happened.reason, happened.note));
-        line.painted(look) + "\n"
+        line.painted(terminal) + "\n"
     };
     story.iter().map(line).collect()
 }
@@ -81,20 +82,20 @@ mod tests {
                 "tasks": [{"id": "b-0", "type": "update-node-specs", "state": "Running", "startedAt": "2026-01-01T04:02:01Z"}]},
             "conditions": [{"type": "Stalled", "status": "False", "reason": "Progressing",
                 "lastTransitionTime": "2026-01-01T03:00:00Z"}]}});
-        let event = |about: &str, at: &str| Happened {
+        let event = |about: &str, at: &str| TimelineEntry {
             about: about.into(),
             reason: "PlanStarted".into(),
             note: "x".into(),
             at: at.parse().unwrap(),
         };
-        let told = vec![
+        let events = vec![
             event("StatefulNode db-1", "2026-01-01T04:01:00Z"),
             event("StatefulNode other-1", "2026-01-01T04:01:00Z"),
             event("Pod db-1-0", "2026-01-01T04:01:00Z"),
         ];
-        let look = Look { width: 110, colours: false, unicode: true };
+        let terminal = Terminal { width: 110, colours: false, unicode: true };
         assert_eq!(
-            drawn(&of_fleet(&ObservedFleet::read(&fleet), told), look),
+            drawn(&of_fleet(&ObservedFleet::read(&fleet), events), terminal),
             "\
 2026-01-01 03:00:00  db    Condition    Stalled=False Progressing
 2026-01-01 04:00:00  db    PlanBegan    plan a (InPlace) to 01234

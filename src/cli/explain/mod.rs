@@ -1,4 +1,4 @@
-//! `windlass explain`: why a fleet or a node is as it is, from what its conditions say down to the kubelet's own words.
+//! `windlass explain`: the causes of an object's state, from its conditions down to the kubelet's messages.
 
 pub mod diff;
 pub mod logs;
@@ -12,16 +12,16 @@ use serde_json::json;
 
 use super::Failure;
 use super::output::Output;
-use super::target::{Kind, Located, Meant, Selected, Target};
-use super::text::{Line, Look, Style};
+use super::target::{Kind, Located, ObjectSelector, Selected, Target};
+use super::text::{Line, Style, Terminal};
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
 use crate::cluster::watch::Namespaces;
-use crate::reader::{OF_REPORTS, Sight, Wanted, Whose, events};
-use crate::report::chain::{Chain, Deletion, Happened, culprit, of_fleet, of_node};
+use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events};
+use crate::report::chain::{Chain, Deletion, TimelineEntry, culprit, of_fleet, of_node};
 use crate::report::{FleetReport, SeenPod, age, clock_time};
 
-/// What `windlass explain` is told.
+/// The arguments of `windlass explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     #[command(flatten)]
@@ -31,17 +31,17 @@ pub struct ExplainArgs {
     output: Option<Output>,
 }
 
-/// The most events that a chain tells: the last ones.
+/// The most events in a chain: the last ones.
 const EVENTS: usize = 5;
 
-/// Explains each object that is named.
+/// Explains each named object.
 pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
-    if arguments.selected.meant == Meant::Nothing {
+    if arguments.selected.selector == ObjectSelector::Nothing {
         return Err(Failure::Usage("say what to explain: nd/NAME or sn/NAME".to_owned()));
     }
-    let cluster = arguments.selected.scope.cluster().await?;
-    let typed = arguments.selected.scope.connection.typed();
-    let located = arguments.selected.meant.located(&cluster).await?;
+    let cluster = arguments.selected.flags.cluster().await?;
+    let typed = arguments.selected.flags.connection.typed();
+    let located = arguments.selected.selector.located(&cluster).await?;
     for (index, Located { target, namespace }) in located.iter().enumerate() {
         let (mut chain, unread) = match target.kind {
             Kind::Fleet => fleet(&cluster.client, namespace, target).await?,
@@ -63,7 +63,7 @@ pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
             }
             None => {
                 let separator = if index == 0 { "" } else { "\n" };
-                format!("{separator}{}", drawn(&chain, &unread, super::now(), Look::of_stdout()))
+                format!("{separator}{}", drawn(&chain, &unread, super::now(), Terminal::of_stdout()))
             }
         };
         super::print(&text)?;
@@ -80,18 +80,18 @@ async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Cha
     let seen = sight.seen(fleet);
     let report = FleetReport::of(&seen, super::now());
     let mut unread = sight.unread.clone();
-    let told = match culprit(&report) {
+    let events = match culprit(&report) {
         Some(node) => {
             let name = format!("{node}-0");
-            let whose = Whose::of_pod(node, &name, seen.pod(node).map(AsRef::as_ref));
-            last_of(client, namespace, whose, &mut unread).await
+            let involved = InvolvedObject::of_pod(node, &name, seen.pod(node).map(AsRef::as_ref));
+            last_of(client, namespace, involved, &mut unread).await
         }
         None => Vec::new(),
     };
-    // What keeps an object is not among what a report is made of.
+    // A report does not contain the finalizers that keep an object.
     let object = if fleet.meta.terminating { target.get(client, namespace).await.ok() } else { None };
     let deletion = object.as_ref().and_then(Deletion::read);
-    Ok((of_fleet(&seen, &report, &told).of_deleted(deletion.as_ref()), unread))
+    Ok((of_fleet(&seen, &report, &events).of_deleted(deletion.as_ref()), unread))
 }
 
 async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chain, Vec<String>), String> {
@@ -113,14 +113,14 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
             None
         }
     };
-    let whose = Whose::of_pod(&target.name, &name, pod.as_ref());
-    let told = last_of(client, namespace, whose, &mut unread).await;
+    let involved = InvolvedObject::of_pod(&target.name, &name, pod.as_ref());
+    let events = last_of(client, namespace, involved, &mut unread).await;
     let seen = match &pod {
         Some(pod) => SeenPod::Is(pod),
         None if is_read => SeenPod::IsNot,
         None => SeenPod::Unread,
     };
-    let mut chain = of_node(&node, seen, &told).of_deleted(Deletion::read(&object).as_ref());
+    let mut chain = of_node(&node, seen, &events).of_deleted(Deletion::read(&object).as_ref());
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
         let remedy = crate::report::chain::Remedy {
             to: "see its fleet".to_owned(),
@@ -134,9 +134,9 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
 async fn last_of(
     client: &Client,
     namespace: &str,
-    pod: Whose<'_>,
+    pod: InvolvedObject<'_>,
     unread: &mut Vec<String>,
-) -> Vec<Happened> {
+) -> Vec<TimelineEntry> {
     match events(client, namespace, Some(pod)).await {
         Ok(mut all) => all.split_off(all.len().saturating_sub(EVENTS)),
         Err(sentence) => {
@@ -146,21 +146,21 @@ async fn last_of(
     }
 }
 
-/// A chain as text: each link under what it explains, and the commands to paste.
-fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, look: Look) -> String {
+/// A chain as text: each link under the one that it explains, then the commands to run.
+fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, terminal: Terminal) -> String {
     let mut lines = Vec::new();
     for link in &chain.links {
         let indent = "  ".repeat(link.depth);
         let arrow = if link.depth == 0 { "" } else { "└─ " };
         let mut line = Line::of(Style::Dim, format!("{indent}{arrow}"));
         line.add(Style::Bold, &link.of);
-        let (says, more) = link.parts();
-        line.add(Style::Plain, format!("  {says}"));
+        let (message, more) = link.parts();
+        line.add(Style::Plain, format!("  {message}"));
         if let Some(since) = link.since {
             line.add(Style::Dim, format!("  ({}, {} ago)", clock_time(since, now), age(now - since)));
         }
         line.add(Style::Plain, more);
-        lines.extend(line.folded(look, indent.len() + 3));
+        lines.extend(line.folded(terminal, indent.len() + 3));
     }
     lines.extend(unread.iter().map(|sentence| Line::of(Style::Dim, sentence)));
     if !chain.remedies.is_empty() {
@@ -173,9 +173,9 @@ fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, look: Look) -> St
             lines.push(line);
         }
     }
-    // A command that is cut cannot be pasted.
-    let look = Look { width: usize::MAX, ..look };
-    lines.iter().map(|line| line.painted(look) + "\n").collect()
+    // A truncated command could not be pasted.
+    let terminal = Terminal { width: usize::MAX, ..terminal };
+    lines.iter().map(|line| line.painted(terminal) + "\n").collect()
 }
 
 #[cfg(test)]
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn a_chain_is_drawn_link_under_link_and_ends_in_what_can_be_pasted() {
-        let link = |depth: usize, of: &str, says: &str, since: Option<&str>| Link {
+        let link = |depth: usize, of: &str, message: &str, since: Option<&str>| Link {
             depth,
             of: of.into(),
-            says: says.into(),
+            says: message.into(),
             since: since.map(|since| since.parse().unwrap()),
             dated: None,
         };
@@ -206,9 +206,9 @@ mod tests {
                 command: "windlass rollback nd/db -n prod".into(),
             }],
         };
-        let look = Look { width: 60, colours: false, unicode: true };
+        let terminal = Terminal { width: 60, colours: false, unicode: true };
         assert_eq!(
-            drawn(&chain, &["left out".into()], "2026-01-01T04:15:11Z".parse().unwrap(), look),
+            drawn(&chain, &["left out".into()], "2026-01-01T04:15:11Z".parse().unwrap(), terminal),
             "\
 NodeDeployment db  Stalled=True NoProgress  (04:15:01, 10s
    ago): db-2 waits

@@ -10,11 +10,11 @@ use super::last_of;
 use crate::cli::target::Target;
 use crate::cluster::Kind;
 use crate::cluster::observed::{Observed, ObservedPod};
-use crate::reader::{Whose, sentence};
+use crate::reader::{InvolvedObject, sentence};
 use crate::report::WorkersReport;
 use crate::report::chain::{Chain, of_workers, version_in_the_way};
 
-/// What `windlass explain` says of one, and what it had to leave out.
+/// Explains a `WorkerDeployment`. Also returns what could not be read.
 pub async fn explain(
     client: &Client,
     namespace: &str,
@@ -23,7 +23,7 @@ pub async fn explain(
     let object = target.get(client, namespace).await?;
     let report = WorkersReport::of(&object, crate::cli::now());
     let mut unread = Vec::new();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let mut worst = None;
     if let Some(version) = version_in_the_way(&report) {
         match pods(client, &report, version).await {
@@ -31,16 +31,16 @@ pub async fn explain(
             Err(sentence) => unread.push(format!("left out, because its pods cannot be listed: {sentence}")),
         }
         if let Some(pod) = &worst {
-            told = last_of(
+            events = last_of(
                 client,
                 namespace,
-                Whose { kind: "Pod", name: &pod.meta.name, uid: &pod.meta.uid },
+                InvolvedObject { kind: "Pod", name: &pod.meta.name, uid: &pod.meta.uid },
                 &mut unread,
             )
             .await;
         }
     }
-    Ok((of_workers(&object, &report, worst.as_ref(), &told), unread))
+    Ok((of_workers(&object, &report, worst.as_ref(), &events), unread))
 }
 
 /// The pods of a version.

@@ -1,4 +1,4 @@
-//! `windlass plan`: what a change would do, without doing it.
+//! `windlass plan`: what a change would do, without making it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
-use super::target::{Kind, Located, Meant, Selected};
-use super::text::{Line, Look, Style};
+use super::target::{Kind, Located, ObjectSelector, Selected};
+use super::text::{Line, Style, Terminal};
 use crate::api::names::GROUP;
 use crate::foresight::{Change, Foreseen, Outcome, foresee};
 use crate::report::about;
 
-/// What `windlass plan` is told.
+/// The arguments of `windlass plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
@@ -35,15 +35,15 @@ pub struct PlanArgs {
     output: Option<Output>,
 }
 
-/// Says what it would do. Ends with 0 where nothing would change, 2 where something would, 1 where it would be refused.
+/// Prints the effects of a change. Exit codes: 0 nothing would change, 2 something would, 1 it would be refused.
 pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let written = written(&arguments)?;
-    let scope = &arguments.selected.scope;
-    let cluster = scope.cluster().await?;
+    let flags = &arguments.selected.flags;
+    let cluster = flags.cluster().await?;
     let wishes = match written {
         Some(written) => {
-            let is_elsewhere = |wish: &&Wish| wish.namespace.is_some() && wish.namespace != scope.namespace;
-            if let (Some(asked), Some(wish)) = (&scope.namespace, written.wishes.iter().find(is_elsewhere)) {
+            let is_elsewhere = |wish: &&Wish| wish.namespace.is_some() && wish.namespace != flags.namespace;
+            if let (Some(asked), Some(wish)) = (&flags.namespace, written.wishes.iter().find(is_elsewhere)) {
                 let own = wish.namespace.as_deref().unwrap_or_default();
                 return Err(format!(
                     "NodeDeployment {} is in namespace {own} by its manifest, and not in {asked}: say -n {own}, or leave it out",
@@ -58,7 +58,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
         }
         None => thought(&arguments, &cluster).await?,
     };
-    let typed = arguments.selected.scope.connection.typed();
+    let typed = arguments.selected.flags.connection.typed();
     let mut codes = Vec::new();
     for (index, Wish { namespace, name, change }) in wishes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
@@ -68,11 +68,11 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             Some(Output::Name) => format!("nodedeployment.windlass.dev/{name}\n"),
             Some(format) => format.document(&json!(foreseen))?,
             None => {
-                let look = Look::of_stdout();
+                let terminal = Terminal::of_stdout();
                 let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
                 let lines = lines(&foreseen).into_iter().map(|line| line.put(|text| typed.text(text)));
-                for line in lines.flat_map(|line| line.folded(look, FOLD)) {
-                    text.push_str(&line.painted(look));
+                for line in lines.flat_map(|line| line.folded(terminal, FOLD)) {
+                    text.push_str(&line.painted(terminal));
                     text.push('\n');
                 }
                 text
@@ -80,31 +80,31 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
         };
         super::print(&text)?;
     }
-    // Refused before changed before nothing.
+    // The worst of all: refused, then changed, then unchanged.
     let worst =
         codes.into_iter().max_by_key(|code| [0, 2, 1].iter().position(|c| c == code)).unwrap_or_default();
     Ok(ExitCode::from(worst))
 }
 
-/// Lines that are too long go on so far to the right.
+/// The indentation of wrapped lines.
 const FOLD: usize = 4;
 
-/// What is to become of a fleet.
+/// A desired change of a fleet.
 struct Wish {
-    /// Where it is, if that is written in the file.
+    /// Its namespace, if the file has one.
     namespace: Option<String>,
     name: String,
     change: Change,
 }
 
-/// What files say.
+/// The contents of the files.
 struct Written {
     wishes: Vec<Wish>,
-    /// What else they would apply: `ConfigMap db`.
+    /// Other objects that the files contain, such as `ConfigMap db`.
     others: Vec<String>,
 }
 
-/// Which fleets are meant where they are not in a file, and what is to become of each.
+/// The fleets that the arguments select, and the change of each.
 async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, Failure> {
     let mut patch = json!({});
     if let Some(image) = &arguments.image {
@@ -118,20 +118,21 @@ async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, F
         name: target.name,
         change: Change::Merge(patch.clone()),
     };
-    Ok(arguments.selected.meant.located(cluster).await?.into_iter().map(wish).collect())
+    Ok(arguments.selected.selector.located(cluster).await?.into_iter().map(wish).collect())
 }
 
-/// What the files say that were named; none where none were. What makes no sense is told before any cluster is looked for.
+/// The contents of the named files; `None` if no file is named. Invalid ones are reported before connecting to a
+/// cluster.
 fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
-    let meant = &arguments.selected.meant;
+    let selector = &arguments.selected.selector;
     if arguments.files.is_empty() {
-        if *meant == Meant::Nothing {
+        if *selector == ObjectSelector::Nothing {
             return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
         }
-        meant.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
+        selector.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
         return Ok(None);
     }
-    if *meant != Meant::Nothing {
+    if *selector != ObjectSelector::Nothing {
         return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
     }
     let mut found = Written { wishes: Vec::new(), others: Vec::new() };
@@ -157,7 +158,7 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
 }
 
 impl Written {
-    /// Takes in a document, or each item of a list.
+    /// Adds a document, or each item of a list.
     fn take(&mut self, document: Value) -> Result<(), String> {
         if let Some(items) = document["items"].as_array() {
             return items.iter().try_for_each(|item| self.take(item.clone()));
@@ -180,19 +181,19 @@ impl Written {
     }
 }
 
-/// What a file is called where something is said of it.
+/// The name of a file in messages.
 fn called(file: &Path) -> String {
     if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() }
 }
 
-/// What is said first: the reader of YAML draws the place below it.
+/// The first line of an error: the YAML parser draws the position below it.
 fn first_line(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// What a file says, or standard input, or each manifest of a folder, as `kubectl apply -f` takes them.
+/// The contents of a file, of standard input, or of each manifest in a folder, as `kubectl apply -f` reads them.
 fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
     let read = |file: &Path| Ok((called(file), std::fs::read_to_string(file)?));
     if file.as_os_str() == "-" {
@@ -214,7 +215,7 @@ fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
     files.iter().map(|file| read(file)).collect()
 }
 
-/// The whole of it: the fleet's line first.
+/// The printed lines, the fleet's first.
 pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut head = Line::of(Style::Bold, &foreseen.name);
@@ -281,7 +282,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         return texts;
     }
     texts.extend(foreseen.made_as_they_were());
-    // When those go that only leave is said with each wave.
+    // With only removals left, each wave already lists its nodes.
     if foreseen.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == "Remove") {
         return texts;
     }

@@ -1,4 +1,4 @@
-//! What is shown, of whichever kind: fleets, and `WorkerDeployments` where they are built in.
+//! Reports of any kind: fleets, and `WorkerDeployments` if the feature is built in.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::super::connection::Cluster;
-use super::super::target::{Kind, Meant, Target};
-use super::super::text::{Line, Look};
+use super::super::target::{Kind, ObjectSelector, Target};
+use super::super::text::{Line, Terminal};
 use super::tree::{self, Shown};
 #[cfg(feature = "temporal")]
 use super::workers;
@@ -21,7 +21,7 @@ use crate::reader::{WorkersSight, WorkersView};
 use crate::report::WorkersReport;
 use crate::report::{FleetReport, Verdict, worst_first};
 
-/// What is shown of one object.
+/// The report of one object.
 pub enum Report {
     /// A fleet.
     Fleet(Box<FleetReport>),
@@ -31,7 +31,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// What came of what its spec asks for.
+    /// Whether its spec is carried out.
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::Fleet(report) => report.verdict,
@@ -40,7 +40,7 @@ impl Report {
         }
     }
 
-    /// What it is called.
+    /// The object.
     pub fn target(&self) -> Target {
         match self {
             Self::Fleet(report) => Target { kind: Kind::Fleet, name: report.name.clone() },
@@ -49,7 +49,7 @@ impl Report {
         }
     }
 
-    /// Its name, after its namespace where those of several are shown.
+    /// Its name, with the namespace if several are shown.
     pub fn name(&self, namespaces: bool) -> String {
         match self {
             Self::Fleet(report) => tree::name(report, namespaces),
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// What it waits for, or why it stands.
+    /// What it waits for, or what blocks it.
     pub fn waiting_for(&self) -> &str {
         match self {
             Self::Fleet(report) => &report.waiting_for,
@@ -67,7 +67,7 @@ impl Report {
         }
     }
 
-    /// A few words.
+    /// A summary in a few words.
     pub fn summary(&self) -> &str {
         match self {
             Self::Fleet(report) => &report.summary,
@@ -76,7 +76,7 @@ impl Report {
         }
     }
 
-    /// As data.
+    /// The report as data.
     pub fn document(&self) -> Value {
         match self {
             Self::Fleet(report) => json!(report),
@@ -85,16 +85,16 @@ impl Report {
         }
     }
 
-    /// All of it, in lines.
-    pub fn tree(&self, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
+    /// The report as a tree.
+    pub fn tree(&self, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
         match self {
-            Self::Fleet(report) => tree::tree(report, now, look, shown),
+            Self::Fleet(report) => tree::tree(report, now, terminal, shown),
             #[cfg(feature = "temporal")]
-            Self::Workers(report) => workers::tree(report, now, look, shown),
+            Self::Workers(report) => workers::tree(report, now, terminal, shown),
         }
     }
 
-    /// One of which nothing needs to be told: one line, whose first column is so wide.
+    /// The one line of a healthy object, with a first column of this width.
     pub fn healthy(&self, namespaces: bool, width: usize) -> Line {
         match self {
             Self::Fleet(report) => tree::healthy(report, namespaces, width),
@@ -103,7 +103,7 @@ impl Report {
         }
     }
 
-    /// How it goes on, in one line.
+    /// Its progress, in one line.
     pub fn line(&self) -> Line {
         match self {
             Self::Fleet(report) => tree::line(report),
@@ -113,65 +113,65 @@ impl Report {
     }
 }
 
-/// What somebody's words mean, by kind.
+/// The objects that the arguments select, by kind.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Asked {
+pub struct Selection {
     fleets: Option<Wanted>,
     #[cfg(feature = "temporal")]
     workers: Option<Wanted>,
-    /// Whether objects were named, or at least a kind.
+    /// True if objects or a kind were named.
     #[cfg(feature = "temporal")]
     is_said: bool,
     scope: Namespaces,
 }
 
-impl Asked {
-    /// All of every kind where nothing is said. An error is wrong usage.
-    pub fn of(meant: &Meant, cluster: &Cluster, verb: &str) -> Result<Self, String> {
-        meant.require_no_node(verb)?;
+impl Selection {
+    /// All of every kind if nothing is named. An error is a usage error.
+    pub fn of(selector: &ObjectSelector, cluster: &Cluster, verb: &str) -> Result<Self, String> {
+        selector.require_no_node(verb)?;
         let scope = if cluster.all_namespaces {
             Namespaces::All
         } else {
             Namespaces::Namespace(cluster.namespace.clone())
         };
         let all = || Wanted { scope: scope.clone(), names: Vec::new() };
-        let mut asked = Self {
+        let mut selection = Self {
             fleets: None,
             #[cfg(feature = "temporal")]
             workers: None,
             #[cfg(feature = "temporal")]
-            is_said: *meant != Meant::Nothing,
+            is_said: *selector != ObjectSelector::Nothing,
             scope: scope.clone(),
         };
-        let said = match meant {
-            Meant::Nothing => {
-                asked.fleets = Some(all());
+        let named = match selector {
+            ObjectSelector::Nothing => {
+                selection.fleets = Some(all());
                 #[cfg(feature = "temporal")]
                 {
-                    asked.workers = Some(all());
+                    selection.workers = Some(all());
                 }
-                return Ok(asked);
+                return Ok(selection);
             }
-            Meant::All(kind) => vec![(*kind, None)],
-            Meant::These(_) if cluster.all_namespaces => {
+            ObjectSelector::All(kind) => vec![(*kind, None)],
+            ObjectSelector::These(_) if cluster.all_namespaces => {
                 return Err("an object is in one namespace: --all-namespaces goes without names".to_owned());
             }
-            Meant::These(targets) => targets.iter().map(|t| (t.kind, Some(&t.name))).collect(),
+            ObjectSelector::These(targets) => targets.iter().map(|t| (t.kind, Some(&t.name))).collect(),
         };
-        for (kind, name) in said {
+        for (kind, name) in named {
             let wanted = match kind {
                 #[cfg(feature = "temporal")]
-                Kind::Workers => &mut asked.workers,
-                Kind::Fleet => &mut asked.fleets,
+                Kind::Workers => &mut selection.workers,
+                Kind::Fleet => &mut selection.fleets,
                 Kind::Node => continue,
             };
             wanted.get_or_insert_with(all).names.extend(name.cloned());
         }
-        Ok(asked)
+        Ok(selection)
     }
 
-    /// One of what is asked for, with its article.
-    pub fn one(&self) -> &'static str {
+    /// The singular of what is selected, with its article.
+    pub fn singular(&self) -> &'static str {
         #[cfg(feature = "temporal")]
         match (&self.fleets, &self.workers) {
             (None, Some(_)) => return "a WorkerDeployment",
@@ -181,7 +181,7 @@ impl Asked {
         "a fleet"
     }
 
-    /// What is said where there are none of them.
+    /// The message if none exist.
     pub fn none_found(&self) -> String {
         let what = if self.fleets.is_some() { "fleets" } else { "WorkerDeployments" };
         match &self.scope {
@@ -191,26 +191,27 @@ impl Asked {
     }
 }
 
-/// What was read of all kinds that were asked for, and goes on being seen while it is watched.
-pub struct Sights {
+/// The objects of all selected kinds; kept up to date while watched.
+pub struct ObservedObjects {
     fleets: Option<(Sight, Wanted)>,
     #[cfg(feature = "temporal")]
     workers: Option<(WorkersView, Wanted)>,
     #[cfg(feature = "temporal")]
     unwatched: Option<WorkersSight>,
-    /// What was asked for and could not be read, each in a sentence.
+    /// What was selected and could not be read, each in a sentence.
     pub missing: Vec<String>,
     unread: Vec<String>,
 }
 
-impl Sights {
-    /// Reads what was asked for, and these kinds of what belongs to fleets. An error says why nothing of it can be read.
+impl ObservedObjects {
+    /// Reads the selected objects, and these kinds of the objects of fleets. An error means that nothing could be
+    /// read.
     pub async fn read(
         client: &Client,
-        asked: &Asked,
+        selection: &Selection,
         kinds: &[crate::cluster::Kind],
     ) -> Result<Self, String> {
-        let mut sights = Self {
+        let mut observed = Self {
             fleets: None,
             #[cfg(feature = "temporal")]
             workers: None,
@@ -220,19 +221,19 @@ impl Sights {
             unread: Vec::new(),
         };
         let mut has_read = false;
-        if let Some(wanted) = &asked.fleets {
+        if let Some(wanted) = &selection.fleets {
             match Sight::read(client, wanted, kinds).await {
                 Ok(mut sight) => {
                     has_read = true;
-                    sights.missing.append(&mut sight.missing);
-                    sights.fleets = Some((sight, wanted.clone()));
+                    observed.missing.append(&mut sight.missing);
+                    observed.fleets = Some((sight, wanted.clone()));
                 }
-                Err(sentence) => sights.missing.push(sentence),
+                Err(sentence) => observed.missing.push(sentence),
             }
         }
         #[cfg(feature = "temporal")]
-        if let Some(wanted) = &asked.workers {
-            let read = if asked.is_said {
+        if let Some(wanted) = &selection.workers {
+            let read = if selection.is_said {
                 WorkersSight::read(client, wanted).await.map(Some)
             } else {
                 WorkersSight::read_if_installed(client, wanted).await
@@ -240,34 +241,34 @@ impl Sights {
             match read {
                 Ok(Some(mut sight)) => {
                     has_read = true;
-                    sights.missing.append(&mut sight.missing);
-                    sights.workers = Some((sight.view(wanted), wanted.clone()));
-                    sights.unwatched = Some(sight);
+                    observed.missing.append(&mut sight.missing);
+                    observed.workers = Some((sight.view(wanted), wanted.clone()));
+                    observed.unwatched = Some(sight);
                 }
                 Ok(None) => {}
-                Err(sentence) => sights.missing.push(sentence),
+                Err(sentence) => observed.missing.push(sentence),
             }
         }
-        if has_read { Ok(sights) } else { Err(sights.missing.join("\nwindlass: ")) }
+        if has_read { Ok(observed) } else { Err(observed.missing.join("\nwindlass: ")) }
     }
 
-    /// The same, and an error where one of those that are named cannot be read.
+    /// As `read`, with an error if a named object cannot be read.
     pub async fn read_all(
         client: &Client,
-        asked: &Asked,
+        selection: &Selection,
         kinds: &[crate::cluster::Kind],
     ) -> Result<Self, String> {
-        let sights = Self::read(client, asked, kinds).await?;
-        if sights.missing.is_empty() { Ok(sights) } else { Err(sights.missing.join("\nwindlass: ")) }
+        let observed = Self::read(client, selection, kinds).await?;
+        if observed.missing.is_empty() { Ok(observed) } else { Err(observed.missing.join("\nwindlass: ")) }
     }
 
-    /// What of it may be watched, which has to be asked before [`watch`](Self::watch). An error says why what was asked for may not
-    /// be; `WorkerDeployments` that nobody named stay as they were read.
+    /// Checks what may be watched; call it before [`watch`](Self::watch). An error says why a selected object may not
+    /// be watched; `WorkerDeployments` that nobody named are then shown as read.
     #[cfg_attr(
         not(feature = "temporal"),
         allow(unused_variables, reason = "who asked for what is of no account")
     )]
-    pub async fn following(mut self, client: &Client, asked: &Asked) -> Result<Self, String> {
+    pub async fn following(mut self, client: &Client, selection: &Selection) -> Result<Self, String> {
         if let Some((sight, wanted)) = self.fleets.take() {
             self.fleets = Some((sight.following(client, &wanted).await?, wanted));
         }
@@ -275,7 +276,7 @@ impl Sights {
         if let Some((_, wanted)) = &self.workers
             && let Err(sentence) = WorkersSight::may_follow(client, wanted).await
         {
-            if asked.is_said {
+            if selection.is_said {
                 return Err(sentence);
             }
             self.unwatched = None;
@@ -284,17 +285,17 @@ impl Sights {
         Ok(self)
     }
 
-    /// What is not shown, or not as it changes, each in a sentence.
+    /// What is not shown, or not kept up to date, each in a sentence.
     pub fn unread(&self) -> impl Iterator<Item = &String> {
         self.fleets.iter().flat_map(|(sight, _)| &sight.unread).chain(&self.unread)
     }
 
-    /// For how long nobody knows whether what is shown of fleets is still so.
+    /// How long ago the fleets' watches were last known to be up to date.
     pub fn outdated(&self) -> Duration {
         self.fleets.as_ref().map_or(Duration::ZERO, |(sight, _)| sight.view.freshness.outdated())
     }
 
-    /// What is seen now, the ill ones first.
+    /// The current reports, unhealthy ones first.
     pub fn reports(&self) -> Vec<Report> {
         let now = super::super::now();
         let mut reports: Vec<Report> = Vec::new();
@@ -308,13 +309,13 @@ impl Sights {
         if let Some((view, _)) = &self.workers {
             let seen = |object: &Value| Report::Workers(Box::new(WorkersReport::of(object, now)));
             reports.extend(view.objects().iter().map(seen));
-            // Stably: fleets stay before workers, and each in the order of names.
+            // A stable sort: fleets stay before workers, and names in order.
             reports.sort_by_key(Report::verdict);
         }
         reports
     }
 
-    /// Watches from here on what was read. Yields after a change was taken in; never ends.
+    /// Watches the objects. Yields after each change; never ends.
     pub fn watch(&mut self, client: &Client) -> BoxStream<'static, ()> {
         let mut streams: Vec<BoxStream<'static, ()>> = Vec::new();
         if let Some((sight, wanted)) = &self.fleets {
@@ -324,7 +325,7 @@ impl Sights {
         if let (Some(sight), Some((_, wanted))) = (self.unwatched.take(), &self.workers) {
             streams.push(sight.watch(client, wanted));
         }
-        // One without an end, for a set without any would have one.
+        // A stream that never ends, since a set without streams would end.
         streams.push(stream::pending().boxed());
         stream::select_all(streams).boxed()
     }
@@ -339,28 +340,29 @@ mod tests {
         Cluster { client: Client::try_from(config).unwrap(), namespace: "shop".to_owned(), all_namespaces }
     }
 
-    fn asked(line: &str) -> Result<Asked, String> {
+    fn selection(line: &str) -> Result<Selection, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::of(&Meant::read(&words).unwrap(), &cluster(false), "status")
+        Selection::of(&ObjectSelector::read(&words).unwrap(), &cluster(false), "status")
     }
 
     #[tokio::test]
     async fn fleets_are_what_is_meant_by_their_names_their_kind_or_nothing() {
         for (line, names) in [("", vec![]), ("nd", vec![]), ("nd/db nd/web", vec!["db", "web"])] {
-            let wanted = asked(line).unwrap().fleets.unwrap();
+            let wanted = selection(line).unwrap().fleets.unwrap();
             assert_eq!(
                 (wanted.names, wanted.scope),
                 (names.iter().map(ToString::to_string).collect(), Namespaces::Namespace("shop".to_owned())),
                 "{line}"
             );
         }
-        assert!(asked("sn/db-0").is_err_and(|said| said.contains("status is for a NodeDeployment")));
-        assert!(asked("sn").is_err());
-        let everywhere = Asked::of(&Meant::All(Kind::Fleet), &cluster(true), "status").unwrap();
+        assert!(selection("sn/db-0").is_err_and(|named| named.contains("status is for a NodeDeployment")));
+        assert!(selection("sn").is_err());
+        let everywhere = Selection::of(&ObjectSelector::All(Kind::Fleet), &cluster(true), "status").unwrap();
         assert_eq!(everywhere.none_found(), "No fleets found in any namespace.");
-        let named = Meant::read(&["nd/db".to_owned()]).unwrap();
+        let named = ObjectSelector::read(&["nd/db".to_owned()]).unwrap();
         assert!(
-            Asked::of(&named, &cluster(true), "status").is_err_and(|said| said.contains("one namespace"))
+            Selection::of(&named, &cluster(true), "status")
+                .is_err_and(|named| named.contains("one namespace"))
         );
     }
 
@@ -368,14 +370,14 @@ mod tests {
     #[tokio::test]
     async fn workers_are_meant_by_their_own_words_and_by_none() {
         let of = |line: &str| {
-            let asked = asked(line).unwrap();
-            (asked.fleets.map(|wanted| wanted.names), asked.workers.map(|wanted| wanted.names))
+            let selection = selection(line).unwrap();
+            (selection.fleets.map(|wanted| wanted.names), selection.workers.map(|wanted| wanted.names))
         };
         let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(of(""), (names(&[]), names(&[])));
         assert_eq!(of("wwd"), (None, names(&[])));
         assert_eq!(of("nd"), (names(&[]), None));
         assert_eq!(of("wwd/orders nd/db wwd/mail"), (names(&["db"]), names(&["orders", "mail"])));
-        assert_eq!(asked("wwd").unwrap().none_found(), "No WorkerDeployments found in namespace shop.");
+        assert_eq!(selection("wwd").unwrap().none_found(), "No WorkerDeployments found in namespace shop.");
     }
 }

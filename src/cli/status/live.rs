@@ -1,5 +1,5 @@
-//! `windlass status -w`: the tree drawn anew in its place at each change, on a screen of its own; where there is no terminal,
-//! a line for each change.
+//! `windlass status -w`: the tree, redrawn at each change on the terminal's alternate screen; without a terminal, a
+//! line per change.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -15,32 +15,36 @@ use ratatui::text::{Line as Row, Span};
 use ratatui::widgets::Paragraph;
 use tokio::sync::mpsc;
 
-use super::super::text::{Line, Look, Style};
-use super::kinds::{Report, Sights};
+use super::super::text::{Line, Style, Terminal};
+use super::kinds::{ObservedObjects, Report};
 use super::{StatusArgs, exit_code, lines};
 use crate::cluster::freshness::SILENT;
 use crate::report::{Verdict, clock_time};
 
-/// Changes that come together are drawn together: ten times a second, whatever comes.
+/// Changes within this time are drawn together.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// How far one watch may be behind another.
+/// How far one watch may lag behind another.
 const BEHIND: Duration = Duration::from_secs(1);
-/// Times on the screen go on although nothing changes.
+/// The redraw interval for times that pass without a change.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows fleets until somebody has seen enough.
-pub async fn watch(client: &Client, sights: &mut Sights, arguments: &StatusArgs) -> Result<ExitCode, String> {
+/// Shows fleets until the user quits.
+pub async fn watch(
+    client: &Client,
+    observed: &mut ObservedObjects,
+    arguments: &StatusArgs,
+) -> Result<ExitCode, String> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if std::io::stdout().is_terminal() && !dumb {
-        on_a_screen(client, sights, arguments).await
+        on_a_screen(client, observed, arguments).await
     } else {
-        in_lines(client, sights, arguments).await
+        in_lines(client, observed, arguments).await
     }
 }
 
-/// That what is shown may be old by now, where nothing is heard of the API server, and since when.
-fn silence(sights: &Sights) -> Option<String> {
-    let outdated = sights.outdated();
+/// A notice that the objects may be outdated, and since when, if the API server does not answer.
+fn silence(observed: &ObservedObjects) -> Option<String> {
+    let outdated = observed.outdated();
     let now = super::super::now();
     (outdated >= SILENT).then(|| {
         let since = clock_time(now - outdated, now);
@@ -52,20 +56,24 @@ fn is_over(reports: &[Report], arguments: &StatusArgs) -> bool {
     arguments.exit_status && reports.first().is_none_or(|worst| worst.verdict() != Verdict::Progressing)
 }
 
-async fn in_lines(client: &Client, sights: &mut Sights, arguments: &StatusArgs) -> Result<ExitCode, String> {
-    let look = Look { width: usize::MAX, ..Look::of_stdout() };
-    let typed = arguments.selected.scope.connection.typed();
-    for sentence in sights.unread() {
+async fn in_lines(
+    client: &Client,
+    observed: &mut ObservedObjects,
+    arguments: &StatusArgs,
+) -> Result<ExitCode, String> {
+    let terminal = Terminal { width: usize::MAX, ..Terminal::of_stdout() };
+    let typed = arguments.selected.flags.connection.typed();
+    for sentence in observed.unread() {
         eprintln!("windlass: {sentence}");
     }
-    let mut changes = sights.watch(client);
+    let mut changes = observed.watch(client);
     let stopped = super::super::stopped()?;
     tokio::pin!(stopped);
     let mut before = std::collections::BTreeMap::new();
     let mut was_over = false;
     let mut was_silent = false;
     loop {
-        let silent = silence(sights);
+        let silent = silence(observed);
         let at = super::super::now().format("%H:%M:%S");
         match &silent {
             Some(sentence) if !was_silent => super::super::print(&format!("{at}  {sentence}\n"))?,
@@ -73,28 +81,28 @@ async fn in_lines(client: &Client, sights: &mut Sights, arguments: &StatusArgs) 
             Some(_) | None => {}
         }
         was_silent = silent.is_some();
-        let seen = sights.reports();
+        let seen = observed.reports();
         for report in &seen {
-            let name = report.name(arguments.selected.scope.all_namespaces);
+            let name = report.name(arguments.selected.flags.all_namespaces);
             let mut line = Line::of(Style::Bold, format!("{name}   "));
             for (style, text) in report.line().pieces() {
                 line.add(*style, text.clone());
             }
-            let text = line.put(|text| typed.text(text)).painted(look);
+            let text = line.put(|text| typed.text(text)).painted(terminal);
             let target = (report.target().to_string(), name);
             if before.get(&target) != Some(&text) {
                 super::super::print(&format!("{at}  {text}\n"))?;
                 before.insert(target, text);
             }
         }
-        // What is old says nothing of how it ended.
+        // Outdated objects do not show how a rollout ended.
         let over = !was_silent && is_over(&seen, arguments);
         if over && was_over {
             return Ok(exit_code(&seen, true));
         }
         was_over = over;
         if over {
-            // Each kind has a watch of its own: the nodes' may be behind the fleet's.
+            // Each kind has its own watch: the nodes' may lag behind the fleet's.
             gather(&mut changes, BEHIND).await;
             continue;
         }
@@ -107,18 +115,18 @@ async fn in_lines(client: &Client, sights: &mut Sights, arguments: &StatusArgs) 
     }
 }
 
-/// Takes in what else changes within a time: it is drawn together.
+/// Collects further changes within a time, to draw them together.
 async fn gather(changes: &mut BoxStream<'static, ()>, within: Duration) {
-    // It never ends by itself.
+    // The stream never ends.
     let _ = tokio::time::timeout(within, async { while changes.next().await.is_some() {} }).await;
 }
 
 async fn on_a_screen(
     client: &Client,
-    sights: &mut Sights,
+    observed: &mut ObservedObjects,
     arguments: &StatusArgs,
 ) -> Result<ExitCode, String> {
-    let mut changes = sights.watch(client);
+    let mut changes = observed.watch(client);
     let mut keys = keys();
     let stopped = super::super::stopped()?;
     tokio::pin!(stopped);
@@ -126,29 +134,33 @@ async fn on_a_screen(
     let Screen(mut terminal) = screen?;
     let mut from = 0;
     let ended = loop {
-        let seen = sights.reports();
+        let seen = observed.reports();
         let drawn = terminal.draw(|frame| {
             let area = frame.area();
-            let mut look = Look::of_stdout();
-            look.width = usize::from(area.width);
+            let mut terminal = Terminal::of_stdout();
+            terminal.width = usize::from(area.width);
             let height = usize::from(area.height);
-            let silent = silence(sights).map(|sentence| Line::of(Style::Red, sentence));
-            let above: Vec<Line> = silent.iter().flat_map(|line| line.folded(look, 0)).collect();
+            let silent = silence(observed).map(|sentence| Line::of(Style::Red, sentence));
+            let above: Vec<Line> = silent.iter().flat_map(|line| line.folded(terminal, 0)).collect();
             let taken = 7 + above.len();
             let rows = if arguments.all { usize::MAX } else { height.saturating_sub(taken).max(3) };
-            let all = [above, lines(&seen, arguments, look, rows)].concat();
+            let all = [above, lines(&seen, arguments, terminal, rows)].concat();
             from = from.min(all.len().saturating_sub(height.saturating_sub(1)));
-            let mut shown: Vec<Row<'_>> =
-                all.iter().skip(from).take(height.saturating_sub(1)).map(|line| row(line, look)).collect();
+            let mut shown: Vec<Row<'_>> = all
+                .iter()
+                .skip(from)
+                .take(height.saturating_sub(1))
+                .map(|line| row(line, terminal))
+                .collect();
             shown.resize(height.saturating_sub(1), Row::default());
             let more = if all.len() >= height { "  j k more" } else { "" };
-            shown.push(row(&Line::of(Style::Dim, format!("q ends{more}")), look));
+            shown.push(row(&Line::of(Style::Dim, format!("q ends{more}")), terminal));
             frame.render_widget(Paragraph::new(shown), area);
         });
         if let Err(error) = drawn {
             break Err(format!("the terminal cannot be written: {error}"));
         }
-        if silence(sights).is_none() && is_over(&seen, arguments) {
+        if silence(observed).is_none() && is_over(&seen, arguments) {
             break Ok((exit_code(&seen, true), seen));
         }
         let tick = tokio::time::sleep(TICK);
@@ -172,12 +184,12 @@ async fn on_a_screen(
     };
     ratatui::restore();
     let (code, seen) = ended?;
-    // What was seen last stays on the screen that one came from.
-    super::super::print(&super::drawn(&seen, arguments, Look::of_stdout()))?;
+    // Leaves the last state on the regular screen.
+    super::super::print(&super::drawn(&seen, arguments, Terminal::of_stdout()))?;
     Ok(code)
 }
 
-/// A terminal's other screen, which is left again however this ends.
+/// The terminal's alternate screen, left again on drop.
 struct Screen(DefaultTerminal);
 
 impl Screen {
@@ -186,19 +198,19 @@ impl Screen {
     }
 }
 
-fn row(line: &Line, look: Look) -> Row<'static> {
-    let cut = line.cut(look);
+fn row(line: &Line, terminal: Terminal) -> Row<'static> {
+    let cut = line.cut(terminal);
     Row::from(
         cut.pieces()
             .iter()
-            .map(|(style, text)| Span::styled(text.clone(), paint(*style, look)))
+            .map(|(style, text)| Span::styled(text.clone(), paint(*style, terminal)))
             .collect::<Vec<_>>(),
     )
 }
 
-fn paint(style: Style, look: Look) -> Paint {
+fn paint(style: Style, terminal: Terminal) -> Paint {
     let plain = Paint::default();
-    if !look.colours {
+    if !terminal.colours {
         return plain;
     }
     match style {
@@ -213,7 +225,7 @@ fn paint(style: Style, look: Look) -> Paint {
     }
 }
 
-/// What a person pressed.
+/// A key press.
 enum Key {
     Quit,
     Down,
@@ -221,9 +233,9 @@ enum Key {
     Other,
 }
 
-/// Keys, from a thread: they are waited for as long as the program runs.
+/// Reads keys in a thread, which lives as long as the program.
 fn keys() -> mpsc::Receiver<Key> {
-    let (tell, told) = mpsc::channel(8);
+    let (sender, receiver) = mpsc::channel(8);
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
             let key = match event {
@@ -237,10 +249,10 @@ fn keys() -> mpsc::Receiver<Key> {
                 },
                 _ => Key::Other,
             };
-            if tell.blocking_send(key).is_err() {
+            if sender.blocking_send(key).is_err() {
                 return;
             }
         }
     });
-    told
+    receiver
 }

@@ -16,15 +16,15 @@ use serde_json::json;
 
 use super::Failure;
 use super::output::Output;
-use super::target::{Meant, Selected};
-use super::text::{Line, Look};
+use super::target::{ObjectSelector, Selected};
+use super::text::{Line, Terminal};
 use crate::reader::OF_REPORTS;
 use crate::report::Verdict;
-use kinds::{Asked, Report, Sights};
+use kinds::{ObservedObjects, Report, Selection};
 
 pub use waiting::{WaitArgs, wait};
 
-/// What `windlass status` is told.
+/// The arguments of `windlass status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -44,42 +44,43 @@ pub struct StatusArgs {
     exit_status: bool,
 }
 
-/// The most nodes that are named where there is no screen to say how many.
+/// The most nodes that are listed without a terminal.
 const ROWS: usize = 20;
 
-/// Shows what fleets are doing.
+/// Prints the status of fleets.
 pub async fn status(arguments: StatusArgs) -> Result<ExitCode, Failure> {
-    arguments.selected.meant.require_no_node("status").map_err(Failure::Usage)?;
-    let cluster = arguments.selected.scope.cluster().await?;
-    let asked = Asked::of(&arguments.selected.meant, &cluster, "status").map_err(Failure::Usage)?;
+    arguments.selected.selector.require_no_node("status").map_err(Failure::Usage)?;
+    let cluster = arguments.selected.flags.cluster().await?;
+    let selection =
+        Selection::of(&arguments.selected.selector, &cluster, "status").map_err(Failure::Usage)?;
     let client = cluster.client;
-    let sights = Sights::read(&client, &asked, &OF_REPORTS).await?;
-    if arguments.watch && sights.missing.is_empty() {
-        let mut sights = sights.following(&client, &asked).await?;
-        return Ok(live::watch(&client, &mut sights, &arguments).await?);
+    let observed = ObservedObjects::read(&client, &selection, &OF_REPORTS).await?;
+    if arguments.watch && observed.missing.is_empty() {
+        let mut observed = observed.following(&client, &selection).await?;
+        return Ok(live::watch(&client, &mut observed, &arguments).await?);
     }
-    let reports = sights.reports();
+    let reports = observed.reports();
     let text = match arguments.output {
-        Some(format) => data(&reports, format, &arguments.selected.meant)?,
-        None => drawn(&reports, &arguments, Look::of_stdout()),
+        Some(format) => data(&reports, format, &arguments.selected.selector)?,
+        None => drawn(&reports, &arguments, Terminal::of_stdout()),
     };
     super::print(&text)?;
-    if !sights.missing.is_empty() {
-        return Err(sights.missing.join("\nwindlass: ").into());
+    if !observed.missing.is_empty() {
+        return Err(observed.missing.join("\nwindlass: ").into());
     }
     if reports.is_empty() && arguments.output.is_none() {
-        eprintln!("{}", asked.none_found());
+        eprintln!("{}", selection.none_found());
     }
     Ok(exit_code(&reports, arguments.exit_status))
 }
 
-/// The reports as data: one object that was named as it is, and else a list, as kubectl wraps one.
-fn data(reports: &[Report], format: Output, meant: &Meant) -> Result<String, String> {
+/// The reports as data: a single named object as such, else a list, as kubectl wraps one.
+fn data(reports: &[Report], format: Output, selector: &ObjectSelector) -> Result<String, String> {
     if format == Output::Name {
         let names = reports.iter().map(Report::target);
         return Ok(names.fold(String::new(), |text, target| text + &target.to_string() + "\n"));
     }
-    let is_one = matches!(meant, Meant::These(targets) if targets.len() == 1);
+    let is_one = matches!(selector, ObjectSelector::These(targets) if targets.len() == 1);
     match reports {
         [report] if is_one => format.document(&report.document()),
         items => {
@@ -89,23 +90,23 @@ fn data(reports: &[Report], format: Output, meant: &Meant) -> Result<String, Str
     }
 }
 
-fn exit_code(reports: &[Report], asked: bool) -> ExitCode {
-    // The worst comes first.
+fn exit_code(reports: &[Report], selection: bool) -> ExitCode {
+    // Reports are sorted, worst first.
     let code = reports.first().map_or(0, |report| report.verdict().exit_code());
-    if asked { ExitCode::from(code) } else { ExitCode::SUCCESS }
+    if selection { ExitCode::from(code) } else { ExitCode::SUCCESS }
 }
 
-/// Everything that is printed, as text.
-fn drawn(reports: &[Report], arguments: &StatusArgs, look: Look) -> String {
+/// All output as text.
+fn drawn(reports: &[Report], arguments: &StatusArgs, terminal: Terminal) -> String {
     let rows = if arguments.all {
         usize::MAX
     } else {
         terminal_rows().map_or(ROWS, |rows| rows.saturating_sub(6).max(3))
     };
-    let lines = lines(reports, arguments, look, rows);
+    let lines = lines(reports, arguments, terminal, rows);
     let mut text = String::new();
     for line in lines {
-        text.push_str(&line.painted(look));
+        text.push_str(&line.painted(terminal));
         text.push('\n');
     }
     text
@@ -115,14 +116,14 @@ fn terminal_rows() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(_, height)| usize::from(height.0))
 }
 
-/// The lines of what is shown: trees of those that are named, or have something to tell; of the others a line each.
-fn lines(reports: &[Report], arguments: &StatusArgs, look: Look, rows: usize) -> Vec<Line> {
-    let namespaces = arguments.selected.scope.all_namespaces;
-    let typed = arguments.selected.scope.connection.typed();
+/// The lines of all reports: trees of those that are named or unhealthy, one line for each other.
+fn lines(reports: &[Report], arguments: &StatusArgs, terminal: Terminal, rows: usize) -> Vec<Line> {
+    let namespaces = arguments.selected.flags.all_namespaces;
+    let typed = arguments.selected.flags.connection.typed();
     let shown = tree::Shown { all: arguments.all, rows, namespaces, typed: &typed };
     let now = super::now();
     let in_full = |report: &&Report| {
-        matches!(arguments.selected.meant, Meant::These(_))
+        matches!(arguments.selected.selector, ObjectSelector::These(_))
             || arguments.all
             || report.verdict() != Verdict::UpToDate
     };
@@ -131,7 +132,7 @@ fn lines(reports: &[Report], arguments: &StatusArgs, look: Look, rows: usize) ->
         if !lines.is_empty() {
             lines.push(Line::default());
         }
-        lines.extend(report.tree(now, look, shown));
+        lines.extend(report.tree(now, terminal, shown));
     }
     let healthy: Vec<&Report> = reports.iter().filter(|report| !in_full(report)).collect();
     if !lines.is_empty() && !healthy.is_empty() {

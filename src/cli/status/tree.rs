@@ -1,45 +1,47 @@
-//! A fleet as a tree, as `windlass status` and the demo draw it, and as one line. Pure: a report in, lines out.
+//! Draws a fleet as a tree, for `windlass status` and the demo, and as one line. Pure.
 
 use chrono::{DateTime, Utc};
 
 use crate::api::HookStatus;
-use crate::cli::text::{Line, Look, Style};
+use crate::cli::text::{Line, Style, Terminal};
 use crate::engine::TaskState;
 use crate::report::Typed;
 use crate::report::{
     FleetReport, Health, NodeReport, PlanReport, RolloutReport, Verdict, about, clock_time, task_glyph,
 };
 
-/// What the glyphs mean.
+/// The legend of the glyphs.
 #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
 pub const LEGEND: [&str; 2] = [
     "○ serves what was before    ◐ on its way    ✗ cannot run, or does not serve",
     "◉ serves what is wanted     ● and has for minReadySeconds: its place is free",
 ];
 
-/// How much of the nodes is drawn.
+/// What of a tree to show.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shown<'a> {
-    /// Whether nodes that are well are named, too.
+    /// True to list healthy nodes, too.
     pub all: bool,
-    /// How many lines there are for nodes.
+    /// The most lines for nodes.
     pub rows: usize,
-    /// Whether the namespace is written before the name.
+    /// True to print the namespace before the name.
     pub namespaces: bool,
-    /// How commands are typed.
+    /// How suggested commands are typed.
     pub typed: &'a Typed,
 }
 
-/// How far the lines under a fleet's name are indented.
+/// The indentation below a fleet's name, in columns.
 const INDENT: usize = 5;
-/// The bar's columns, where there is room, and where there is little.
+/// The bar's width in columns, on wide and on narrow terminals.
 const BAR: [usize; 2] = [20, 10];
 
 /// The lines of a fleet's tree.
-pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
-    let mut lines = vec![head(report, look, shown.namespaces)];
+pub fn tree(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
+    let mut lines = vec![head(report, terminal, shown.namespaces)];
     let mut under = |line: Option<Line>| {
-        lines.extend(line.iter().flat_map(|line| indented(&line.put(|text| shown.typed.text(text)), look)));
+        lines.extend(
+            line.iter().flat_map(|line| indented(&line.put(|text| shown.typed.text(text)), terminal)),
+        );
     };
     under(plan(report));
     under(
@@ -54,26 +56,26 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown<'
     for unread in &report.unread {
         under(Some(Line::of(Style::Dim, unread)));
     }
-    lines.extend(branches(report, now, look, shown));
+    lines.extend(branches(report, now, terminal, shown));
     lines
 }
 
-/// What is waited for, or why it stands.
+/// What it waits for, or what blocks it.
 pub fn waiting_line(verdict: Verdict, sentence: impl Into<String>) -> Line {
     let ill = matches!(verdict, Verdict::Refused | Verdict::Stalled);
     Line::of(if ill { Style::Red } else { Style::Plain }, sentence)
 }
 
-/// A line under an object's name, folded.
-pub fn indented(line: &Line, look: Look) -> Vec<Line> {
+/// A line below an object's name, wrapped.
+pub fn indented(line: &Line, terminal: Terminal) -> Vec<Line> {
     let mut indented = Line::of(Style::Plain, " ".repeat(INDENT));
     for (style, text) in line.pieces() {
         indented.add(*style, text.clone());
     }
-    indented.folded(look, INDENT)
+    indented.folded(terminal, INDENT)
 }
 
-/// A fleet of which nothing needs to be told: one line.
+/// The one line of a healthy fleet.
 pub fn healthy(report: &FleetReport, namespaces: bool, width: usize) -> Line {
     let mut line = healthy_start(&name(report, namespaces), width, &report.strategy, &report.summary);
     line.add(Style::Plain, format!("   {}", serving(report)));
@@ -83,7 +85,7 @@ pub fn healthy(report: &FleetReport, namespaces: bool, width: usize) -> Line {
     line
 }
 
-/// How the one line of what is healthy begins.
+/// The start of the line of a healthy object.
 pub fn healthy_start(name: &str, width: usize, strategy: &str, summary: &str) -> Line {
     let mut line = Line::of(Style::Green, "● ");
     line.add(Style::Bold, format!("{name:<width$}"));
@@ -92,12 +94,12 @@ pub fn healthy_start(name: &str, width: usize, strategy: &str, summary: &str) ->
     line
 }
 
-/// A fleet's name, after its namespace where those of several are shown.
+/// A fleet's name, with the namespace if several are shown.
 pub fn name(report: &FleetReport, namespaces: bool) -> String {
     qualified(&report.namespace, &report.name, namespaces)
 }
 
-/// A name, after its namespace where those of several are shown.
+/// A name, with the namespace if several are shown.
 pub fn qualified(namespace: &str, name: &str, namespaces: bool) -> String {
     if namespaces { format!("{namespace}/{name}") } else { name.to_owned() }
 }
@@ -111,7 +113,7 @@ fn serving(report: &FleetReport) -> String {
     groups.iter().map(group).collect::<Vec<_>>().join(", ")
 }
 
-/// The fleet in one line: a glyph for each of a few nodes, and what is waited for.
+/// The fleet in one line: a glyph per node, if they are few, and what it waits for.
 pub fn line(report: &FleetReport) -> Line {
     let wave = report.rollout.as_ref().and_then(|rollout| rollout.wave);
     let wave = wave.map_or_else(String::new, |wave| format!("wave {}/{}", wave.number, wave.of));
@@ -131,7 +133,7 @@ pub fn line(report: &FleetReport) -> Line {
     line
 }
 
-/// As many nodes have a glyph each in one line.
+/// The most nodes that get a glyph each in one line.
 const GLYPHS: usize = 100;
 
 fn glyph(health: Health) -> (&'static str, Style) {
@@ -144,7 +146,7 @@ fn glyph(health: Health) -> (&'static str, Style) {
     (health.glyph(), style)
 }
 
-fn head(report: &FleetReport, look: Look, namespaces: bool) -> Line {
+fn head(report: &FleetReport, terminal: Terminal, namespaces: bool) -> Line {
     let mut line = head_start(name(report, namespaces), &report.strategy, report.verdict, &report.summary);
     if let Some(aside) = report.aside() {
         line.add(style_of(report.verdict), format!(" ({aside})"));
@@ -152,12 +154,12 @@ fn head(report: &FleetReport, look: Look, namespaces: bool) -> Line {
     let Some(rollout) = &report.rollout else { return line };
     let tail = tail(rollout);
     let count = |count: i32| usize::try_from(count).unwrap_or_default();
-    add_bar(&mut line, (count(rollout.updated), count(rollout.total)), &tail, look);
+    add_bar(&mut line, (count(rollout.updated), count(rollout.total)), &tail, terminal);
     line.add(Style::Plain, tail);
     line
 }
 
-/// How the first line of a tree begins.
+/// The start of a tree's first line.
 pub fn head_start(name: String, strategy: &str, verdict: Verdict, summary: &str) -> Line {
     let mut line = Line::of(Style::Bold, name);
     line.add(Style::Dim, format!("   {strategy}"));
@@ -173,9 +175,9 @@ fn style_of(verdict: Verdict) -> Style {
     }
 }
 
-/// Adds a bar of so much done of all, where there is room for it and what follows it.
-pub fn add_bar(line: &mut Line, (done, total): (usize, usize), tail: &str, look: Look) {
-    let room = look.width.saturating_sub(line.width() + 3 + tail.chars().count());
+/// Adds a progress bar, if there is room for it and for `tail`.
+pub fn add_bar(line: &mut Line, (done, total): (usize, usize), tail: &str, terminal: Terminal) {
+    let room = terminal.width.saturating_sub(line.width() + 3 + tail.chars().count());
     let Some(columns) = BAR.into_iter().find(|columns| *columns <= room) else { return };
     let total = total.max(1);
     let done = done.min(total) * columns / total;
@@ -183,7 +185,7 @@ pub fn add_bar(line: &mut Line, (done, total): (usize, usize), tail: &str, look:
     line.add(Style::Dim, "─".repeat(columns - done));
 }
 
-/// What is said after the bar: the wave or the stage, and the time.
+/// The text after the bar: the wave or the stage, and the time.
 fn tail(rollout: &RolloutReport) -> String {
     let (place, elapsed) = (rollout.place(), rollout.elapsed());
     let left =
@@ -191,7 +193,7 @@ fn tail(rollout: &RolloutReport) -> String {
     format!("  {place}   {elapsed}{}", left.unwrap_or_default())
 }
 
-/// `1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐, mark-ready ○)`, of a rollout.
+/// A rollout's plan, such as `1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐, mark-ready ○)`.
 fn plan(report: &FleetReport) -> Option<Line> {
     let rollout = report.rollout.as_ref()?;
     let mut line = Line::of(Style::Plain, rollout.versions());
@@ -201,7 +203,7 @@ fn plan(report: &FleetReport) -> Option<Line> {
     Some(line)
 }
 
-/// Adds a plan with its tasks and how each stands.
+/// Adds a plan with the state of each task.
 pub fn add_plan(line: &mut Line, plan: &PlanReport) {
     line.add(Style::Plain, format!(" (plan {}: ", plan.id));
     for (index, task) in plan.tasks.iter().enumerate() {
@@ -218,7 +220,7 @@ pub fn add_plan(line: &mut Line, plan: &PlanReport) {
     line.add(Style::Plain, ")");
 }
 
-/// A hook that somebody has to look at, with what to write.
+/// A hook that needs attention, with the command to run.
 pub fn hook_line(target: &str, hook: &HookStatus) -> Line {
     let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
     let name = format!("hook {}{of}", hook.hook);
@@ -232,13 +234,13 @@ pub fn hook_line(target: &str, hook: &HookStatus) -> Line {
     line
 }
 
-/// A line under the fleet.
+/// A line below the fleet.
 enum Branch<'a> {
     Node(&'a NodeReport),
     Said(Line),
 }
 
-fn branches(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
+fn branches(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
     let tree = report.tree(shown.all, shown.rows);
     let mut branches: Vec<Branch<'_>> = tree.named.into_iter().map(Branch::Node).collect();
     if tree.hidden > 0 {
@@ -255,11 +257,11 @@ fn branches(report: &FleetReport, now: DateTime<Utc>, look: Look, shown: Shown<'
     branches
         .iter()
         .enumerate()
-        .map(|(index, branch)| drawn(branch, index == last, &columns, now, look))
+        .map(|(index, branch)| drawn(branch, index == last, &columns, now, terminal))
         .collect()
 }
 
-/// How wide the columns are, and what a node that runs nothing comes from.
+/// The widths of the columns, and the version that a node without a pod comes from.
 struct Columns<'a> {
     name: usize,
     versions: usize,
@@ -278,11 +280,17 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn drawn(branch: &Branch<'_>, last: bool, columns: &Columns<'_>, now: DateTime<Utc>, look: Look) -> Line {
+fn drawn(
+    branch: &Branch<'_>,
+    last: bool,
+    columns: &Columns<'_>,
+    now: DateTime<Utc>,
+    terminal: Terminal,
+) -> Line {
     let mut line = Line::of(Style::Dim, if last { "└─ " } else { "├─ " });
     let node = match branch {
-        Branch::Said(said) => {
-            for (style, text) in said.pieces() {
+        Branch::Said(message) => {
+            for (style, text) in message.pieces() {
                 line.add(*style, text.clone());
             }
             return line;
@@ -299,15 +307,18 @@ fn drawn(branch: &Branch<'_>, last: bool, columns: &Columns<'_>, now: DateTime<U
     let since = since.unwrap_or_default();
     let words = node.words();
     if !words.is_empty() {
-        // Since when is worth more than the end of a long sentence.
-        let room = look.width.saturating_sub(line.spelled(look.unicode).width() + 3 + since.len());
+        // The time matters more than the end of a long sentence.
+        let room = terminal.width.saturating_sub(line.spelled(terminal.unicode).width() + 3 + since.len());
         let words = Line::of(Style::Plain, words);
-        let words =
-            if room > LEAST_WORDS { words.cut(Look { width: room, ..look }).plain() } else { words.plain() };
+        let words = if room > LEAST_WORDS {
+            words.cut(Terminal { width: room, ..terminal }).plain()
+        } else {
+            words.plain()
+        };
         line.add(if ill { Style::Red } else { Style::Dim }, format!("   {words}{since}"));
     }
     line
 }
 
-/// A sentence that has not even so many columns is cut where the line ends.
+/// The least columns for a sentence; with fewer it is truncated at the line's end instead.
 const LEAST_WORDS: usize = 12;

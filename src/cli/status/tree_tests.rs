@@ -1,9 +1,9 @@
-//! The picture of a fleet, line by line, at the widths of terminals.
+//! The drawing of a fleet, line by line, at several terminal widths.
 
 use serde_json::{Value, json};
 
 use super::tree::{Shown, healthy, line, tree};
-use crate::cli::text::Look;
+use crate::cli::text::Terminal;
 use crate::report::FleetReport;
 use crate::report::Typed;
 use crate::report::tests::{fleet, nodes, seen};
@@ -15,19 +15,19 @@ fn report(fleet: &Value, nodes: &[Value]) -> FleetReport {
     FleetReport::of(&seen(fleet, nodes), NOW.parse().unwrap())
 }
 
-fn look(width: usize) -> Look {
-    Look { width, colours: false, unicode: true }
+fn terminal(width: usize) -> Terminal {
+    Terminal { width, colours: false, unicode: true }
 }
 
-fn drawn(report: &FleetReport, look: Look, shown: Shown<'_>) -> String {
-    let lines = tree(report, NOW.parse().unwrap(), look, shown);
-    lines.iter().map(|line| line.painted(look) + "\n").collect()
+fn drawn(report: &FleetReport, terminal: Terminal, shown: Shown<'_>) -> String {
+    let lines = tree(report, NOW.parse().unwrap(), terminal, shown);
+    lines.iter().map(|line| line.painted(terminal) + "\n").collect()
 }
 
 #[test]
 fn a_rollout_at_110_columns() {
     assert_eq!(
-        drawn(&report(&fleet(), &nodes()), look(110), SHOWN),
+        drawn(&report(&fleet(), &nodes()), terminal(110), SHOWN),
         "\
 db   InPlace   Updating 2/5   ━━━━━━━━────────────  wave 2 of 3   4m10s
      1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐, mark-ready ○)
@@ -43,7 +43,7 @@ db   InPlace   Updating 2/5   ━━━━━━━━────────�
 #[test]
 fn a_rollout_at_80_columns() {
     assert_eq!(
-        drawn(&report(&fleet(), &nodes()), look(80), SHOWN),
+        drawn(&report(&fleet(), &nodes()), terminal(80), SHOWN),
         "\
 db   InPlace   Updating 2/5   ━━━━━━━━────────────  wave 2 of 3   4m10s
      1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐,
@@ -59,7 +59,7 @@ db   InPlace   Updating 2/5   ━━━━━━━━────────�
 
 #[test]
 fn a_rollout_at_80_columns_without_unicode() {
-    let ascii = Look { unicode: false, ..look(80) };
+    let ascii = Terminal { unicode: false, ..terminal(80) };
     assert_eq!(
         drawn(&report(&fleet(), &nodes()), ascii, SHOWN),
         "\
@@ -77,7 +77,7 @@ db   InPlace   Updating 2/5   ========------------  wave 2 of 3   4m10s
 
 #[test]
 fn a_rollout_in_colours() {
-    let colours = Look { colours: true, ..look(110) };
+    let colours = Terminal { colours: true, ..terminal(110) };
     let drawn = drawn(&report(&fleet(), &nodes()), colours, SHOWN);
     let lines: Vec<&str> = drawn.lines().collect();
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_rollout_in_colours() {
 
 #[test]
 fn every_node_is_named_where_all_are_asked_for() {
-    let drawn = drawn(&report(&fleet(), &nodes()), look(110), Shown { all: true, ..SHOWN });
+    let drawn = drawn(&report(&fleet(), &nodes()), terminal(110), Shown { all: true, ..SHOWN });
     let nodes: Vec<&str> = drawn.lines().skip(3).collect();
     assert_eq!(nodes[0], "├─ ○ db-0   1.1");
     assert_eq!(nodes[4], "└─ ● db-4   1.2");
@@ -102,7 +102,7 @@ fn every_node_is_named_where_all_are_asked_for() {
 #[test]
 fn a_screen_without_room_shows_the_ill() {
     let shown = Shown { all: true, rows: 3, ..SHOWN };
-    let drawn = drawn(&report(&fleet(), &nodes()), look(110), shown);
+    let drawn = drawn(&report(&fleet(), &nodes()), terminal(110), shown);
     let lines: Vec<&str> = drawn.lines().skip(3).collect();
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("├─ ◐ db-1") && lines[1].starts_with("├─ ✗ db-2"), "{drawn}");
@@ -112,7 +112,7 @@ fn a_screen_without_room_shows_the_ill() {
 #[test]
 fn a_bar_gives_way_to_words_where_there_is_no_room() {
     let first =
-        |width| drawn(&report(&fleet(), &nodes()), look(width), SHOWN).lines().next().unwrap().to_owned();
+        |width| drawn(&report(&fleet(), &nodes()), terminal(width), SHOWN).lines().next().unwrap().to_owned();
     assert_eq!(first(62), "db   InPlace   Updating 2/5   ━━━━──────  wave 2 of 3   4m10s");
     assert_eq!(first(56), "db   InPlace   Updating 2/5  wave 2 of 3   4m10s");
 }
@@ -130,15 +130,17 @@ fn a_steady_fleet_is_a_line() {
     let one = steady("db");
     let paused = FleetReport { paused_by: "alice: vacuum first".into(), ..steady("db") };
     assert!(
-        healthy(&paused, false, 2).painted(look(80)).ends_with("serve 1.2   paused by alice: vacuum first")
+        healthy(&paused, false, 2)
+            .painted(terminal(80))
+            .ends_with("serve 1.2   paused by alice: vacuum first")
     );
-    assert_eq!(drawn(&one, look(80), SHOWN), "db   InPlace   Ready\n└─ ● 2 nodes serve 1.2\n");
+    assert_eq!(drawn(&one, terminal(80), SHOWN), "db   InPlace   Ready\n└─ ● 2 nodes serve 1.2\n");
     assert_eq!(
-        healthy(&one, false, 5).painted(look(80)),
+        healthy(&one, false, 5).painted(terminal(80)),
         "● db      InPlace     Ready      2 nodes serve 1.2"
     );
     assert_eq!(
-        healthy(&one, true, 8).painted(look(80)),
+        healthy(&one, true, 8).painted(terminal(80)),
         "● prod/db    InPlace     Ready      2 nodes serve 1.2"
     );
 }
@@ -166,7 +168,7 @@ fn ten_thousand_nodes_are_drawn_in_one_screen_and_in_time() {
     let seen = seen(&fleet, &all);
     let began = crate::clock::on_the_wall();
     let report = FleetReport::of(&seen, NOW.parse().unwrap());
-    let drawn = drawn(&report, look(110), SHOWN);
+    let drawn = drawn(&report, terminal(110), SHOWN);
     let took = began.elapsed();
     assert!(drawn.lines().count() <= 24, "{drawn}");
     assert!(
@@ -174,7 +176,7 @@ fn ten_thousand_nodes_are_drawn_in_one_screen_and_in_time() {
         "{drawn}"
     );
     println!("10,000 nodes drawn in {took:?}");
-    // Unoptimized, beside other tests; docs/dev/cost.md has the number of the optimised one.
+    // Unoptimized, next to other tests; docs/dev/cost.md has the optimised number.
     let most = if cfg!(debug_assertions) { 5_000 } else { 200 };
     assert!(took < std::time::Duration::from_millis(most), "{took:?}");
 }
@@ -186,10 +188,10 @@ fn hooks_that_somebody_has_to_look_at_are_named_with_what_to_write() {
         {"hook": "smoke", "node": "db-2", "taskID": "4c42db06ec-2", "state": "Failed", "message": "no success within 6 s"},
         {"hook": "ask", "taskID": "495ff12537-1", "state": "AwaitingApproval"},
     ]);
-    let drawn = drawn(&report(&fleet, &nodes()), look(110), SHOWN);
-    let told: Vec<&str> = drawn.lines().filter(|line| line.contains("hook ")).map(str::trim).collect();
+    let drawn = drawn(&report(&fleet, &nodes()), terminal(110), SHOWN);
+    let hooks: Vec<&str> = drawn.lines().filter(|line| line.contains("hook ")).map(str::trim).collect();
     assert_eq!(
-        told,
+        hooks,
         [
             "hook smoke of db-2 failed (task 4c42db06ec-2): no success within 6 s",
             "hook ask waits for a person: windlass approve nd/db -n prod --task 495ff12537-1",

@@ -1,4 +1,4 @@
-//! `windlass wait`: until a fleet is up to date, or stands until somebody does something.
+//! `windlass wait`: waits until a fleet is up to date, or stalled or refused.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use futures::StreamExt;
 
 use super::super::Failure;
 use super::super::output::Output;
-use super::super::target::{Meant, Selected};
-use super::super::text::Look;
-use super::kinds::{Asked, Report, Sights};
+use super::super::target::{ObjectSelector, Selected};
+use super::super::text::Terminal;
+use super::kinds::{ObservedObjects, Report, Selection};
 use crate::report::Verdict;
 
-/// What `windlass wait` is told.
+/// The arguments of `windlass wait`.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub struct WaitArgs {
     output: Option<Output>,
 }
 
-/// Reads a time as kubectl writes it: `90`, `30s`, `5m`, `1h30m`.
+/// Parses a duration as kubectl does: `90`, `30s`, `5m`, `1h30m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write 30s, 5m or 1h30m");
     if let Ok(seconds) = text.parse::<u64>() {
@@ -49,44 +49,43 @@ fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(total)) }
 }
 
-/// Waits. Ends with 0 where all are up to date, 1 as soon as one is stalled or refused, 3 when the time is over, and 2 where it is
-/// not said for which fleet.
+/// Waits. Exit codes: 0 all are up to date, 1 one is stalled or refused, 3 the time is over, 2 no fleet is named.
 pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
-    if arguments.selected.meant == Meant::Nothing {
+    if arguments.selected.selector == ObjectSelector::Nothing {
         return Err(Failure::Usage("say for which fleet: nd/NAME, or nd for all of them".to_owned()));
     }
-    arguments.selected.meant.require_no_node("wait").map_err(Failure::Usage)?;
-    let cluster = arguments.selected.scope.cluster().await?;
-    let asked = Asked::of(&arguments.selected.meant, &cluster, "wait").map_err(Failure::Usage)?;
+    arguments.selected.selector.require_no_node("wait").map_err(Failure::Usage)?;
+    let cluster = arguments.selected.flags.cluster().await?;
+    let selection = Selection::of(&arguments.selected.selector, &cluster, "wait").map_err(Failure::Usage)?;
     let client = cluster.client;
-    // Nodes are not needed to tell.
-    let sights = Sights::read_all(&client, &asked, &[]).await?;
-    let mut sights = sights.following(&client, &asked).await?;
-    let mut changes = sights.watch(&client);
+    // The verdict does not need the nodes.
+    let observed = ObservedObjects::read_all(&client, &selection, &[]).await?;
+    let mut observed = observed.following(&client, &selection).await?;
+    let mut changes = observed.watch(&client);
     let over = tokio::time::sleep(arguments.timeout);
     tokio::pin!(over);
-    let known = sights.reports().len();
+    let known = observed.reports().len();
     loop {
-        let seen = sights.reports();
+        let seen = observed.reports();
         if seen.len() < known {
-            return Err(format!("{} that was waited for was deleted", asked.one()).into());
+            return Err(format!("{} that was waited for was deleted", selection.singular()).into());
         }
         if seen.first().is_some_and(|worst| worst.verdict() != Verdict::Progressing) {
             return Ok(ended(&seen, false, &arguments)?);
         }
         tokio::select! {
             _ = changes.next() => {}
-            () = &mut over => return Ok(ended(&sights.reports(), true, &arguments)?),
+            () = &mut over => return Ok(ended(&observed.reports(), true, &arguments)?),
         }
     }
 }
 
-/// Says how it ended, in a line each, and with which code.
+/// Prints the result, a line per object, and returns the exit code.
 fn ended(reports: &[Report], over: bool, arguments: &WaitArgs) -> Result<ExitCode, String> {
-    let look = Look::of_stdout();
-    let typed = arguments.selected.scope.connection.typed();
+    let terminal = Terminal::of_stdout();
+    let typed = arguments.selected.flags.connection.typed();
     if let Some(format) = arguments.output {
-        super::super::print(&super::data(reports, format, &arguments.selected.meant)?)?;
+        super::super::print(&super::data(reports, format, &arguments.selected.selector)?)?;
     }
     for report in reports.iter().filter(|_| arguments.output.is_none()) {
         let why = match (report.verdict(), report.waiting_for().is_empty()) {
@@ -99,7 +98,7 @@ fn ended(reports: &[Report], over: bool, arguments: &WaitArgs) -> Result<ExitCod
         };
         let text = typed.text(&format!("{} {why}", report.target()));
         let line = super::super::text::Line::of(super::super::text::Style::Plain, text);
-        super::super::print(&(line.painted(Look { width: usize::MAX, ..look }) + "\n"))?;
+        super::super::print(&(line.painted(Terminal { width: usize::MAX, ..terminal }) + "\n"))?;
     }
     let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if over && code == 3 {

@@ -1,20 +1,20 @@
-//! A `WorkerDeployment` as a tree, and as one line. Pure: a report in, lines out.
+//! Draws a `WorkerDeployment` as a tree, and as one line. Pure.
 
 use chrono::{DateTime, Utc};
 use windlass_temporal::api::{VersionRecord, VersionState};
 
 use super::tree::{self, Shown};
-use crate::cli::text::{Line, Look, Style};
+use crate::cli::text::{Line, Style, Terminal};
 use crate::report::{WorkersReport, age, clock_time};
 
-/// Its name, after its namespace where those of several are shown.
+/// Its name, with the namespace if several are shown.
 pub fn name(report: &WorkersReport, namespaces: bool) -> String {
     tree::qualified(&report.namespace, &report.name, namespaces)
 }
 
 /// The lines of a `WorkerDeployment`'s tree.
-pub fn tree(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
-    let mut lines = vec![head(report, look, shown.namespaces)];
+pub fn tree(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
+    let mut lines = vec![head(report, terminal, shown.namespaces)];
     let mut under = Vec::new();
     if let Some(plan) = report.plan.as_ref().filter(|_| report.elapsed_seconds.is_some()) {
         let mut line = Line::of(Style::Plain, report.builds());
@@ -27,13 +27,13 @@ pub fn tree(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown
     let target = format!("wwd/{} -n {}", report.name, report.namespace);
     under.extend(report.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
     for line in under {
-        lines.extend(tree::indented(&line.put(|text| shown.typed.text(text)), look));
+        lines.extend(tree::indented(&line.put(|text| shown.typed.text(text)), terminal));
     }
-    lines.extend(branches(report, now, look, shown));
+    lines.extend(branches(report, now, terminal, shown));
     lines
 }
 
-/// One of which nothing needs to be told: one line.
+/// The one line of a healthy object.
 pub fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
     let name = name(report, namespaces);
     let mut line = tree::healthy_start(&name, width, &report.strategy, &report.summary);
@@ -47,7 +47,7 @@ pub fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
     line
 }
 
-/// How it goes on, in one line.
+/// Its progress, in one line.
 pub fn line(report: &WorkersReport) -> Line {
     let mut line = Line::of(Style::Plain, format!("{:<14} ", report.summary));
     let ramp = report.ramp.map_or_else(String::new, |ramp| format!("step {}/{}", ramp.step, ramp.of));
@@ -62,7 +62,7 @@ pub fn line(report: &WorkersReport) -> Line {
     line
 }
 
-fn head(report: &WorkersReport, look: Look, namespaces: bool) -> Line {
+fn head(report: &WorkersReport, terminal: Terminal, namespaces: bool) -> Line {
     let name = name(report, namespaces);
     let mut line = tree::head_start(name, &report.strategy, report.verdict, &report.summary);
     let Some(elapsed) = report.elapsed_seconds else { return line };
@@ -70,7 +70,7 @@ fn head(report: &WorkersReport, look: Look, namespaces: bool) -> Line {
     let tail = format!("{step}   {}", age(chrono::TimeDelta::seconds(elapsed)));
     if report.ramp.is_some() {
         let percent = usize::try_from(report.ramp_percent.unwrap_or_default()).unwrap_or_default();
-        tree::add_bar(&mut line, (percent, 100), &tail, look);
+        tree::add_bar(&mut line, (percent, 100), &tail, terminal);
     }
     line.add(Style::Plain, tail);
     line
@@ -87,7 +87,7 @@ fn glyph(report: &WorkersReport, version: &VersionRecord) -> (&'static str, Styl
     }
 }
 
-fn branches(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown<'_>) -> Vec<Line> {
+fn branches(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
     let rows = if shown.all { usize::MAX } else { shown.rows.max(1) };
     let hidden = report.versions.len().saturating_sub(rows);
     let named = &report.versions[..report.versions.len() - hidden];
@@ -105,7 +105,7 @@ fn branches(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown
             if let Some(since) = version.since {
                 line.add(Style::Dim, format!("  since {}", clock_time(since, now)));
             }
-            line.cut(look)
+            line.cut(terminal)
         })
         .collect();
     if hidden > 0 {
@@ -114,7 +114,7 @@ fn branches(report: &WorkersReport, now: DateTime<Utc>, look: Look, shown: Shown
     lines
 }
 
-/// `Draining   2/2 ready   3 workflows run`.
+/// A version's state, such as `Draining   2/2 ready   3 workflows run`.
 fn words(version: &VersionRecord) -> String {
     let takes_tasks = matches!(version.state, VersionState::Current | VersionState::Ramping);
     let running = match version.running_workflows.filter(|_| !takes_tasks) {
@@ -164,10 +164,10 @@ mod tests {
     }
 
     fn drawn(report: &WorkersReport, rows: usize) -> String {
-        let look = Look { width: 100, colours: false, unicode: true };
+        let terminal = Terminal { width: 100, colours: false, unicode: true };
         let shown = Shown { all: false, rows, namespaces: false, typed: &Typed::PLAIN };
-        let lines = tree(report, "2026-01-01T04:04:10Z".parse().unwrap(), look, shown);
-        lines.iter().map(|line| line.painted(look) + "\n").collect()
+        let lines = tree(report, "2026-01-01T04:04:10Z".parse().unwrap(), terminal, shown);
+        lines.iter().map(|line| line.painted(terminal) + "\n").collect()
     }
 
     #[test]
@@ -193,9 +193,9 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
             {"type": "Ready", "status": "True", "reason": "WorkersReady", "lastTransitionTime": "2026-01-01T04:00:00Z"},
         ]);
         let report = report(&json!({"status": {"conditions": conditions, "plan": {"state": "Complete"}}}));
-        let look = Look { width: 100, colours: false, unicode: true };
+        let terminal = Terminal { width: 100, colours: false, unicode: true };
         assert_eq!(
-            healthy(&report, true, 12).painted(look),
+            healthy(&report, true, 12).painted(terminal),
             "● shop/orders    Progressive   UpToDate   1.1-a is current, 1 version drains"
         );
     }

@@ -1,4 +1,4 @@
-//! What a person asks of hooks: who is waited for, and what has failed, is in the fleet's status.
+//! The verbs for hooks. Which hooks wait or have failed is in the fleet's status.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::engine::Plan;
 use crate::planner::fleet::Strategy;
 use crate::planner::fleet::sets::decide;
 
-/// The hooks of `status.hooks` in a state.
+/// The hooks of `status.hooks` in this state.
 fn in_state<'a>(object: &'a Value, state: &'a str) -> impl Iterator<Item = &'a Value> {
     object["status"]["hooks"].as_array().into_iter().flatten().filter(move |hook| hook["state"] == state)
 }
@@ -18,7 +18,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// `hook drain of node db-1`.
+/// A hook's name, such as `hook drain of node db-1`.
 fn name(hook: &Value) -> String {
     match text(hook, "node") {
         "" => format!("hook {}", text(hook, "hook")),
@@ -26,18 +26,18 @@ fn name(hook: &Value) -> String {
     }
 }
 
-/// The hook whose failure holds the fleet, with this task or the first.
+/// The failed hook that holds the fleet: the one with this task, or the first.
 pub(super) fn failed<'a>(object: &'a Value, task: Option<&str>) -> Option<&'a Value> {
     in_state(object, "Failed").find(|hook| task.is_none_or(|task| text(hook, "taskID") == task))
 }
 
-/// Whether a task is one of a hook that is waited for or has failed.
+/// True if the task is that of a hook that waits or has failed.
 pub(super) fn is_task(object: &Value, task: &str) -> bool {
     let hooks = object["status"]["hooks"].as_array();
     hooks.into_iter().flatten().any(|hook| text(hook, "taskID") == task)
 }
 
-/// Approves a hook: the one with this task, or the one that a person is waited for.
+/// Approves a hook: the one with this task, or the first that waits for a person.
 pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
     let mut waiting = in_state(object, "AwaitingApproval");
     let hook = match task {
@@ -57,18 +57,18 @@ pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, Stri
     if annotation(object, ANNOTATION_APPROVE) == Some(id) {
         return Ok(Change::already("approve", format!("{} is approved{others}", name(hook))));
     }
-    // The annotation holds one word, and the one before it is not heard yet.
+    // The annotation holds one task ID; the previous one may not have been obeyed yet.
     let waits = |task: &&str| in_state(object, "AwaitingApproval").any(|hook| text(hook, "taskID") == *task);
     if let Some(before) = annotation(object, ANNOTATION_APPROVE).filter(waits) {
         return Err(format!(
             "task {before} is approved and still waits: say it again once that has gone on, or its approval would be lost"
         ));
     }
-    let said = format!("approved {}{others}", name(hook));
-    Ok(Change::done("approve", Write::Annotation(ANNOTATION_APPROVE, id.to_owned()), said))
+    let message = format!("approved {}{others}", name(hook));
+    Ok(Change::done("approve", Write::Annotation(ANNOTATION_APPROVE, id.to_owned()), message))
 }
 
-/// An approval that is asked for again once the hook has gone on is no failure.
+/// Approving again after the hook has continued is no error.
 fn nobody_waits(object: &Value) -> Result<Change, String> {
     let plan = text(&object["status"]["plan"], "id");
     let of_plan = |id: &&str| id.rsplit_once('-').is_some_and(|(of, _)| of == plan);
@@ -81,11 +81,11 @@ fn nobody_waits(object: &Value) -> Result<Change, String> {
     }
 }
 
-/// Has what failed tried again, if anything has: in the plan that holds.
+/// Retries the failed hooks of the plan that holds, if any.
 pub(super) fn retry(object: &Value) -> Option<Change> {
     let hook = failed(object, None)?;
     let plan = text(&object["status"]["plan"], "id");
-    // Without a plan of the fleet it is that of the node.
+    // Without a plan of the fleet, use the node's.
     let of_task = || text(hook, "taskID").rsplit_once('-').map_or("", |(plan, _)| plan);
     let plan = if plan.is_empty() { of_task() } else { plan };
     let (asked, obeyed) =
@@ -93,7 +93,7 @@ pub(super) fn retry(object: &Value) -> Option<Change> {
     let is_named = |asked: &&str| asked.split('/').next() == Some(plan);
     let value = match asked.filter(is_named) {
         None => plan.to_owned(),
-        // The same again would be no change.
+        // Writing the same value again would change nothing.
         Some(asked) if obeyed == Some(asked) => {
             let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
             format!("{plan}/{}", count.saturating_add(1))
@@ -102,17 +102,17 @@ pub(super) fn retry(object: &Value) -> Option<Change> {
             return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
         }
     };
-    let said = format!("asked to try {} again", all_failed(object));
-    Some(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), said))
+    let message = format!("asked to try {} again", all_failed(object));
+    Some(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), message))
 }
 
-/// The names of all hooks that have failed: a retry is of each.
+/// The names of all failed hooks: a retry applies to each.
 fn all_failed(object: &Value) -> String {
     let hooks = object["status"]["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
     hooks.iter().filter(|hook| hook["state"] == "Failed").map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a promotion may still go back, by what the planner says.
+/// True if a promotion may still be rolled back, as the planner decides it.
 pub(super) fn may_go_back(object: &Value) -> bool {
     let plan = serde_json::from_value::<RawPlan>(object["status"]["plan"].clone()).ok();
     let plan: Option<Plan> = plan.and_then(|raw| raw.parse().ok());
@@ -154,14 +154,14 @@ mod tests {
         let object = fleet(&hooks, &json!({}));
         let first = approve(&object, None).unwrap();
         assert_eq!(written(&first), ("windlass.dev/approve", "b-1".to_owned()));
-        assert_eq!(first.said, "approved hook h of node db-1; 1 more wait");
+        assert_eq!(first.message, "approved hook h of node db-1; 1 more wait");
         assert_eq!(first.reason(), "ApproveRequested");
         let named = approve(&object, Some("c-1")).unwrap();
-        assert_eq!((written(&named).1, named.said.as_str()), ("c-1".to_owned(), "approved hook h"));
+        assert_eq!((written(&named).1, named.message.as_str()), ("c-1".to_owned(), "approved hook h"));
         assert!(approve(&object, Some("a-1")).unwrap_err().contains("waits for nobody's approval"));
         let again = fleet(&hooks, &json!({"windlass.dev/approve": "b-1"}));
         assert_eq!(approve(&again, None).unwrap().write, None);
-        // A word that is not heard yet is not taken the place of; one that is over is.
+        // An approval that was not obeyed yet is not replaced; one that is done is.
         let lost = approve(&again, Some("c-1")).unwrap_err();
         assert!(lost.contains("task b-1 is approved and still waits"), "{lost}");
         let heard = fleet(&hooks, &json!({"windlass.dev/approve": "d-1"}));

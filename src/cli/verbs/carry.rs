@@ -1,4 +1,4 @@
-//! Carries a change out: decided over the object as it is, written guarded, and decided anew where it changed meanwhile.
+//! Applies a change: decides on the current object, writes guarded, and decides again on a conflict.
 
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -9,62 +9,61 @@ use super::{gitops, record, revisions};
 use crate::api::names::CLI_MANAGER;
 use crate::cli::target::{Kind, Located};
 
-/// How often a patch is decided anew when the object changed meanwhile: the status of a fleet that rolls changes once
-/// a second.
+/// The most attempts on conflicts: the status of a fleet that rolls changes every second.
 const ATTEMPTS: u32 = 8;
 
-/// What a verb is decided over, and no more: a person may have no right to the rest.
+/// What a verb has to read; a person may have no right to more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Needs {
     /// The object alone.
     Object,
-    /// A fleet and the revisions that it keeps.
+    /// A fleet and its revisions.
     Revisions,
 }
 
-/// How a change is written.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How<'a> {
-    /// Why, as it is recorded.
+    /// The person's reason, for the record.
     pub reason: Option<&'a str>,
-    /// Whether the API server is only asked if it would take the change.
+    /// True for a dry run on the API server.
     pub dry_run: bool,
-    /// Whether a field is written that another program applies from elsewhere.
+    /// True to write a field that another program applies.
     pub force: bool,
 }
 
 /// Why a change is not written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// It, or what it is decided over, cannot be read: a whole sentence.
+    /// The object, or what the decision needs, cannot be read; a whole sentence.
     Unread(String),
-    /// What the object says now leaves nothing to do.
+    /// The object's current state leaves nothing to do.
     Senseless(String),
-    /// The field belongs to a program that would undo it: what would be written all the same, and into which object.
+    /// The field belongs to a program that would revert it; with the change and the object.
     Owned(String, Box<(Change, Value)>),
-    /// The API server does not take it, or does not answer.
+    /// The API server refuses the change, or does not answer.
     Failed(String),
 }
 
-/// A change that was carried out, or that nothing had to be written for.
+/// A change that was written, or that needed no write.
 #[derive(Clone, Debug)]
 pub struct Carried {
-    /// What was decided.
+    /// The decision.
     pub change: Change,
-    /// The object that it was decided over.
+    /// The object that it was decided on.
     pub before: Value,
-    /// The object as it is then.
+    /// The object afterwards.
     pub after: Value,
 }
 
-/// Carries a change out on one object.
+/// Applies a change to one object.
 pub async fn carry(
     client: &Client,
     located: &Located,
     needs: Needs,
     how: How<'_>,
     now: impl Fn() -> chrono::DateTime<chrono::Utc>,
-    decide: impl Fn(&[revisions::Kept], &Value) -> Result<Change, String>,
+    decide: impl Fn(&[revisions::StoredRevision], &Value) -> Result<Change, String>,
 ) -> Result<Carried, Refusal> {
     let Located { target, namespace } = located;
     if needs == Needs::Revisions {
@@ -72,11 +71,13 @@ pub async fn carry(
     }
     for _ in 0..ATTEMPTS {
         let object = target.get(client, namespace).await.map_err(Refusal::Unread)?;
-        let kept = match needs {
-            Needs::Revisions => revisions::kept(client, namespace, &object).await.map_err(Refusal::Unread)?,
+        let stored = match needs {
+            Needs::Revisions => {
+                revisions::stored(client, namespace, &object).await.map_err(Refusal::Unread)?
+            }
             Needs::Object => Vec::new(),
         };
-        let change = decide(&kept, &object).map_err(Refusal::Senseless)?;
+        let change = decide(&stored, &object).map_err(Refusal::Senseless)?;
         let Some(write) = change.write.clone() else {
             return Ok(Carried { change, after: object.clone(), before: object });
         };
@@ -97,11 +98,11 @@ pub async fn carry(
         match target.api(client, namespace).patch(&target.name, &params, &Patch::<()>::Json(patch)).await {
             Ok(written) => {
                 if !how.dry_run {
-                    record::tell(client, &object, &change, &by, how.reason, now()).await;
+                    record::send_event(client, &object, &change, &by, how.reason, now()).await;
                 }
                 return Ok(Carried { change, before: object, after: json!(written) });
             }
-            // It changed meanwhile: what is right for it may be something else.
+            // The object changed in between: decide again.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(kube::Error::Api(status)) => {
                 return Err(Refusal::Failed(format!("the API server refuses it: {}", status.message)));

@@ -1,4 +1,4 @@
-//! What a verb changes in an object: pure, decided on what the object says now.
+//! Decides what a verb changes in an object. Pure.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
@@ -9,75 +9,76 @@ use crate::cli::target::Kind;
 use crate::engine::Registry;
 use crate::planner::fleet::sets::how_to_promote;
 
-/// What a person asks for.
+/// A verb.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verb {
-    /// Begin nothing more.
+    /// Pause rollouts.
     Pause,
-    /// Go on.
+    /// Resume rollouts.
     Resume,
     /// Restart every node, in waves.
     Restart,
-    /// Stop the active rollout; its target is not tried again by itself.
+    /// Stop the active rollout and reject its target.
     Abort,
-    /// Try a rejected target again.
+    /// Retry a rejected target.
     Retry,
-    /// Go on without a task: the one named, or the one that the plan waits in.
+    /// Skip a task: the named one, or the one that the plan waits in.
     Skip {
         /// The task's ID.
         task: Option<String>,
     },
-    /// Say that a hook that waits for a person may go on: the task named, or the one that is waited for.
+    /// Approve a hook that waits for a person: the task named, or the one that waits.
     Approve {
         /// The task's ID.
         task: Option<String>,
     },
     /// Move traffic to the entrants.
     Promote {
-        /// The hash, or its first digits, that has to be wanted.
+        /// The target's hash, or a prefix of it, as a precondition.
         hash: Option<String>,
     },
 }
 
-/// What is to be written into an object.
+/// A write to an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Write {
-    /// A field, by its JSON pointer.
+    /// Sets the field at this JSON pointer.
     Field(&'static str, Value),
-    /// Two of them at once.
+    /// Sets two fields at once.
     Fields([(&'static str, Value); 2]),
     /// An annotation.
     Annotation(&'static str, String),
 }
 
-/// What is to be written, and what is said of it.
+/// A write, with its message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
-    /// The verb's word.
+    /// The verb's name.
     pub verb: &'static str,
-    /// What is to be written; none where nothing has to change.
+    /// The write; `None` if nothing has to change.
     pub write: Option<Write>,
-    /// What was done, or is so already.
-    pub said: String,
-    /// The revision, by name, that the template is set back to.
+    /// The message: what was done, or is already so.
+    pub message: String,
+    /// The name of the revision that a rollback sets.
     pub back_to: Option<String>,
-    /// What to write elsewhere where the object is applied from there and the value is too large to be said.
+    /// What to change in the object's source, if it is managed from elsewhere and the value is too large for the
+    /// message.
     pub in_source: Option<String>,
 }
 
 impl Change {
-    /// Something to write.
-    pub fn done(verb: &'static str, write: Write, said: impl Into<String>) -> Self {
-        Self { verb, write: Some(write), said: said.into(), back_to: None, in_source: None }
+    /// A change with a write.
+    pub fn done(verb: &'static str, write: Write, message: impl Into<String>) -> Self {
+        Self { verb, write: Some(write), message: message.into(), back_to: None, in_source: None }
     }
 
-    /// Nothing to write.
-    pub fn already(verb: &'static str, said: impl Into<String>) -> Self {
-        let said = format!("unchanged: {}", said.into());
-        Self { verb, write: None, said, back_to: None, in_source: None }
+    /// A change without a write.
+    pub fn already(verb: &'static str, message: impl Into<String>) -> Self {
+        let message = format!("unchanged: {}", message.into());
+        Self { verb, write: None, message, back_to: None, in_source: None }
     }
 
-    /// The event's reason.
+    /// The reason of the event.
     pub fn reason(&self) -> String {
         let mut letters = self.verb.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
@@ -85,14 +86,13 @@ impl Change {
     }
 }
 
-/// The tasks that may be skipped of those that come with Windlass. Of others only the operator knows, which is the program
-/// that they are part of.
+/// The built-in tasks that may be skipped. Custom tasks are known only to the operator that contains them.
 const SKIPPABLE: [&str; 3] = ["mark-ready", "await-caught-up", "await-nodes-at-height"];
 
-/// How many digits of a hash say which is meant.
+/// The shortest prefix of a hash, in digits.
 const MIN_DIGITS: usize = 4;
 
-/// What a verb changes in an object.
+/// Decides what a verb changes in an object.
 pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
     #[cfg(feature = "temporal")]
     if kind == Kind::Workers {
@@ -123,11 +123,11 @@ fn node_has_no(verb: &Verb) -> String {
 }
 
 pub(super) fn paused(object: &Value, wanted: bool) -> Change {
-    let (verb, said) = if wanted { ("pause", "paused") } else { ("resume", "resumed") };
+    let (verb, message) = if wanted { ("pause", "paused") } else { ("resume", "resumed") };
     if object["spec"]["paused"].as_bool().unwrap_or_default() == wanted {
         return Change::already(verb, if wanted { "it is paused" } else { "it is not paused" });
     }
-    Change::done(verb, Write::Field("/spec/paused", json!(wanted)), said)
+    Change::done(verb, Write::Field("/spec/paused", json!(wanted)), message)
 }
 
 pub(super) fn restart(object: &Value, now: DateTime<Utc>) -> Change {
@@ -142,7 +142,7 @@ pub(super) fn restart(object: &Value, now: DateTime<Utc>) -> Change {
     }
     let mut at = now;
     if let Some(obeyed) = obeyed.filter(|obeyed| *obeyed >= now) {
-        // The clock of whoever asked before was ahead: only a later time restarts.
+        // The last requester's clock was ahead: only a later time restarts.
         at = obeyed + chrono::TimeDelta::seconds(1);
     }
     let at = at.to_rfc3339_opts(SecondsFormat::Secs, true);
@@ -153,7 +153,7 @@ fn stage(object: &Value) -> Option<&str> {
     object["status"]["rollout"]["stage"].as_str()
 }
 
-/// Whether a promotion has begun and traffic has not moved yet.
+/// True if a promotion has begun and traffic has not moved yet.
 pub fn is_promoting(object: &Value) -> bool {
     stage(object) == Some("Promoting")
 }
@@ -195,7 +195,7 @@ fn retry(object: &Value) -> Result<Change, String> {
     if let Some(id) = rejected["planID"].as_str() {
         return Ok(retry_of(object, id));
     }
-    // A promotion whose plan has failed is not rejected: it holds.
+    // A promotion whose plan failed is not rejected: it holds.
     let (status, failed) = (&object["status"], &object["status"]["plan"]);
     if failed["state"] == "Failed"
         && status["rollout"].is_object()
@@ -221,8 +221,8 @@ fn retry_of(object: &Value, id: &str) -> Change {
     if annotation(object, ANNOTATION_RETRY) == Some(id) {
         return Change::already("retry", format!("the retry of plan {id} was asked for{waits}"));
     }
-    let said = format!("asked to retry plan {id}{waits}");
-    Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), said)
+    let message = format!("asked to retry plan {id}{waits}");
+    Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), message)
 }
 
 fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, String> {
@@ -230,7 +230,7 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     let tasks = plan["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let id_of = |task: &Value| task["id"].as_str().unwrap_or_default().to_owned();
     let is_over = |task: &&Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
-    // One that failed and holds the plan, or a node's that holds its fleet.
+    // A failed hook that holds the plan, or a node's that holds its fleet.
     let held = at_hooks::failed(object, named).filter(|_| kind == Kind::Fleet);
     let held = held.map(|hook| hook["taskID"].as_str().unwrap_or_default());
     let of_node = named.filter(|id| kind == Kind::Fleet && at_hooks::is_task(object, id));
@@ -279,8 +279,8 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
         return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
     }
     let unless = if is_own { "; an event SkipRefused says if its type does not allow that" } else { "" };
-    let said = format!("asked to skip task {id} ({type_}){unless}");
-    Ok(Change::done("skip", Write::Annotation(ANNOTATION_SKIP, id), said))
+    let message = format!("asked to skip task {id} ({type_}){unless}");
+    Ok(Change::done("skip", Write::Annotation(ANNOTATION_SKIP, id), message))
 }
 
 fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
@@ -307,7 +307,7 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
         return Err(sentence.to_owned());
     }
     if spec["forcePromote"].as_str() == Some(wanted) && !wanted.is_empty() {
-        // Once it is spent by the promotion under way, that says so.
+        // If the promotion under way has used it, the message says so.
         if status["spentForcePromote"] == wanted && status["rollout"]["forced"] != true {
             return Err(how_to_promote(wanted, true));
         }
@@ -317,7 +317,7 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
 }
 
-/// Why a person who promotes would change nothing now, if so.
+/// Why a promotion would have no effect now, if so.
 fn promotes_nothing(object: &Value) -> Option<&'static str> {
     let (rollout, plan) = (&object["status"]["rollout"], &object["status"]["plan"]);
     if rollout.is_null() || stage(object) == Some("Retiring") {

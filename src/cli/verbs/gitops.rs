@@ -1,13 +1,13 @@
-//! Whether a field of an object belongs to a program that applies it from elsewhere, and would undo what is written into
-//! it: read from `metadata.managedFields`, in which the API server keeps who wrote which field.
+//! Finds whether a field belongs to a program that applies the object from elsewhere and would revert a change, from
+//! `metadata.managedFields`.
 
 use serde_json::Value;
 
 use super::change::{Change, Write};
 use crate::api::names::CLI_MANAGER;
 
-/// Managers that apply what is in Git, under whatever operation they do it. Argo CD writes by client-side apply unless it is
-/// told otherwise, which the API server records as an update.
+/// Field managers that apply what is in Git, with either operation. Argo CD uses client-side apply by default, which
+/// the API server records as an update.
 const GITOPS: [&str; 8] = [
     "argocd-application-controller",
     "argocd-controller",
@@ -19,10 +19,10 @@ const GITOPS: [&str; 8] = [
     "kube-applier",
 ];
 
-/// Managers behind which a person stands: what they apply is applied again only when that person does.
+/// Field managers that people use: these apply a field again only when a person does.
 const PEOPLE: [&str; 2] = ["kubectl", CLI_MANAGER];
 
-/// Where the source of an object is named: the annotation or label, and how a person calls it.
+/// The annotations and labels that name an object's source, and the name of the tool.
 const SOURCES: [(&str, &str, &str); 4] = [
     ("annotations", "argocd.argoproj.io/tracking-id", "the Argo CD application"),
     ("labels", "argocd.argoproj.io/instance", "the Argo CD application"),
@@ -30,7 +30,7 @@ const SOURCES: [(&str, &str, &str); 4] = [
     ("labels", "helm.toolkit.fluxcd.io/name", "the Flux HelmRelease"),
 ];
 
-/// Why a change is not written, if it is not: the owner of the field, and what to change in its source.
+/// Why a change is not written, if so: the owner of the field, and what to change in the source.
 pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String> {
     let fields: Vec<(&str, &Value)> = match write {
         Write::Field(path, value) => vec![(*path, value)],
@@ -41,7 +41,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
     let wishes: Vec<String> = fields
         .iter()
         .map(|(path, value)| match &change.in_source {
-            Some(said) if value.is_object() => said.clone(),
+            Some(message) if value.is_object() => message.clone(),
             _ => format!("{}: {value}", dotted(path)),
         })
         .collect();
@@ -57,7 +57,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
 fn owner<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
     let entries = object["metadata"]["managedFields"].as_array()?;
     let owns = |entry: &&Value| {
-        // A status is nobody's wish.
+        // Status writes are not desired state.
         entry["subresource"].as_str().unwrap_or_default().is_empty() && holds(&entry["fieldsV1"], path)
     };
     let manager = |entry: &'a Value| entry["manager"].as_str().filter(|name| !name.is_empty());
@@ -69,7 +69,7 @@ fn owner<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
     entries.iter().filter(owns).find(again).and_then(manager)
 }
 
-/// Whether a set of fields has this one, or a part of it.
+/// True if a set of fields contains this one, or a part of it.
 fn holds(fields: &Value, path: &str) -> bool {
     path.split('/').skip(1).try_fold(fields, |at, key| at.get(format!("f:{key}"))).is_some()
 }
@@ -77,7 +77,7 @@ fn holds(fields: &Value, path: &str) -> bool {
 fn source(object: &Value) -> Option<String> {
     let metadata = &object["metadata"];
     SOURCES.iter().find_map(|(place, key, called)| {
-        // A tracking ID is the application's name, a colon, and what the object is.
+        // A tracking ID is the application's name, a colon, and the object.
         let name = metadata[place][key].as_str()?.split(':').next()?;
         Some(format!("what {called} {name} is made from"))
     })
@@ -117,9 +117,9 @@ mod tests {
             ("helm-controller", "Update"),
             ("our-own-syncer", "Apply"),
         ] {
-            let said = pause(&owned(manager, operation, paused())).expect(manager);
-            assert!(said.starts_with(&format!("spec.paused belongs to {manager}")), "{said}");
-            assert!(said.contains("Set spec.paused: true in its source"), "{said}");
+            let message = pause(&owned(manager, operation, paused())).expect(manager);
+            assert!(message.starts_with(&format!("spec.paused belongs to {manager}")), "{message}");
+            assert!(message.contains("Set spec.paused: true in its source"), "{message}");
         }
         for (manager, operation) in
             [("kubectl", "Apply"), ("windlass-cli", "Update"), ("kubectl-edit", "Update"), ("helm", "Update")]
@@ -138,14 +138,14 @@ mod tests {
             in_source: Some("spec.template.spec.image: db:1".to_owned()),
             ..Change::done("rollback", write.clone(), "")
         };
-        let said = refusal(&fleet, &change, &write).unwrap();
-        assert!(said.contains("Set spec.template.spec.image: db:1 in its source"), "{said}");
+        let message = refusal(&fleet, &change, &write).unwrap();
+        assert!(message.contains("Set spec.template.spec.image: db:1 in its source"), "{message}");
         let write = Write::Field("/spec/forcePromote", json!("1a2b"));
         let promote = Change::done("promote", write.clone(), "");
         assert_eq!(refusal(&fleet, &promote, &write), None);
         let of_git = owned("kustomize-controller", "Apply", json!({"f:spec": {"f:forcePromote": {}}}));
-        let said = refusal(&of_git, &promote, &write).unwrap();
-        assert!(said.starts_with("spec.forcePromote belongs to kustomize-controller"), "{said}");
+        let message = refusal(&of_git, &promote, &write).unwrap();
+        assert!(message.starts_with("spec.forcePromote belongs to kustomize-controller"), "{message}");
         let mut status = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
         status["metadata"]["managedFields"][1]["subresource"] = "status".into();
         assert_eq!(pause(&status), None);

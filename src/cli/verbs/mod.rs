@@ -1,5 +1,5 @@
-//! The verbs: what a person asks of a fleet or a node. Each is one guarded patch of a field or an annotation that can
-//! be written with `kubectl` just as well; beside it who asked and why is recorded.
+//! The verbs. Each is one guarded patch of a field or an annotation, which `kubectl` could write as well, and also
+//! records who asked for it and why.
 
 mod at_hooks;
 mod carry;
@@ -20,13 +20,13 @@ use serde_json::Value;
 use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
-use super::target::{Kind, Located, Meant, Named, Selected};
+use super::target::{Kind, Located, Named, ObjectSelector, Selected};
 
 pub use carry::{Carried, How, Needs, Refusal, carry};
 pub use change::Verb;
 use change::{Change, change};
 
-/// What every verb is told.
+/// The arguments of every verb.
 #[derive(Debug, Args)]
 pub struct VerbArgs {
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct VerbArgs {
     output: Option<Output>,
 }
 
-/// What `windlass skip` is told.
+/// The arguments of `windlass skip`.
 #[derive(Debug, Args)]
 pub struct SkipArgs {
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub struct SkipArgs {
     task: Option<String>,
 }
 
-/// What `windlass approve` is told.
+/// The arguments of `windlass approve`.
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct ApproveArgs {
     task: Option<String>,
 }
 
-/// What `windlass promote` is told.
+/// The arguments of `windlass promote`.
 #[derive(Debug, Args)]
 pub struct PromoteArgs {
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub struct PromoteArgs {
     hash: Option<String>,
 }
 
-/// What `windlass rollback` is told.
+/// The arguments of `windlass rollback`.
 #[derive(Debug, Args)]
 pub struct RollbackArgs {
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub struct RollbackArgs {
     to: Option<String>,
 }
 
-/// What `windlass history` is told.
+/// The arguments of `windlass history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
     #[command(flatten)]
@@ -97,76 +97,76 @@ pub struct HistoryArgs {
     output: Option<Output>,
 }
 
-/// Carries a verb without words of its own out.
+/// Runs a verb without arguments of its own.
 pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
     carry_out(&arguments, Needs::Object, |kind, _, object| change(&verb, kind, object, super::now())).await
 }
 
-/// Carries `windlass skip` out.
+/// Runs `windlass skip`.
 pub async fn skip(arguments: SkipArgs) -> Result<(), String> {
     run(Verb::Skip { task: arguments.task }, arguments.verb).await
 }
 
-/// Carries `windlass approve` out.
+/// Runs `windlass approve`.
 pub async fn approve(arguments: ApproveArgs) -> Result<(), String> {
     run(Verb::Approve { task: arguments.task }, arguments.verb).await
 }
 
-/// Carries `windlass promote` out.
+/// Runs `windlass promote`.
 pub async fn promote(arguments: PromoteArgs) -> Result<(), String> {
     run(Verb::Promote { hash: arguments.hash }, arguments.verb).await
 }
 
-/// Carries `windlass rollback` out.
+/// Runs `windlass rollback`.
 pub async fn rollback(arguments: RollbackArgs) -> Result<(), String> {
     let to = arguments.to.as_deref();
     #[cfg(feature = "temporal")]
     if arguments.verb.named.is_of(super::target::Kind::Workers) {
         return workers::rollback(&arguments.verb, to).await;
     }
-    carry_out(&arguments.verb, Needs::Revisions, |_, kept, object| revisions::rollback(object, kept, to))
+    carry_out(&arguments.verb, Needs::Revisions, |_, stored, object| revisions::rollback(object, stored, to))
         .await
 }
 
-/// Prints what `windlass history` shows.
+/// Runs `windlass history`.
 pub async fn history(arguments: HistoryArgs) -> Result<(), Failure> {
     let HistoryArgs { selected, output } = arguments;
-    selected.meant.require_no_node("history").map_err(Failure::Usage)?;
-    let cluster = selected.scope.cluster().await?;
-    let mut meant = Vec::new();
-    match selected.meant {
-        Meant::Nothing => meant.extend(all(Kind::Fleet, &cluster).await?),
-        Meant::All(kind) => meant.extend(all(kind, &cluster).await?),
-        Meant::These(targets) => {
+    selected.selector.require_no_node("history").map_err(Failure::Usage)?;
+    let cluster = selected.flags.cluster().await?;
+    let mut selector = Vec::new();
+    match selected.selector {
+        ObjectSelector::Nothing => selector.extend(all(Kind::Fleet, &cluster).await?),
+        ObjectSelector::All(kind) => selector.extend(all(kind, &cluster).await?),
+        ObjectSelector::These(targets) => {
             for target in targets {
-                meant.push((target.kind, target.get(&cluster.client, &cluster.namespace).await?));
+                selector.push((target.kind, target.get(&cluster.client, &cluster.namespace).await?));
             }
         }
     }
-    for (index, (kind, object)) in meant.iter().enumerate() {
+    for (index, (kind, object)) in selector.iter().enumerate() {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace);
-        let title = revisions::title(object, index, meant.len());
+        let title = revisions::title(object, index, selector.len());
         let text = match kind {
             #[cfg(feature = "temporal")]
             Kind::Workers => {
-                let kept = workers::kept(
+                let stored = workers::stored(
                     &cluster.client,
                     namespace,
                     object["metadata"]["name"].as_str().unwrap_or_default(),
                 )
                 .await?;
                 match output {
-                    Some(Output::Name) => workers_history::names(&kept),
-                    Some(output) => output.document(&workers_history::document(object, &kept))?,
-                    None => format!("{title}{}", workers_history::table(object, &kept, super::now())),
+                    Some(Output::Name) => workers_history::names(&stored),
+                    Some(output) => output.document(&workers_history::document(object, &stored))?,
+                    None => format!("{title}{}", workers_history::table(object, &stored, super::now())),
                 }
             }
             Kind::Fleet | Kind::Node => {
-                let kept = revisions::kept(&cluster.client, namespace, object).await?;
+                let stored = revisions::stored(&cluster.client, namespace, object).await?;
                 match output {
-                    Some(Output::Name) => revisions::names(&kept),
-                    Some(output) => output.document(&revisions::document(object, &kept))?,
-                    None => format!("{title}{}", revisions::table(object, &kept, super::now())),
+                    Some(Output::Name) => revisions::names(&stored),
+                    Some(output) => output.document(&revisions::document(object, &stored))?,
+                    None => format!("{title}{}", revisions::table(object, &stored, super::now())),
                 }
             }
         };
@@ -179,33 +179,33 @@ async fn all(kind: Kind, cluster: &Cluster) -> Result<Vec<(Kind, Value)>, String
     Ok(kind.list(cluster).await?.into_iter().map(|object| (kind, object)).collect())
 }
 
-/// Carries a verb out on each object that is meant. What one of them refuses keeps none of the others from it.
+/// Runs a verb on each selected object. A refusal of one does not affect the others.
 async fn carry_out(
     arguments: &VerbArgs,
     needs: Needs,
-    decide: impl Fn(Kind, &[revisions::Kept], &Value) -> Result<Change, String>,
+    decide: impl Fn(Kind, &[revisions::StoredRevision], &Value) -> Result<Change, String>,
 ) -> Result<(), String> {
-    let cluster = arguments.named.scope.cluster().await?;
+    let cluster = arguments.named.flags.cluster().await?;
     let mut refused = Vec::new();
     for located in arguments.named.located(&cluster).await? {
         let kind = located.target.kind;
         let done =
-            carry_out_on(arguments, &cluster, &located, needs, |kept, object| decide(kind, kept, object));
+            carry_out_on(arguments, &cluster, &located, needs, |stored, object| decide(kind, stored, object));
         match done.await {
-            Ok(said) => super::print(&said)?,
+            Ok(message) => super::print(&message)?,
             Err(sentence) => refused.push(sentence),
         }
     }
     if refused.is_empty() { Ok(()) } else { Err(refused.join("\nwindlass: ")) }
 }
 
-/// Carries a verb out on one object. Returns what is to be printed.
+/// Runs a verb on one object. Returns the output.
 async fn carry_out_on(
     arguments: &VerbArgs,
     cluster: &Cluster,
     located: &Located,
     needs: Needs,
-    decide: impl Fn(&[revisions::Kept], &Value) -> Result<Change, String>,
+    decide: impl Fn(&[revisions::StoredRevision], &Value) -> Result<Change, String>,
 ) -> Result<String, String> {
     let Located { target, namespace } = located;
     let place = if cluster.all_namespaces { format!(" in {namespace}") } else { String::new() };
@@ -222,11 +222,11 @@ async fn carry_out_on(
     let suffix = if arguments.dry_run { " (dry run)" } else { "" };
     match arguments.output {
         Some(output) => output.of(target, &after),
-        None => Ok(format!("{target}{place} {}{suffix}\n", change.said)),
+        None => Ok(format!("{target}{place} {}{suffix}\n", change.message)),
     }
 }
 
-/// A refusal, with the object's name where several are meant.
+/// A refusal, with the object's name if several are selected.
 fn said_of(arguments: &VerbArgs, located: &Located, sentence: String) -> String {
     if arguments.named.is_one() {
         sentence

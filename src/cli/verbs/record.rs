@@ -1,4 +1,5 @@
-//! Who asked for what, and why: kept in the object, where the operator puts it into the history, and in an event.
+//! Records who asked for a change and why: in the object, from which the operator copies it into the history, and in
+//! an event.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use kube::Client;
@@ -10,24 +11,25 @@ use crate::api::names::ANNOTATION_ASKED;
 use crate::api::{Asked, WayBack};
 use crate::cluster::port::pointer_key;
 
-/// Who asks: the name under which the API server knows them, or, where it does not say, their name on this machine.
+/// The user as the API server knows them, or else their name on this machine.
 pub async fn who(client: &Client) -> String {
     let kind = GroupVersionKind::gvk("authentication.k8s.io", "v1", "SelfSubjectReview");
     let resource = ApiResource::from_gvk_with_plural(&kind, "selfsubjectreviews");
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let asked = api.create(&PostParams::default(), &DynamicObject::new("", &resource)).await;
-    let known = asked.ok().and_then(|a| Some(a.data["status"]["userInfo"]["username"].as_str()?.to_owned()));
+    let recorded_request = api.create(&PostParams::default(), &DynamicObject::new("", &resource)).await;
+    let known = recorded_request
+        .ok()
+        .and_then(|a| Some(a.data["status"]["userInfo"]["username"].as_str()?.to_owned()));
     let local = || ["USER", "LOGNAME"].iter().find_map(|key| std::env::var(key).ok());
     known.filter(|name| !name.is_empty()).or_else(local).unwrap_or_else(|| "somebody".to_owned())
 }
 
-/// What the command line recorded last.
-pub fn asked(object: &Value) -> Option<Asked> {
+/// The request that the command line recorded last.
+pub fn recorded_request(object: &Value) -> Option<Asked> {
     serde_json::from_str(object["metadata"]["annotations"][ANNOTATION_ASKED].as_str()?).ok()
 }
 
-/// The operations of a JSON patch that write a change, guarded by the version that it was decided on, and record who
-/// asked for it.
+/// The JSON patch operations of a change, guarded by the object's version, with the record of the request.
 pub fn ops(
     object: &Value,
     change: &Change,
@@ -55,20 +57,20 @@ pub fn ops(
         at: now,
         plan_id: text(&object["status"]["plan"]["id"]).to_owned(),
     });
-    let asked = Asked {
+    let recorded_request = Asked {
         verb: change.verb.to_owned(),
         by: by.to_owned(),
         why: why.unwrap_or_default().to_owned(),
         at: now,
-        // A pause, say, does not take it back.
-        way_back: way_back.or_else(|| asked(object)?.way_back),
+        // A pause, say, does not cancel a rollback.
+        way_back: way_back.or_else(|| recorded_request(object)?.way_back),
     };
-    ops.push(annotate(ANNOTATION_ASKED, json!(asked).to_string()));
+    ops.push(annotate(ANNOTATION_ASKED, json!(recorded_request).to_string()));
     ops
 }
 
-/// Tells of it in an event. Without the right to, the object still says it.
-pub async fn tell(
+/// Sends an event about the change. Without the right to, the object still has the record.
+pub async fn send_event(
     client: &Client,
     object: &Value,
     change: &Change,
@@ -80,7 +82,7 @@ pub async fn tell(
     let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     let note: String =
-        format!("{by} asked for {} ({}){why}", change.verb, change.said).chars().take(1000).collect();
+        format!("{by} asked for {} ({}){why}", change.verb, change.message).chars().take(1000).collect();
     let kind = GroupVersionKind::gvk("events.k8s.io", "v1", "Event");
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
@@ -109,7 +111,7 @@ pub async fn tell(
     }
 }
 
-/// The API server's sentence, without what a program makes of it.
+/// The API server's message, without the client's wrapping.
 pub fn sentence(error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -1,4 +1,4 @@
-//! The revisions that a fleet keeps: what differs between them, and the way back to one.
+//! The stored revisions of a fleet: their differences, and rollback to one.
 
 use std::fmt::Write as _;
 
@@ -10,34 +10,34 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Map, Value, json};
 
 use super::change::{Change, Write, is_promoting};
-use super::record::{asked, sentence};
+use super::record::{recorded_request, sentence};
 use crate::api::names::{ANNOTATION_BUILD_ID, LABEL_DEPLOYMENT};
 use crate::api::{StatefulNodeSpec, WayBack};
 use crate::revision::{RevisionData, drift, revision_name};
 
-/// Where a fleet's template is.
+/// The fleet's template, as a JSON pointer.
 const TEMPLATE: &str = "/spec/template/spec";
 
-/// How many differences a line of the table names.
+/// The most differences in a row of the table.
 pub(super) const SHOWN: usize = 3;
 
-/// A revision that is kept.
+/// A stored revision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct StoredRevision {
     /// Its ControllerRevision's name.
     pub name: String,
-    /// Its number: a later one is higher.
+    /// Its revision number; later ones are higher.
     pub number: i64,
-    /// When it was first wanted.
+    /// When it was first the target.
     pub made_at: Option<DateTime<Utc>>,
-    /// The `unsafeCustomBuildID` under which it was wanted, empty where none was set; `None` where nobody knows.
+    /// The `unsafeCustomBuildID` that it was rolled out with, empty if none was set; `None` if unknown.
     pub build_id: Option<String>,
-    /// What it is.
+    /// Its content.
     pub data: RevisionData,
 }
 
-/// The revisions of a fleet, oldest first. One that this version cannot read is left out.
-pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec<Kept>, String> {
+/// The revisions of a fleet, oldest first, without those that this version cannot read.
+pub async fn stored(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec<StoredRevision>, String> {
     let name = fleet["metadata"]["name"].as_str().unwrap_or_default();
     let kind = GroupVersionKind::gvk("apps", "v1", "ControllerRevision");
     let api: Api<DynamicObject> =
@@ -50,10 +50,10 @@ pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec
         revision["metadata"]["ownerReferences"].as_array().is_some_and(|o| o.iter().any(|o| o["uid"] == *uid))
     };
     let objects = found.items.iter().map(|object| json!(object)).filter(is_owned);
-    let mut kept: Vec<Kept> = objects
+    let mut stored: Vec<StoredRevision> = objects
         .filter_map(|object| {
             let data = RevisionData::from_value(&object["data"]).ok()?;
-            Some(Kept {
+            Some(StoredRevision {
                 name: object["metadata"]["name"].as_str()?.to_owned(),
                 number: object["revision"].as_i64().unwrap_or_default(),
                 made_at: object["metadata"]["creationTimestamp"].as_str().and_then(|t| t.parse().ok()),
@@ -62,37 +62,38 @@ pub async fn kept(client: &Client, namespace: &str, fleet: &Value) -> Result<Vec
             })
         })
         .collect();
-    kept.sort_by_key(|revision| revision.number);
-    Ok(kept)
+    stored.sort_by_key(|revision| revision.number);
+    Ok(stored)
 }
 
-/// The `unsafeCustomBuildID` under which a revision was wanted: one that is said somewhere, and that its name bears out.
+/// The `unsafeCustomBuildID` that a revision was rolled out with: one that is recorded and that matches the hash in
+/// its name.
 fn build_id_of(fleet: &Value, revision: &Value, data: &RevisionData) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (meta, status) = (&fleet["metadata"], &fleet["status"]);
-    let said = [
+    let message = [
         &revision["metadata"]["annotations"][ANNOTATION_BUILD_ID],
         &fleet["spec"]["unsafeCustomBuildID"],
         &status["activeBuildID"],
         &status["rollout"]["buildID"],
     ];
     let retiring = status["retiring"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let said = said.into_iter().chain(retiring.iter().map(|set| &set["buildID"])).map(text);
+    let message = message.into_iter().chain(retiring.iter().map(|set| &set["buildID"])).map(text);
     let (name, uid) = (text(&meta["name"]), text(&meta["uid"]));
     let gives_the_name = |id: &String| {
         data.rollout_hashes(id)
             .iter()
             .any(|hash| revision["metadata"]["name"] == *revision_name(&name, &uid, hash).as_str())
     };
-    [String::new()].into_iter().chain(said).find(gives_the_name)
+    [String::new()].into_iter().chain(message).find(gives_the_name)
 }
 
-/// What `windlass history` prints: each revision, newest first, and what differs from the one before it; then the
-/// plans that ended.
-pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
+/// The output of `windlass history`: the revisions, newest first, each with its differences from the one before it;
+/// then the ended plans.
+pub fn table(fleet: &Value, stored: &[StoredRevision], now: DateTime<Utc>) -> String {
     let status = &fleet["status"];
     let mut rows = vec![["REVISION", "NAME", "STATUS", "AGE", "BUILD", "IMAGE", "CHANGE"].map(str::to_owned)];
-    for (index, revision) in kept.iter().enumerate().rev() {
+    for (index, revision) in stored.iter().enumerate().rev() {
         let current = status["currentRevision"] == revision.name.as_str();
         let wanted = status["updateRevision"] == revision.name.as_str();
         let word = match (current, wanted) {
@@ -101,7 +102,7 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
             (false, true) => "wanted",
             (false, false) => "",
         };
-        let change = match index.checked_sub(1).map(|before| &kept[before]) {
+        let change = match index.checked_sub(1).map(|before| &stored[before]) {
             Some(before) => drift::summary(&before.data.diff(&revision.data), SHOWN),
             None => "the oldest that is kept".to_owned(),
         };
@@ -118,7 +119,7 @@ pub fn table(fleet: &Value, kept: &[Kept], now: DateTime<Utc>) -> String {
     format!("{}{}", aligned(&rows), ended(status, now))
 }
 
-/// The plans that ended, newest first, below an empty line; nothing where none has.
+/// The ended plans, newest first, after an empty line; empty without plans.
 pub fn ended(status: &Value, now: DateTime<Utc>) -> String {
     let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
     if history.is_empty() {
@@ -143,12 +144,12 @@ pub fn ended(status: &Value, now: DateTime<Utc>) -> String {
 }
 
 /// The revisions' names, a line each, newest first.
-pub fn names(kept: &[Kept]) -> String {
-    let names = kept.iter().rev().map(|revision| revision.name.as_str());
+pub fn names(stored: &[StoredRevision]) -> String {
+    let names = stored.iter().rev().map(|revision| revision.name.as_str());
     names.flat_map(|name| ["controllerrevision.apps/", name, "\n"]).collect()
 }
 
-/// What stands over a fleet's table where there are several.
+/// The title of a fleet's table, if there are several.
 pub fn title(fleet: &Value, index: usize, of: usize) -> String {
     let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
     match (of, index) {
@@ -158,9 +159,9 @@ pub fn title(fleet: &Value, index: usize, of: usize) -> String {
     }
 }
 
-/// What `windlass history -o json` prints: the revisions that are kept, oldest first, and the plans that ended.
-pub fn document(fleet: &Value, kept: &[Kept]) -> Value {
-    let revision = |revision: &Kept| {
+/// The output of `windlass history -o json`: the revisions, oldest first, and the ended plans.
+pub fn document(fleet: &Value, stored: &[StoredRevision]) -> Value {
+    let revision = |revision: &StoredRevision| {
         json!({
             "revision": revision.number,
             "name": revision.name,
@@ -175,13 +176,13 @@ pub fn document(fleet: &Value, kept: &[Kept]) -> Value {
     json!({
         "namespace": fleet["metadata"]["namespace"],
         "name": fleet["metadata"]["name"],
-        "revisions": kept.iter().map(revision).collect::<Vec<_>>(),
+        "revisions": stored.iter().map(revision).collect::<Vec<_>>(),
         "history": fleet["status"]["history"].as_array().cloned().unwrap_or_default(),
     })
 }
 
-/// As kubectl writes what is not there, or not known.
-fn build(revision: &Kept) -> &str {
+/// The build ID, or kubectl's `<none>` or `<unknown>`.
+fn build(revision: &StoredRevision) -> &str {
     match revision.build_id.as_deref() {
         None => "<unknown>",
         Some("") => "<none>",
@@ -196,7 +197,7 @@ fn image(data: &RevisionData) -> String {
 
 pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let mut table = Table::new();
-    // A line that is too long for the terminal stays one line, as kubectl's do.
+    // A line that is too long for the terminal stays one line, as in kubectl.
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).add_rows(rows);
     for column in table.column_iter_mut() {
         column.set_padding((0, 3));
@@ -208,7 +209,7 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// As kubectl writes it: in the largest unit that is not too coarse.
+/// An age as kubectl prints it, in the largest unit that is precise enough.
 pub(super) fn age(passed: chrono::TimeDelta) -> String {
     let seconds = passed.num_seconds().max(0);
     match seconds {
@@ -219,8 +220,8 @@ pub(super) fn age(passed: chrono::TimeDelta) -> String {
     }
 }
 
-/// Sets the template, and the build ID, to those of a kept revision.
-pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change, String> {
+/// Sets the template and the build ID to those of a stored revision.
+pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> Result<Change, String> {
     let live: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
         .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
     let wanted = RevisionData::of(&live);
@@ -228,24 +229,25 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
     // Nodes that are updated in place take no build ID.
     let in_place = matches!(fleet["spec"]["updateStrategy"]["type"].as_str(), None | Some("" | "InPlace"));
     let is_same_id =
-        |revision: &Kept| in_place || revision.build_id.as_deref().is_none_or(|id| id == build_id);
-    let is_wanted = |revision: &Kept| is_same_id(revision) && wanted.diff(&revision.data).is_empty();
+        |revision: &StoredRevision| in_place || revision.build_id.as_deref().is_none_or(|id| id == build_id);
+    let is_wanted =
+        |revision: &StoredRevision| is_same_id(revision) && wanted.diff(&revision.data).is_empty();
     if to.is_none()
-        && let Some((revision, back)) = way_back(fleet, kept).filter(|(revision, _)| is_wanted(revision))
+        && let Some((revision, back)) = way_back(fleet, stored).filter(|(revision, _)| is_wanted(revision))
     {
         let at = back.at.to_rfc3339_opts(SecondsFormat::Secs, true);
-        let said = format!(
+        let message = format!(
             "it was already rolled back to revision {} (asked by {} at {at}); --to REVISION goes to another",
             revision.number, back.by
         );
-        return Ok(Change::already("rollback", said));
+        return Ok(Change::already("rollback", message));
     }
     let chosen = match to {
-        Some(name) => kept
+        Some(name) => stored
             .iter()
             .find(|r| r.name == name || r.number.to_string() == name)
             .ok_or_else(|| format!("no revision {name} is kept; see windlass history"))?,
-        None => default_revision(fleet, kept, is_wanted)?,
+        None => default_revision(fleet, stored, is_wanted)?,
     };
     if is_wanted(chosen) {
         return Ok(Change::already(
@@ -253,7 +255,7 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
             format!("its template is that of revision {}", chosen.number),
         ));
     }
-    let mut said = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
+    let mut message = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
     let template = (TEMPLATE, template_at(fleet, &chosen.data));
     let write = match &chosen.build_id {
         None if !in_place => {
@@ -269,46 +271,47 @@ pub fn rollback(fleet: &Value, kept: &[Kept], to: Option<&str>) -> Result<Change
             } else {
                 format!("build ID {id}")
             };
-            said = format!("rolled back to revision {} ({}, {was})", chosen.number, image(&chosen.data));
+            message = format!("rolled back to revision {} ({}, {was})", chosen.number, image(&chosen.data));
             Write::Fields([template, ("/spec/unsafeCustomBuildID", json!(id))])
         }
         _ => Write::Field(template.0, template.1),
     };
     if is_promoting(fleet) && fleet["status"]["rollout"]["recipe"] == "BlueGreenImmediate" {
-        said.push_str(
+        message.push_str(
             "; this begins only when the new nodes run and traffic has moved: under promotion: Immediately a rollout cannot be \
              taken back, and an image that cannot run has to be put right first",
         );
     } else if is_promoting(fleet) {
-        said.push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
+        message
+            .push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
     }
-    // What differs, from what is wanted to what is gone back to.
+    // The differences, from the target to the chosen revision.
     let differs = drift::summary(&wanted.diff(&chosen.data), usize::MAX);
     let in_source = format!("spec.template.spec to what revision {} has ({differs})", chosen.number);
     Ok(Change {
         back_to: Some(chosen.name.clone()),
         in_source: Some(in_source),
-        ..Change::done("rollback", write, said)
+        ..Change::done("rollback", write, message)
     })
 }
 
-/// The way back that was asked for last, unless it was given up, or something else was wanted since. Who asks twice
-/// because nothing seems to happen must not end where they came from.
-fn way_back<'a>(fleet: &Value, kept: &'a [Kept]) -> Option<(&'a Kept, WayBack)> {
-    let back = asked(fleet)?.way_back?;
-    let revision = kept.iter().find(|r| r.name == back.to)?;
+/// The last requested rollback, unless it was given up or another target was set since. Repeating the command because
+/// nothing seems to happen must not lead back to the start.
+fn way_back<'a>(fleet: &Value, stored: &'a [StoredRevision]) -> Option<(&'a StoredRevision, WayBack)> {
+    let back = recorded_request(fleet)?.way_back?;
+    let revision = stored.iter().find(|r| r.name == back.to)?;
     let (status, hash) = (&fleet["status"], hash_of(fleet, revision));
     let given_up = status["rejected"]["hash"] == hash && status["currentRevision"] != revision.name.as_str();
     let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
-    // By the plans, not by the time: it was asked for by another clock.
+    // By the plans, not by the time: another clock may have set it.
     let since =
         history.iter().rposition(|entry| entry["planID"] == back.plan_id).map_or(0, |index| index + 1);
     let is_other = |entry: &Value| entry["targetHash"].as_str().is_some_and(|h| !h.is_empty() && h != hash);
     (!given_up && !history[since..].iter().any(is_other)).then_some((revision, back))
 }
 
-/// The rollout hash by which a kept revision is called: its name was made of it.
-fn hash_of(fleet: &Value, revision: &Kept) -> String {
+/// The rollout hash that a revision's name was made from.
+fn hash_of(fleet: &Value, revision: &StoredRevision) -> String {
     let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
     let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
     let (name, uid) = (text("name"), text("uid"));
@@ -318,19 +321,19 @@ fn hash_of(fleet: &Value, revision: &Kept) -> String {
 
 fn default_revision<'a>(
     fleet: &Value,
-    kept: &'a [Kept],
-    is_wanted: impl Fn(&Kept) -> bool,
-) -> Result<&'a Kept, String> {
+    stored: &'a [StoredRevision],
+    is_wanted: impl Fn(&StoredRevision) -> bool,
+) -> Result<&'a StoredRevision, String> {
     let status = &fleet["status"];
-    let completed = kept.iter().position(|r| status["currentRevision"] == r.name.as_str());
-    // Asked again while the way back is under way, or waits for a promotion, it is the same wish.
+    let completed = stored.iter().position(|r| status["currentRevision"] == r.name.as_str());
+    // Repeating the command while the rollback is under way, or waits for a promotion, is the same request.
     let goes_back = matches!(
         status["rollout"]["cause"].as_str(),
         Some("TemplateChanged" | "Superseded" | "RetryRequested")
     ) && status["rollout"]["stage"] != "Retiring";
     match completed {
-        Some(index) if !is_wanted(&kept[index]) || goes_back => Ok(&kept[index]),
-        Some(index) => completed_before(fleet, kept, &kept[index]).ok_or_else(|| {
+        Some(index) if !is_wanted(&stored[index]) || goes_back => Ok(&stored[index]),
+        Some(index) => completed_before(fleet, stored, &stored[index]).ok_or_else(|| {
             "no revision that completed before the current one is kept; name one with --to, see windlass history"
                 .to_owned()
         }),
@@ -338,23 +341,27 @@ fn default_revision<'a>(
     }
 }
 
-/// The one that completed last before this one: what was superseded or aborted never ran on every node. What a plan that
-/// completed began from had completed, too: the first of all has no plan.
-fn completed_before<'a>(fleet: &Value, kept: &'a [Kept], current: &Kept) -> Option<&'a Kept> {
+/// The last completed revision before this one: a superseded or aborted one never ran on every node. What a completed
+/// plan started from counts too, since the first revision has no plan.
+fn completed_before<'a>(
+    fleet: &Value,
+    stored: &'a [StoredRevision],
+    current: &StoredRevision,
+) -> Option<&'a StoredRevision> {
     let status = &fleet["status"];
     let history = status["history"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ended = history.iter().rev().filter(|entry| entry["outcome"] == "Complete");
     let hashes = ended.flat_map(|entry| [entry["targetHash"].as_str(), entry["fromHash"].as_str()]);
-    // Once traffic has moved the current one is what serves, and the plan is not over: history does not have it yet.
+    // Once traffic has moved, the current revision serves but its plan is not over and not in the history yet.
     let moved_from =
         status["rollout"]["fromHash"].as_str().filter(|_| status["rollout"]["stage"] == "Retiring");
     [moved_from].into_iter().chain(hashes).flatten().find_map(|hash| {
-        let has_the_hash = |r: &&Kept| hash_of(fleet, r) == hash;
-        kept.iter().rev().filter(|r| r.name != current.name).find(has_the_hash)
+        let has_the_hash = |r: &&StoredRevision| hash_of(fleet, r) == hash;
+        stored.iter().rev().filter(|r| r.name != current.name).find(has_the_hash)
     })
 }
 
-/// Replaces what belongs to a revision, and keeps what applies at once as it is.
+/// Replaces what belongs to a revision, and keeps the fields that apply at once.
 fn template_at(fleet: &Value, data: &RevisionData) -> Value {
     let mut spec = fleet["spec"]["template"]["spec"].as_object().cloned().unwrap_or_default();
     let stored = data.to_value();
@@ -362,7 +369,7 @@ fn template_at(fleet: &Value, data: &RevisionData) -> Value {
         replace(&mut spec, field, stored.get(field));
     }
     match stored.get("sidecar").and_then(Value::as_object) {
-        // One that is no container of the pod is in no revision.
+        // A sidecar without an image is no container of the pod, and in no revision.
         None if spec.get("sidecar").is_some_and(|s| s["image"].as_str().unwrap_or_default().is_empty()) => {}
         None => drop(spec.remove("sidecar")),
         Some(of_revision) => {

@@ -1,11 +1,11 @@
-//! What each verb changes, in tables.
+//! Table tests of what each verb changes.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::change::{Change, Verb, Write, change};
 use super::record::ops;
-use super::revisions::{Kept, rollback, table};
+use super::revisions::{StoredRevision, rollback, table};
 use crate::cli::target::Kind;
 use crate::revision::RevisionData;
 
@@ -15,7 +15,7 @@ fn now() -> DateTime<Utc> {
     "2030-01-01T12:00:00Z".parse().unwrap()
 }
 
-/// A fleet with these parts merged over a rolling one.
+/// A rolling fleet, with `changes` merged.
 fn fleet(changes: &Value) -> Value {
     let mut fleet = json!({
         "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
@@ -131,7 +131,7 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
     let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
     let rolling = |rollout: Value| fleet(json!({"status": {"rollout": rollout}}));
     let table = [
-        // Nothing of these would come of it, or something else much later.
+        // These would have no effect, or another one much later.
         (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated where they are"),
         (
             Kind::Fleet,
@@ -203,7 +203,7 @@ fn whether_a_task_of_somebodys_own_may_be_skipped_is_for_the_operator_to_say() {
     for (kind, task) in [(Kind::Fleet, None), (Kind::Fleet, Some("p-0".to_owned())), (Kind::Node, None)] {
         let change = change(&Verb::Skip { task }, kind, &plan("await-backup"), now()).unwrap();
         assert_eq!(change.write, Some(Write::Annotation("windlass.dev/skip", "p-0".to_owned())));
-        assert!(change.said.contains("an event SkipRefused says if"), "{}", change.said);
+        assert!(change.message.contains("an event SkipRefused says if"), "{}", change.message);
     }
     for type_ in ["update-node-specs", "replace-pod"] {
         for kind in [Kind::Fleet, Kind::Node] {
@@ -220,17 +220,17 @@ fn a_retry_that_waits_for_another_plan_says_so() {
         json_patch::merge(&mut fleet, &json!({"status": {"plan": plan}}));
         fleet
     };
-    let said = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().said;
+    let message = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().message;
     let active = rejected(json!({"state": "Active"}));
-    assert_eq!(said(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
-    assert_eq!(said(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
+    assert_eq!(message(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
+    assert_eq!(message(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
     let mut repair = active.clone();
     repair["status"]["rollout"]["ownRevisions"] = json!(true);
-    assert_eq!(said(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
+    assert_eq!(message(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
     let mut again = active;
     json_patch::merge(&mut again, &annotations(("windlass.dev/retry", "p0")));
     assert_eq!(
-        said(&again),
+        message(&again),
         "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
     );
 }
@@ -243,7 +243,7 @@ fn a_task_that_is_complete_is_not_said_to_be_skipped() {
     let verb = Verb::Skip { task: Some("p1-1".to_owned()) };
     let change = change(&verb, Kind::Fleet, &complete, now()).unwrap();
     assert_eq!(
-        (change.write, change.said.as_str()),
+        (change.write, change.message.as_str()),
         (None, "unchanged: task p1-1 (await-caught-up) is complete")
     );
 }
@@ -278,9 +278,9 @@ fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
     }
 }
 
-fn kept(number: i64, image: &str) -> Kept {
+fn stored(number: i64, image: &str) -> StoredRevision {
     let data = json!({"image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
-    Kept {
+    StoredRevision {
         name: format!("db-{number}"),
         number,
         made_at: Some(now() - chrono::TimeDelta::hours(10 - number)),
@@ -289,8 +289,8 @@ fn kept(number: i64, image: &str) -> Kept {
     }
 }
 
-fn three() -> Vec<Kept> {
-    vec![kept(1, "db:0"), kept(2, "db:1"), kept(3, "db:2")]
+fn three() -> Vec<StoredRevision> {
+    vec![stored(1, "db:0"), stored(2, "db:1"), stored(3, "db:2")]
 }
 
 fn image_set(change: &Change) -> String {
@@ -305,8 +305,8 @@ fn image_set(change: &Change) -> String {
 
 #[test]
 fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() {
-    // The second revision was aborted: what came before it is what ran last.
-    let ended = |number: i64, image: &str, outcome: &str| json!({"targetHash": kept(number, image).data.rollout_hash(""), "outcome": outcome});
+    // The second revision was aborted: the one before it ran last.
+    let ended = |number: i64, image: &str, outcome: &str| json!({"targetHash": stored(number, image).data.rollout_hash(""), "outcome": outcome});
     let history =
         json!([ended(1, "db:0", "Complete"), ended(2, "db:1", "Aborted"), ended(3, "db:2", "Complete")]);
     let at = |current: &str| {
@@ -323,18 +323,18 @@ fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() 
         let change = rollback(&at(current), &three(), to).unwrap();
         assert_eq!(image_set(&change), expected, "{current} {to:?}");
     }
-    // Traffic has moved, and history does not tell of that plan yet.
-    let from = kept(1, "db:0").data.rollout_hash("");
+    // Traffic has moved, and the plan is not in the history yet.
+    let from = stored(1, "db:0").data.rollout_hash("");
     let retiring = fleet(&json!({"status": {"currentRevision": "db-3", "history": [],
         "rollout": {"stage": "Retiring", "cause": "TemplateChanged", "fromHash": from}}}));
     assert_eq!(image_set(&rollback(&retiring, &three(), None).unwrap()), "db:0");
     let refused = [
         (at("db-2"), three(), Some("9"), "see windlass history"),
         (at(""), three(), None, "nothing has completed yet"),
-        (at("db-3"), vec![kept(3, "db:2")], None, "name one with --to"),
+        (at("db-3"), vec![stored(3, "db:2")], None, "name one with --to"),
     ];
-    for (fleet, kept, to, expected) in refused {
-        let error = rollback(&fleet, &kept, to).unwrap_err();
+    for (fleet, stored, to, expected) in refused {
+        let error = rollback(&fleet, &stored, to).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -364,10 +364,10 @@ p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: di
 
 #[test]
 fn the_way_back_from_the_first_release_is_to_what_the_fleet_was_created_at() {
-    let hash = |number: i64, image: &str| kept(number, image).data.rollout_hash("");
+    let hash = |number: i64, image: &str| stored(number, image).data.rollout_hash("");
     let first = json!([{"fromHash": hash(2, "db:1"), "targetHash": hash(3, "db:2"), "outcome": "Complete"}]);
     let released = fleet(&json!({"status": {"rollout": null, "currentRevision": "db-3", "history": first}}));
-    let change = rollback(&released, &[kept(2, "db:1"), kept(3, "db:2")], None).unwrap();
+    let change = rollback(&released, &[stored(2, "db:1"), stored(3, "db:2")], None).unwrap();
     assert_eq!(image_set(&change), "db:1");
 }
 
@@ -380,16 +380,16 @@ fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is
         fleet
     };
     let promoting = || json!({"cause": "TemplateChanged", "stage": "Promoting"});
-    let said = rollback(&amid("db:2", promoting()), &three(), None).unwrap().said;
+    let message = rollback(&amid("db:2", promoting()), &three(), None).unwrap().message;
     assert!(
-        said.starts_with("rolled back to revision 2") && said.contains("once traffic has moved"),
-        "{said}"
+        message.starts_with("rolled back to revision 2") && message.contains("once traffic has moved"),
+        "{message}"
     );
     for rollout in [promoting(), json!({"cause": "Superseded", "stage": "Updating"})] {
         let again = rollback(&amid("db:1", rollout), &three(), None).unwrap();
-        assert_eq!(again.write, None, "{}", again.said);
+        assert_eq!(again.write, None, "{}", again.message);
     }
-    // Nodes that are restarted, or put right, are no way back.
+    // A restart or repair is no rollback.
     let restarted = json!({"cause": "RestartRequested", "stage": "Updating"});
     let asked = rollback(&amid("db:1", restarted), &three(), None);
     assert!(asked.is_err_and(|error| error.contains("name one with --to")));
@@ -411,14 +411,14 @@ fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() 
         let again = again(object);
         let words =
             ["was already rolled back to revision 2 (asked by alice at 2030-01-01T12:00:00Z)", "--to"];
-        assert!(words.iter().all(|word| again.said.contains(word)), "{}", again.said);
+        assert!(words.iter().all(|word| again.message.contains(word)), "{}", again.message);
         assert_eq!(again.write, None);
     };
     is_again(&object);
     object["status"]["plan"]["id"] = json!("p3");
     object["status"]["rollout"] = json!({"cause": "TemplateChanged", "stage": "Updating"});
     is_again(&object);
-    // A pause and what comes after it are no other wish, nor is a restart that was aborted.
+    // A pause and a resume are no other request, nor is an aborted restart.
     for paused in [Verb::Pause, Verb::Resume] {
         let change = change(&paused, Kind::Fleet, &object, now()).unwrap();
         written(&mut object, &change);
@@ -433,20 +433,20 @@ fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() 
     is_again(&object);
     assert_eq!(image_set(&rollback(&object, &three(), Some("1")).unwrap()), "db:0", "another by its name");
 
-    // The way back was given up.
+    // The rollback was given up.
     let mut rejected = object.clone();
     rejected["status"]["currentRevision"] = json!("db-3");
     assert_eq!(image_set(&again(&rejected)), "db:2");
-    // Somebody else changed the template.
+    // Another person changed the template.
     let mut applied = object.clone();
     applied["spec"]["template"]["spec"]["image"] = json!("db:2");
     assert_eq!(image_set(&again(&applied)), "db:1");
-    // And back.
+    // And changed it back.
     let mut returned = object.clone();
     let entries = [ended("p5", 2, 3, "Complete"), ended("p6", 3, 2, "Complete")];
     returned["status"]["history"].as_array_mut().unwrap().extend(entries);
     assert_eq!(image_set(&again(&returned)), "db:2");
-    // What an older Windlass recorded does not say where to.
+    // The record of an older Windlass lacks the revision.
     let asked = json!({"verb": "rollback", "by": "alice", "at": "2030-01-01T12:00:00Z"}).to_string();
     object["metadata"]["annotations"]["windlass.dev/asked"] = json!(asked);
     assert_eq!(image_set(&again(&object)), "db:2");
@@ -458,39 +458,46 @@ fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
         let rollout = json!({"cause": "TemplateChanged", "stage": "Promoting", "recipe": recipe});
         fleet(&json!({"status": {"rollout": rollout, "currentRevision": "db-2"}}))
     };
-    let said = |recipe: &str| rollback(&amid(recipe), &three(), None).unwrap().said;
-    let immediately = said("BlueGreenImmediate");
+    let message = |recipe: &str| rollback(&amid(recipe), &three(), None).unwrap().message;
+    let immediately = message("BlueGreenImmediate");
     assert!(
         immediately.contains("the new nodes run") && immediately.contains("cannot be taken back"),
         "{immediately}"
     );
-    assert!(!said("BlueGreen").contains("the new nodes run"));
+    assert!(!message("BlueGreen").contains("the new nodes run"));
 }
 
 #[test]
 fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
-    let of = |id: Option<&str>, kept: Kept| Kept { build_id: id.map(str::to_owned), ..kept };
-    let hash = |number: i64, image: &str, id: &str| kept(number, image).data.rollout_hash(id);
+    let of = |id: Option<&str>, stored: StoredRevision| StoredRevision {
+        build_id: id.map(str::to_owned),
+        ..stored
+    };
+    let hash = |number: i64, image: &str, id: &str| stored(number, image).data.rollout_hash(id);
     let history = json!([{"fromHash": hash(1, "db:1", "one"), "targetHash": hash(2, "db:2", "two"), "outcome": "Complete"}]);
     let released = fleet(&json!({"spec": {"unsafeCustomBuildID": "two"},
         "status": {"rollout": null, "currentRevision": "db-2", "history": history}}));
-    let two = of(Some("two"), kept(2, "db:2"));
-    for (id, image, said) in [
+    let two = of(Some("two"), stored(2, "db:2"));
+    for (id, image, message) in [
         (Some("one"), "db:1", "build ID one"),
         (Some("one"), "db:2", "build ID one"),
         (Some(""), "db:1", "without unsafeCustomBuildID"),
     ] {
-        let change = rollback(&released, &[of(id, kept(1, image)), two.clone()], Some("1")).unwrap();
-        assert!(change.said.contains(said), "{}", change.said);
+        let change = rollback(&released, &[of(id, stored(1, image)), two.clone()], Some("1")).unwrap();
+        assert!(change.message.contains(message), "{}", change.message);
         let mut object = released.clone();
         written(&mut object, &change);
         assert_eq!(object["spec"]["unsafeCustomBuildID"], id.unwrap());
         assert_eq!(object["spec"]["template"]["spec"]["image"], image);
     }
-    // Without a name it is to what ran before, whatever its ID.
-    let before = rollback(&released, &[of(Some("one"), kept(1, "db:1")), two.clone()], None).unwrap();
-    assert!(before.said.contains("revision 1") && before.said.contains("build ID one"), "{}", before.said);
-    let unknown = rollback(&released, &[of(None, kept(1, "db:1")), two], Some("1")).unwrap_err();
+    // Without a name it goes to what ran before, whatever its ID.
+    let before = rollback(&released, &[of(Some("one"), stored(1, "db:1")), two.clone()], None).unwrap();
+    assert!(
+        before.message.contains("revision 1") && before.message.contains("build ID one"),
+        "{}",
+        before.message
+    );
+    let unknown = rollback(&released, &[of(None, stored(1, "db:1")), two], Some("1")).unwrap_err();
     assert!(
         unknown.contains("spec.unsafeCustomBuildID") && unknown.contains("controllerrevision db-1"),
         "{unknown}"

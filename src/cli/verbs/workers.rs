@@ -1,4 +1,4 @@
-//! What the verbs change in a `WorkerDeployment`.
+//! The verbs of a `WorkerDeployment`.
 
 use chrono::{DateTime, Utc};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -11,10 +11,10 @@ use super::change::{self, Change, Verb, Write, annotation};
 use super::{Needs, VerbArgs, carry_out_on};
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 
-/// The task of a rollout that may be skipped, beside those of hooks.
+/// The task that may be skipped, besides those of hooks.
 const SKIPPABLE: &str = "run-gate";
 
-/// What a verb changes in a `WorkerDeployment`.
+/// Decides what a verb changes in a `WorkerDeployment`.
 pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
     match verb {
         Verb::Pause => Ok(change::paused(object, true)),
@@ -65,7 +65,7 @@ fn retry(object: &Value) -> Result<Change, String> {
     let is_named = |asked: &&str| asked.split('/').next() == Some(id);
     let value = match annotation(object, ANNOTATION_RETRY).filter(is_named) {
         None => id.to_owned(),
-        // The same again would be no change.
+        // Writing the same value again would change nothing.
         Some(asked) if object["status"]["spentRetry"] == asked => {
             let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
             format!("{id}/{}", count.saturating_add(1))
@@ -127,30 +127,30 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
 }
 
-/// Sets the template back to a revision that is kept, of each object that is named.
+/// Rolls back the template of each selected object to a stored revision.
 pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), String> {
-    let cluster = arguments.named.scope.cluster().await?;
+    let cluster = arguments.named.flags.cluster().await?;
     for located in arguments.named.located(&cluster).await? {
-        let kept = kept(&cluster.client, &located.namespace, &located.target.name).await?;
-        let decide = |_: &[super::revisions::Kept], object: &Value| back(object, &kept, to);
+        let stored = stored(&cluster.client, &located.namespace, &located.target.name).await?;
+        let decide = |_: &[super::revisions::StoredRevision], object: &Value| back(object, &stored, to);
         let done = carry_out_on(arguments, &cluster, &located, Needs::Object, decide).await?;
         crate::cli::print(&done)?;
     }
     Ok(())
 }
 
-/// The revisions of a `WorkerDeployment`, the oldest first.
-pub async fn kept(client: &kube::Client, namespace: &str, name: &str) -> Result<Vec<Value>, String> {
+/// The revisions of a `WorkerDeployment`, oldest first.
+pub async fn stored(client: &kube::Client, namespace: &str, name: &str) -> Result<Vec<Value>, String> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ControllerRevision"));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let params = ListParams::default().labels(&format!("{LABEL_WORKERS}={name}"));
     let list = api.list(&params).await.map_err(|error| format!("its revisions cannot be listed: {error}"))?;
-    let mut kept: Vec<Value> = list.items.into_iter().map(|item| json!(item)).collect();
-    kept.sort_by_key(|revision| revision["revision"].as_i64());
-    Ok(kept)
+    let mut stored: Vec<Value> = list.items.into_iter().map(|item| json!(item)).collect();
+    stored.sort_by_key(|revision| revision["revision"].as_i64());
+    Ok(stored)
 }
 
-/// The revisions of rollouts that completed, but for this one, the last first: what was rejected is nothing to go back to.
+/// The revisions of completed rollouts, except `wanted`, last first: a rejected one is no target of a rollback.
 fn completed_before(object: &Value, wanted: &str) -> Vec<String> {
     let owner = object["metadata"]["name"].as_str().unwrap_or_default();
     let history = object["status"]["history"].as_array().into_iter().flatten().rev();
@@ -159,24 +159,24 @@ fn completed_before(object: &Value, wanted: &str) -> Vec<String> {
     named.filter(|name| name != wanted).collect()
 }
 
-fn back(object: &Value, kept: &[Value], to: Option<&str>) -> Result<Change, String> {
+fn back(object: &Value, stored: &[Value], to: Option<&str>) -> Result<Change, String> {
     let status = &object["status"];
     let name = |revision: &Value| revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let wanted = status["updateRevision"].as_str().unwrap_or_default();
     let revision = match to {
-        Some(to) => {
-            kept.iter().find(|r| name(r) == to || r["revision"].as_i64().is_some_and(|n| n.to_string() == to))
-        }
-        // The last completed one, or, where that is wanted already, the one before it.
+        Some(to) => stored
+            .iter()
+            .find(|r| name(r) == to || r["revision"].as_i64().is_some_and(|n| n.to_string() == to)),
+        // The last completed one, or, if that is the target already, the one before it.
         None => match status["currentRevision"].as_str() {
-            Some(current) if current != wanted => kept.iter().find(|r| name(r) == current),
+            Some(current) if current != wanted => stored.iter().find(|r| name(r) == current),
             _ => completed_before(object, wanted)
                 .into_iter()
-                .find_map(|before| kept.iter().find(|revision| name(revision) == before)),
+                .find_map(|before| stored.iter().find(|revision| name(revision) == before)),
         },
     };
     let revision = revision.ok_or_else(|| {
-        let names: Vec<String> = kept.iter().map(name).collect();
+        let names: Vec<String> = stored.iter().map(name).collect();
         format!("there is no such revision to go back to; kept are: {}", names.join(", "))
     })?;
     let (template, id) =
@@ -188,13 +188,13 @@ fn back(object: &Value, kept: &[Value], to: Option<&str>) -> Result<Change, Stri
     }
     let is_manual = object["spec"]["rollout"]["strategy"] == "Manual";
     let asks = if is_manual { "; its strategy is Manual, so that it waits for windlass promote" } else { "" };
-    let said = format!(
+    let message = format!(
         "set back to {} (build ID {}){asks}",
         name(revision),
         revision["data"]["buildID"].as_str().unwrap_or_default()
     );
     let write = Write::Fields([("/spec/template", template), ("/spec/unsafeCustomBuildID", id)]);
-    Ok(Change::done("rollback", write, said))
+    Ok(Change::done("rollback", write, message))
 }
 
 #[cfg(test)]
@@ -276,13 +276,13 @@ mod tests {
             json!({"metadata": {"name": name}, "revision": number,
                 "data": {"template": {"spec": template}, "unsafeCustomBuildID": id, "buildID": name}})
         };
-        let kept = [revision("w-a", 1, "old", json!("blue")), revision("w-b", 2, "new", Value::Null)];
-        let write = back(&rolled(), &kept, None).unwrap().write.unwrap();
+        let stored = [revision("w-a", 1, "old", json!("blue")), revision("w-b", 2, "new", Value::Null)];
+        let write = back(&rolled(), &stored, None).unwrap().write.unwrap();
         let fields =
             [("/spec/template", json!({"spec": "old"})), ("/spec/unsafeCustomBuildID", json!("blue"))];
         assert_eq!(write, Write::Fields(fields));
-        assert_eq!(back(&rolled(), &kept, Some("2")).unwrap().write, None);
-        assert!(back(&rolled(), &kept, Some("9")).unwrap_err().contains("w-a, w-b"));
+        assert_eq!(back(&rolled(), &stored, Some("2")).unwrap().write, None);
+        assert!(back(&rolled(), &stored, Some("9")).unwrap_err().contains("w-a, w-b"));
     }
 
     #[test]
@@ -291,19 +291,19 @@ mod tests {
             json!({"metadata": {"name": format!("w-{}", hash.repeat(10))}, "revision": number,
                 "data": {"template": {"spec": hash}, "buildID": hash}})
         };
-        let kept = [revision("a", 1), revision("b", 2), revision("c", 3)];
+        let stored = [revision("a", 1), revision("b", 2), revision("c", 3)];
         let ended = |hash: &str, outcome: &str| json!({"targetHash": format!("v1:{}", hash.repeat(10)), "outcome": outcome});
         let object = json!({
             "metadata": {"name": "w"}, "spec": {"template": {"spec": "c"}},
             "status": {"currentRevision": "w-cccccccccc", "updateRevision": "w-cccccccccc",
                 "history": [ended("a", "Complete"), ended("b", "Failed"), ended("c", "Complete")]},
         });
-        let Some(Write::Fields([(_, template), _])) = back(&object, &kept, None).unwrap().write else {
+        let Some(Write::Fields([(_, template), _])) = back(&object, &stored, None).unwrap().write else {
             panic!()
         };
         assert_eq!(template, json!({"spec": "a"}));
         let mut first = object;
         first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
-        assert!(back(&first, &kept, None).unwrap_err().contains("no such revision"));
+        assert!(back(&first, &stored, None).unwrap_err().contains("no such revision"));
     }
 }

@@ -1,5 +1,4 @@
-//! What `windlass history` shows of a `WorkerDeployment`: the revisions that are kept, the versions that they are, and the
-//! plans that ended.
+//! The output of `windlass history` for a `WorkerDeployment`: its revisions, their versions, and the ended plans.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -19,8 +18,8 @@ fn image(revision: &Value) -> &str {
     revision["data"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
 }
 
-/// How a revision's version stands; empty where there is none any more. Under a build ID that was set by hand several revisions
-/// are one version, which is the latest of them.
+/// The state of a revision's version; empty if the version is gone. Under a fixed build ID several revisions are one
+/// version, which runs the latest of them.
 fn state<'a>(object: &'a Value, revision: &Value) -> &'a str {
     let versions = object["status"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_of_revision = |version: &&Value| {
@@ -30,12 +29,12 @@ fn state<'a>(object: &'a Value, revision: &Value) -> &'a str {
     versions.iter().find(is_of_revision).and_then(|version| version["state"].as_str()).unwrap_or_default()
 }
 
-/// The revisions, newest first, with what differs from the one before; then the plans that ended.
-pub fn table(object: &Value, kept: &[Value], now: DateTime<Utc>) -> String {
+/// The revisions, newest first, with the differences from the one before; then the ended plans.
+pub fn table(object: &Value, stored: &[Value], now: DateTime<Utc>) -> String {
     let status = &object["status"];
     let heads = ["REVISION", "NAME", "STATUS", "AGE", "BUILD", "VERSION", "IMAGE", "CHANGE"];
     let mut rows = vec![heads.map(str::to_owned)];
-    for (index, revision) in kept.iter().enumerate().rev() {
+    for (index, revision) in stored.iter().enumerate().rev() {
         let is = |field: &str| status[field].as_str() == Some(name(revision));
         let word = match (is("currentRevision"), is("updateRevision")) {
             (true, true) => "current",
@@ -43,7 +42,7 @@ pub fn table(object: &Value, kept: &[Value], now: DateTime<Utc>) -> String {
             (false, true) => "wanted",
             (false, false) => "",
         };
-        let change = match index.checked_sub(1).map(|before| &kept[before]) {
+        let change = match index.checked_sub(1).map(|before| &stored[before]) {
             Some(before) => drift::summary(&drift::between(&content(before), &content(revision)), SHOWN),
             None => "the oldest that is kept".to_owned(),
         };
@@ -68,12 +67,12 @@ fn content(revision: &Value) -> Value {
 }
 
 /// The revisions' names, a line each, newest first.
-pub fn names(kept: &[Value]) -> String {
-    kept.iter().rev().flat_map(|revision| ["controllerrevision.apps/", name(revision), "\n"]).collect()
+pub fn names(stored: &[Value]) -> String {
+    stored.iter().rev().flat_map(|revision| ["controllerrevision.apps/", name(revision), "\n"]).collect()
 }
 
-/// The revisions, oldest first, and the plans that ended, for a program.
-pub fn document(object: &Value, kept: &[Value]) -> Value {
+/// The revisions, oldest first, and the ended plans, as data.
+pub fn document(object: &Value, stored: &[Value]) -> Value {
     let status = &object["status"];
     let revision = |revision: &Value| {
         json!({
@@ -90,7 +89,7 @@ pub fn document(object: &Value, kept: &[Value]) -> Value {
     json!({
         "namespace": object["metadata"]["namespace"],
         "name": object["metadata"]["name"],
-        "revisions": kept.iter().map(revision).collect::<Vec<_>>(),
+        "revisions": stored.iter().map(revision).collect::<Vec<_>>(),
         "history": status["history"].as_array().cloned().unwrap_or_default(),
     })
 }
@@ -112,7 +111,7 @@ mod tests {
 
     #[test]
     fn each_revision_is_told_with_its_version_and_what_differs_and_then_each_plan() {
-        let kept = [revision(1, "v1-aa", "v1"), revision(2, "v2-bb", "v2"), revision(3, "v3-cc", "v3")];
+        let stored = [revision(1, "v1-aa", "v1"), revision(2, "v2-bb", "v2"), revision(3, "v3-cc", "v3")];
         let object = json!({
             "metadata": {"namespace": "shop", "name": "orders"},
             "status": {
@@ -129,7 +128,7 @@ mod tests {
         });
         let now = "2026-01-01T00:03:00Z".parse().unwrap();
         assert_eq!(
-            table(&object, &kept, now),
+            table(&object, &stored, now),
             "\
 REVISION   NAME       STATUS           AGE   BUILD   VERSION   IMAGE       CHANGE
 3          orders-3   wanted           3m    v3-cc   Ramping   orders:v3   template.spec.containers[name=worker].image changes from \"orders:v2\" to \"orders:v3\"
@@ -140,11 +139,11 @@ PLAN   RECIPE          TARGET   OUTCOME    ENDED    WHY
 abc    WorkerRollout   v2-bb    Complete   2m ago
 "
         );
-        let names = names(&kept);
+        let names = names(&stored);
         assert!(names.starts_with("controllerrevision.apps/orders-3\n"), "{names}");
-        let told = document(&object, &kept);
+        let printed = document(&object, &stored);
         let of = |index: usize| {
-            let one = &told["revisions"][index];
+            let one = &printed["revisions"][index];
             (
                 one["state"].as_str().unwrap(),
                 one["isCurrent"].as_bool().unwrap(),
@@ -155,6 +154,6 @@ abc    WorkerRollout   v2-bb    Complete   2m ago
             [of(0), of(1), of(2)],
             [("", false, false), ("Current", true, false), ("Ramping", false, true)]
         );
-        assert_eq!(told["history"][0]["outcome"], "Complete");
+        assert_eq!(printed["history"][0]["outcome"], "Complete");
     }
 }

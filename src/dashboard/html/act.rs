@@ -1,91 +1,94 @@
-//! What a button would do, and the form that does it.
+//! The page of a button: its effect, and the form that confirms it.
 
 use maud::{Markup, html};
 
 use super::Frame;
-use crate::dashboard::hands::{Button, Deed, MOST_OF_A_REASON, Refused, Rehearsed};
+use crate::dashboard::actions::{Action, Button, MAX_REASON_CHARS, Refused, Rehearsed};
 
-/// A deed that somebody asks about.
+/// A click that is to be confirmed.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The deed.
-    pub deed: &'a Deed,
-    /// The secret of forms.
+pub struct Confirmation<'a> {
+    /// The action.
+    pub action: &'a Action,
+    /// The CSRF token.
     pub form: &'a str,
-    /// Why, as they have written it already.
+    /// The reason, if already entered.
     pub reason: &'a str,
-    /// What was refused when they tried, if it was.
+    /// The refusal of the last attempt, if any.
     pub tried: Option<&'a Refused>,
 }
 
-impl Asked<'_> {
+impl Confirmation<'_> {
     fn path(&self) -> String {
-        format!("/fleets/{}/{}", self.deed.namespace, self.deed.name)
+        format!("/fleets/{}/{}", self.action.namespace, self.action.name)
     }
 }
 
-/// The page of a button: what it is for, what it would do, and a form.
+/// The page of a button: its purpose, its effect, and a form.
 #[must_use]
-pub fn act(asked: &Asked<'_>, answer: &Result<Rehearsed, Refused>) -> Markup {
-    let (deed, path) = (asked.deed, asked.path());
-    let title = format!("{} {}", deed.button.title(), deed.name);
+pub fn act(confirmation: &Confirmation<'_>, answer: &Result<Rehearsed, Refused>) -> Markup {
+    let (action, path) = (confirmation.action, confirmation.path());
+    let title = format!("{} {}", action.button.title(), action.name);
     let main = html! {
         h1 { (title) }
-        p { (deed.button.purpose()) }
-        @if let Some(tried) = asked.tried { p.refusal role="alert" { "It was not done: " (tried.sentence) } }
+        p { (action.button.purpose()) }
+        @if let Some(tried) = confirmation.tried { p.refusal role="alert" { "It was not done: " (tried.sentence) } }
         h2 { "What it would do" }
         @match answer {
             Ok(rehearsed) => {
-                p { "Once it is done: " strong { (rehearsed.said) } }
+                p { "Once it is done: " strong { (rehearsed.message) } }
                 @if !rehearsed.then.is_empty() { ul.then { @for line in &rehearsed.then { li { (line) } } } }
                 p.dim { "The API server was asked in a dry run. Nothing is changed yet." }
-                @if rehearsed.changes { (form(asked, &rehearsed.seal, false)) }
+                @if rehearsed.changes { (form(confirmation, &rehearsed.seal, false)) }
             }
             Err(refused) => {
                 p.refusal role="alert" { (refused.sentence) }
-                @if let Some(seal) = &refused.insist { (form(asked, seal, true)) }
+                @if let Some(seal) = &refused.insist { (form(confirmation, seal, true)) }
             }
         }
-        p { a href=(path) { "Back to " (deed.name) ", nothing is done" } }
+        p { a href=(path) { "Back to " (action.name) ", nothing is done" } }
     };
-    let crumbs =
-        [(deed.name.as_str(), path.clone()), (deed.button.title(), format!("{path}/{}", deed.button.word()))];
+    let crumbs = [
+        (action.name.as_str(), path.clone()),
+        (action.button.title(), format!("{path}/{}", action.button.word())),
+    ];
     Frame { title: &title, live: None, crumbs: &crumbs }.around(&main)
 }
 
-fn form(asked: &Asked<'_>, seal: &str, force: bool) -> Markup {
-    let deed = asked.deed;
-    let force = force || deed.force;
-    let class = if matches!(deed.button, Button::Abort | Button::Rollback | Button::Restart | Button::Skip) {
+fn form(confirmation: &Confirmation<'_>, seal: &str, force: bool) -> Markup {
+    let action = confirmation.action;
+    let force = force || action.force;
+    let class = if matches!(action.button, Button::Abort | Button::Rollback | Button::Restart | Button::Skip)
+    {
         "grave"
     } else {
         "plain"
     };
     html! {
-        form method="post" action={ (asked.path()) "/" (deed.button.word()) } {
-            input type="hidden" name="form" value=(asked.form);
+        form method="post" action={ (confirmation.path()) "/" (action.button.word()) } {
+            input type="hidden" name="form" value=(confirmation.form);
             input type="hidden" name="seal" value=(seal);
             @if force {
                 p { label { input type="checkbox" name="force" value="yes" required; " Write it here all the same" } }
             }
             p {
                 label for="reason" { "Why? It is recorded with your name, in the object, its history and an event." }
-                input #reason type="text" name="reason" maxlength=(MOST_OF_A_REASON) autocomplete="off" value=(asked.reason);
+                input #reason type="text" name="reason" maxlength=(MAX_REASON_CHARS) autocomplete="off" value=(confirmation.reason);
             }
-            button.(class) type="submit" { (deed.button.title()) " " (deed.name) }
+            button.(class) type="submit" { (action.button.title()) " " (action.name) }
         }
     }
 }
 
-/// What was done.
+/// The page after the action.
 #[must_use]
-pub fn told(deed: &Deed, said: &str) -> Markup {
-    let path = format!("/fleets/{}/{}", deed.namespace, deed.name);
-    let title = format!("{} {}", deed.button.title(), deed.name);
+pub fn done(action: &Action, message: &str) -> Markup {
+    let path = format!("/fleets/{}/{}", action.namespace, action.name);
+    let title = format!("{} {}", action.button.title(), action.name);
     let main = html! {
         h1 { (title) }
-        p.done role="status" { (deed.name) " " (said) }
-        p { a #back href=(path) { "Back to " (deed.name) } }
+        p.done role="status" { (action.name) " " (message) }
+        p { a #back href=(path) { "Back to " (action.name) } }
     };
-    Frame { title: &title, live: None, crumbs: &[(deed.name.as_str(), path.clone())] }.around(&main)
+    Frame { title: &title, live: None, crumbs: &[(action.name.as_str(), path.clone())] }.around(&main)
 }

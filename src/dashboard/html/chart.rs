@@ -1,9 +1,9 @@
-//! A plan as bars over time: a table whose bars are drawn, and told in words to who does not see them.
+//! A plan as bars over time: a table with drawn bars and, for screen readers, text.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-use super::{heard, task_sign};
+use super::{screen_reader_text, task_sign};
 use crate::engine::TaskState;
 use crate::report::chart::{Bar, Chart, Row, WIDTH};
 use crate::report::{age, clock_time};
@@ -16,7 +16,7 @@ pub(super) fn chart(chart: &Chart, now: DateTime<Utc>) -> Markup {
                 tr {
                     th scope="col" { "Of" }
                     th scope="col" {
-                        (heard("Tasks from"))
+                        (screen_reader_text("Tasks from"))
                         span.axis {
                             @for at in [chart.from, middle, chart.to] { time datetime=(at.to_rfc3339()) { (clock_time(at, now)) } " " }
                         }
@@ -56,7 +56,7 @@ fn words(bar: &Bar) -> String {
     format!("{}{words}, {}", name(bar), age(bar.took))
 }
 
-/// Tasks that stand beside one another are told apart by their shades.
+/// Adjacent tasks have different shades.
 fn class(bar: &Bar, index: usize) -> &'static str {
     match (bar.state, index % 2) {
         (TaskState::Complete, 0) => "done",

@@ -1,4 +1,4 @@
-//! One fleet: what it does, what it waits for, why, what comes next, what happened, and what can be done.
+//! The page of one fleet: its state, its causes, its forecast, its history, and its buttons.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
@@ -6,11 +6,11 @@ use maud::{Markup, html};
 use super::super::view::{FleetView, Next};
 use super::chart::chart;
 use super::task_sign;
-use super::{Frame, Part, heard, sections, sign, signed, silence, verdict_class, verdict_words};
+use super::{Frame, Part, screen_reader_text, sections, sign, signed, silence, verdict_class, verdict_words};
 use crate::foresight::{Foreseen, Outcome};
 use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time};
 
-/// The page of one fleet. `acts`: whether there is somebody who carries its buttons out.
+/// The page of one fleet. `acts`: true if it has buttons.
 #[must_use]
 pub fn fleet(view: &FleetView, acts: bool) -> Markup {
     let path = view.path();
@@ -23,14 +23,14 @@ pub fn fleet(view: &FleetView, acts: bool) -> Markup {
     Frame { title: &title, live: Some(&live), crumbs: &[(&title, path)] }.around(&main)
 }
 
-/// What changes of it.
+/// The parts that live updates replace.
 #[must_use]
 pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
     let named = |title: &str, part: Markup| html! { h2 { (title) } (part) };
-    // Each is there whatever there is to say, so that what comes later has its place.
+    // Empty parts are rendered too, so that later content has its place.
     vec![
         ("silence", silence(view.silent_since, view.now)),
-        ("said", said(&view.report)),
+        ("said", announcement(&view.report)),
         ("head", head(view)),
         ("do", if acts { buttons(view) } else { commands(view) }),
         ("nodes", named("Nodes", tree(view))),
@@ -46,8 +46,8 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
     ]
 }
 
-/// What a screen reader says when it changes: no numbers that count seconds.
-fn said(report: &FleetReport) -> Markup {
+/// The text for screen readers when it changes, without running seconds.
+fn announcement(report: &FleetReport) -> Markup {
     html! {
         p.heard role="status" {
             (report.name) ": " (verdict_words(report.verdict)) ", " (report.summary)
@@ -93,7 +93,7 @@ fn tasks(plan: &PlanReport) -> Markup {
                 li.(class) {
                     span aria-hidden="true" { (sign) " " }
                     (task.type_) @if !task.hook.is_empty() { " " (task.hook) }
-                    (heard(words))
+                    (screen_reader_text(words))
                 }
             }
         }
@@ -121,7 +121,7 @@ fn buttons(view: &FleetView) -> Markup {
     }
 }
 
-/// A page that changes nothing says how it is done elsewhere.
+/// A read-only page shows the commands instead.
 fn commands(view: &FleetView) -> Markup {
     let report = &view.report;
     if view.buttons.is_empty() {
@@ -215,7 +215,7 @@ fn next(view: &FleetView) -> Markup {
     }
 }
 
-/// What was foreseen, as `windlass plan` says it.
+/// A forecast, as `windlass plan` prints it.
 pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
     let sign = |action: &str| match action {
         "Create" => ("+", "made"),
@@ -235,7 +235,7 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
                         dd {
                             @for node in wave.nodes.iter().take(NAMES) {
                                 @let (sign, words) = sign(&node.action);
-                                span.node { (sign) (node.name) (heard(words)) } " "
+                                span.node { (sign) (node.name) (screen_reader_text(words)) } " "
                             }
                             @if wave.nodes.len() > NAMES { span.dim { "and " (wave.nodes.len() - NAMES) " more" } }
                         }

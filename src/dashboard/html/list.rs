@@ -1,4 +1,4 @@
-//! All fleets, the ill first.
+//! All fleets, unhealthy ones first.
 
 use maud::{Markup, html};
 
@@ -13,7 +13,7 @@ pub fn list(view: &ListView) -> Markup {
     Frame { title: "Fleets", live: Some("/live"), crumbs: &[] }.around(&main)
 }
 
-/// What changes of it.
+/// The parts that live updates replace.
 #[must_use]
 pub fn parts(view: &ListView) -> Vec<Part> {
     let ill = view.fleets.iter().filter(|fleet| verdict_class(fleet.verdict) == "ill").count();

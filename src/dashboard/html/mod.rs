@@ -1,5 +1,5 @@
-//! How the page looks: views in, HTML out. All of it can be read without a script; what changes is in parts, each with an ID,
-//! so that a script can put a new one in the place of the old.
+//! Renders views as HTML. The page works without scripts; what changes is in parts with IDs, so that a script can
+//! replace them.
 
 mod act;
 mod chart;
@@ -13,12 +13,12 @@ use maud::{DOCTYPE, Markup, html};
 use crate::engine::TaskState;
 use crate::report::{Health, Verdict, clock_time, task_glyph};
 
-pub use act::{Asked, act, told};
+pub use act::{Confirmation, act, done};
 pub use fleet::{fleet, parts as parts_of_fleet};
 pub use list::{list, parts as parts_of_list};
 pub use nodes::nodes;
 
-/// A part of a page: its ID, and what is in it.
+/// A part of a page: its ID and its content.
 pub type Part = (&'static str, Markup);
 
 /// The page's style.
@@ -26,13 +26,13 @@ pub const STYLE: &str = include_str!("style.css");
 /// The page's script.
 pub const SCRIPT: &str = include_str!("page.js");
 
-/// A whole page.
+/// A complete page.
 struct Frame<'a> {
-    /// What stands in the browser's tab.
+    /// The title of the browser tab.
     title: &'a str,
-    /// Where changes of it are told, if they are.
+    /// The path of its live updates, if any.
     live: Option<&'a str>,
-    /// What stands above it: words with their addresses.
+    /// The breadcrumbs: labels with their paths.
     crumbs: &'a [(&'a str, String)],
 }
 
@@ -72,27 +72,26 @@ impl Frame<'_> {
     }
 }
 
-/// The parts of a page, each in its section.
+/// The parts, each in its section.
 fn sections(parts: &[Part]) -> Markup {
     html! { @for (id, part) in parts { section id=(id) { (part) } } }
 }
 
-/// A page that says one thing.
+/// A page with a single message.
 #[must_use]
 pub fn message(title: &str, sentence: &str) -> Markup {
     let main = html! { h1 { (title) } p { (sentence) } };
     Frame { title, live: None, crumbs: &[] }.around(&main)
 }
 
-/// The same, with the way back to where it was asked for.
+/// The same, with a link back.
 #[must_use]
 pub fn message_with_way_back(title: &str, sentence: &str, back: &str) -> Markup {
     let main = html! { h1 { (title) } p { (sentence) } p { a href=(back) { "Back" } } };
     Frame { title, live: None, crumbs: &[] }.around(&main)
 }
 
-/// What stands above all else while nothing is heard of the API server; its part is there all the same, so that it has
-/// its place.
+/// The banner while the API server does not answer; rendered empty otherwise, to keep its place.
 fn silence(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
     let Some(since) = since else { return Markup::default() };
     html! {
@@ -104,8 +103,8 @@ fn silence(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// What is only heard.
-fn heard(text: &str) -> Markup {
+/// Text for screen readers only.
+fn screen_reader_text(text: &str) -> Markup {
     html! { span.heard { (text) } }
 }
 
@@ -127,7 +126,7 @@ fn verdict_words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A node's sign, its class, and what it means.
+/// A node's glyph, its class, and its meaning.
 fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
     let (class, words) = match health {
         Health::Failed => ("ill", "cannot run"),
@@ -140,13 +139,13 @@ fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
     (health.glyph(), class, words)
 }
 
-/// A sign that is seen, and said in words to who does not see it.
+/// A glyph, with its meaning for screen readers.
 fn signed(health: Health) -> Markup {
     let (sign, class, words) = sign(health);
-    html! { span.sign.(class) aria-hidden="true" { (sign) } (heard(words)) }
+    html! { span.sign.(class) aria-hidden="true" { (sign) } (screen_reader_text(words)) }
 }
 
-/// A task's sign, its class, and what it means.
+/// A task's glyph, its class, and its meaning.
 fn task_sign(state: TaskState) -> (&'static str, &'static str, &'static str) {
     let (class, words) = match state {
         TaskState::Pending => ("dim", " not begun"),

@@ -1,4 +1,4 @@
-//! Every node of a fleet by its name, a page of them at a time.
+//! All nodes of a fleet by name, in pages.
 
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
@@ -7,7 +7,7 @@ use super::super::view::{PAGE, path};
 use super::{Frame, signed, silence};
 use crate::report::{FleetReport, clock_time};
 
-/// The nodes of a fleet: the page of this number, from 1.
+/// The nodes on this page, from 1.
 #[must_use]
 pub fn nodes(
     report: &FleetReport,

@@ -97,7 +97,7 @@ fn the_result_of_a_query_is_judged() {
 #[test]
 fn what_is_no_number_is_no_success() {
     let asked = |text| asked(text, &[("a", f64::NAN)]);
-    // Which of two is smaller cannot be told where one is no number, however it is asked.
+    // Comparisons with NaN have no result in either direction.
     for text in ["scalar < 0.05", "scalar >= 0.05", "!(scalar >= 0.05)", "result.all(r, r.value < 0.05)"] {
         assert!(asked(text).is_err(), "{text}");
     }
@@ -161,7 +161,7 @@ fn nothing_that_is_written_ends_the_process() {
         "text.substring(-1) == ''".to_owned(),
     ];
     for text in texts {
-        // Either way will do; it must only come back.
+        // Any result will do, as long as it returns.
         let _ = answered(&text, 200, "{}");
     }
 }
@@ -171,7 +171,7 @@ fn nothing_that_is_evaluated_takes_long_or_much() {
     let list: Vec<u8> = vec![1; 30_000];
     let body = json!(list).to_string();
     assert!(body.len() < 64 * 1024);
-    // A whole list of what an answer can hold is no problem.
+    // A list as long as an answer can hold is within the budget.
     assert_eq!(answered("body.all(a, a == 1 || a > 3)", 200, &body), Ok(true));
     for text in [
         "body.all(a, body.all(b, a == b))",

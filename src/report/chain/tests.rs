@@ -1,4 +1,4 @@
-//! Chains over the reports' own fleet.
+//! Chains of the fleet that the report's tests use.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn a_chain_leads_from_the_condition_to_the_kubelets_words_and_ends_in_commands()
     seen.pods.insert("db-2-0".into(), std::sync::Arc::new(Observed::read(&pod)));
     let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
     assert_eq!(culprit(&report), Some("db-2"));
-    let event = Happened {
+    let event = TimelineEntry {
         about: "Pod db-2-0".into(),
         reason: "Failed".into(),
         note: "Failed to pull image".into(),
@@ -54,7 +54,7 @@ fn a_chain_leads_from_the_condition_to_the_kubelets_words_and_ends_in_commands()
     );
 }
 
-fn pod_of(node: &str, image: &str, said: &serde_json::Value) -> ObservedPod {
+fn pod_of(node: &str, image: &str, status: &serde_json::Value) -> ObservedPod {
     let annotations: serde_json::Map<String, serde_json::Value> =
         MadeFor { hash: "v1:a".into(), image: "db:1.2".into(), main_container: "db".into() }
             .to_annotations()
@@ -63,7 +63,7 @@ fn pod_of(node: &str, image: &str, said: &serde_json::Value) -> ObservedPod {
             .collect();
     let mut pod = json!({"metadata": {"name": format!("{node}-0"), "namespace": "prod", "annotations": annotations},
         "spec": {"containers": [{"name": "db", "image": image}]}, "status": {"phase": "Running"}});
-    json_patch::merge(&mut pod, said);
+    json_patch::merge(&mut pod, status);
     ObservedPod::read(&pod)
 }
 
@@ -71,8 +71,8 @@ fn pod_of(node: &str, image: &str, said: &serde_json::Value) -> ObservedPod {
 fn a_pod_that_a_hand_changed_is_told_of_and_may_be_made_anew() {
     let node = ObservedNode::read(&nodes()[2]);
     let waits = json!({"status": {"containerStatuses": [{"name": "db", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
-    let explained = |image: &str, said: &serde_json::Value| {
-        let chain = of_node(&node, SeenPod::Is(&pod_of("db-2", image, said)), &[]);
+    let explained = |image: &str, status: &serde_json::Value| {
+        let chain = of_node(&node, SeenPod::Is(&pod_of("db-2", image, status)), &[]);
         let changed =
             chain.links.into_iter().map(|link| link.says).find(|says| says.contains("a hand or a webhook"));
         (changed, chain.remedies.into_iter().map(|remedy| remedy.command).collect::<Vec<_>>())
@@ -84,7 +84,7 @@ fn a_pod_that_a_hand_changed_is_told_of_and_may_be_made_anew() {
     assert!(commands.contains(&"kubectl delete pod db-2-0 -n prod".to_owned()), "{commands:?}");
     let (changed, commands) = explained("db:1.2", &waits);
     assert!(changed.is_none() && !commands.iter().any(|c| c.contains("delete")), "{commands:?}");
-    // What runs well nobody has to make anew: admission may have pinned the image.
+    // A healthy pod needs no replacement: admission may have pinned the image.
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     let (changed, commands) = explained("db@sha256:0", &ready);
     assert!(changed.is_some() && !commands.iter().any(|c| c.contains("delete")), "{commands:?}");
@@ -95,7 +95,7 @@ fn a_pod_that_is_not_made_is_explained_by_what_is_said_of_its_set_and_one_that_n
  {
     let node = ObservedNode::read(&nodes()[2]);
     let note = "create Pod db-2-0 in StatefulSet db-2 failed error: pods \"db-2-0\" is forbidden: exceeded quota: few";
-    let event = Happened {
+    let event = TimelineEntry {
         about: "StatefulSet db-2".into(),
         reason: "FailedCreate".into(),
         note: note.into(),
@@ -170,17 +170,17 @@ fn what_waits_for_a_person_says_how_to_go_on() {
     };
     let condition = |type_: &str, status: &str, reason: &str| json!([{"type": type_, "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T04:00:00Z"}]);
     let quiet = json!({"unconverged": []});
-    let said = |conditions| first(json!({"rollout": quiet, "conditions": conditions}), false);
+    let status = |conditions| first(json!({"rollout": quiet, "conditions": conditions}), false);
     assert_eq!(
-        said(condition("UpToDate", "Unknown", "ReadyToPromote")).as_deref(),
+        status(condition("UpToDate", "Unknown", "ReadyToPromote")).as_deref(),
         Some("windlass promote nd/db -n prod")
     );
     assert_eq!(
-        said(condition("UpToDate", "False", "Aborted")).as_deref(),
+        status(condition("UpToDate", "False", "Aborted")).as_deref(),
         Some("windlass retry nd/db -n prod")
     );
     assert_eq!(
-        said(condition("UpToDate", "False", "InvalidSpec")).as_deref(),
+        status(condition("UpToDate", "False", "InvalidSpec")).as_deref(),
         Some("kubectl edit nd/db -n prod")
     );
     assert_eq!(

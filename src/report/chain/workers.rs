@@ -1,15 +1,15 @@
-//! Why a `WorkerDeployment` is as it is.
+//! Explains why a `WorkerDeployment` is in its state.
 
 use serde_json::Value;
 use windlass_temporal::api::{VersionRecord, VersionState, WorkerDeploymentStatus};
 
-use super::{Chain, Happened, pod_words, telling};
+use super::{Chain, TimelineEntry, pod_words, telling};
 use crate::api::{Condition, TaskType};
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{PlanState, TaskState};
 use crate::report::WorkersReport;
 
-/// The version whose workers stand most in the way, if any's do: the wanted one, else one that has work to do.
+/// The version whose workers block the rollout most, if any do: the target, else one that takes tasks.
 #[must_use]
 pub fn version_in_the_way(report: &WorkersReport) -> Option<&VersionRecord> {
     let is_short = |version: &&VersionRecord| {
@@ -24,29 +24,29 @@ pub fn version_in_the_way(report: &WorkersReport) -> Option<&VersionRecord> {
     Some(if is_wanted(&first) { first } else { short.find(is_wanted).unwrap_or(first) })
 }
 
-/// Explains a `WorkerDeployment`, as the API server has it. `pod`: the worst of the version that is
-/// [in the way](version_in_the_way), with the events about it.
+/// Explains a raw `WorkerDeployment`. `pod`: the worst pod of the [blocking version](version_in_the_way), with its
+/// events.
 #[must_use]
 pub fn of_workers(
     object: &Value,
     report: &WorkersReport,
     pod: Option<&ObservedPod>,
-    events: &[Happened],
+    events: &[TimelineEntry],
 ) -> Chain {
     let mut chain = Chain::default();
     let target = format!("wwd/{} -n {}", report.name, report.namespace);
     let status: WorkerDeploymentStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
-    let said = telling(&status.conditions);
+    let telling_conditions = telling(&status.conditions);
     let of = format!("WorkerDeployment {}", report.name);
-    for condition in &said {
+    for condition in &telling_conditions {
         chain.add_condition(of.clone(), condition);
     }
-    if said.is_empty() {
+    if telling_conditions.is_empty() {
         chain.add(0, &of, &report.summary, None);
     }
     plan(&mut chain, report, &target);
     workers(&mut chain, report, pod, events);
-    for condition in said {
+    for condition in telling_conditions {
         offer_for(&mut chain, condition, report, &target);
     }
     if object["metadata"]["deletionTimestamp"].is_string() {
@@ -79,7 +79,7 @@ fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
     }
 }
 
-fn workers(chain: &mut Chain, report: &WorkersReport, pod: Option<&ObservedPod>, events: &[Happened]) {
+fn workers(chain: &mut Chain, report: &WorkersReport, pod: Option<&ObservedPod>, events: &[TimelineEntry]) {
     let Some(version) = version_in_the_way(report) else { return };
     let VersionRecord { build_id, state, ready, replicas, .. } = version;
     let says = format!("{state:?}, {ready} of {replicas} workers are ready");
@@ -165,8 +165,12 @@ mod tests {
         let mut object = ramping();
         json_patch::merge(&mut object, change);
         let report = WorkersReport::of(&object, now);
-        let event =
-            Happened { about: "Pod p".into(), reason: "Failed".into(), note: "no image".into(), at: now };
+        let event = TimelineEntry {
+            about: "Pod p".into(),
+            reason: "Failed".into(),
+            note: "no image".into(),
+            at: now,
+        };
         let pod = pod.map(ObservedPod::read);
         let chain = of_workers(
             &object,

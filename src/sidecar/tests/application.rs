@@ -1,4 +1,4 @@
-//! What the sidecar's server makes of the application beside it.
+//! The sidecar server's queries to its application.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn halt_at(sidecar: &Sidecar, height: i64) -> (u16, Value) {
     sidecar.post(json!({"id": "halt", "type": "halt-at-height", "params": {"height": height}})).await
 }
 
-/// Heavier than what is read, and fine otherwise.
+/// Exceeds the limit, but valid otherwise.
 fn padded(answer: &str) -> String {
     format!("{}{answer}", " ".repeat(64 * 1024))
 }

@@ -22,7 +22,7 @@ fn impatient() -> HttpSidecar {
     HttpSidecar::new(Duration::from_millis(150)).unwrap()
 }
 
-/// The error of each of the three questions.
+/// The error of each of the three requests.
 async fn errors(client: &HttpSidecar, url: &str) -> [SidecarError; 3] {
     [
         client.status(url).await.unwrap_err(),
@@ -31,7 +31,7 @@ async fn errors(client: &HttpSidecar, url: &str) -> [SidecarError; 3] {
     ]
 }
 
-/// The errors of the two questions whose answers are read.
+/// The errors of the two requests whose answers are parsed.
 async fn reading_errors(client: &HttpSidecar, url: &str) -> [SidecarError; 2] {
     [client.status(url).await.unwrap_err(), client.task(url, "a").await.unwrap_err()]
 }
@@ -229,7 +229,7 @@ async fn a_mock_stands_in_for_it() {
 fn a_proxy_of_the_environment_is_not_asked() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let proxy = format!("http://{nobody}");
-    // Variables belong to a process: another test is run again in one that has them.
+    // Variables belong to a process: another test runs again in one that has them.
     let test = concat!(module_path!(), "::client_and_server_understand_each_other");
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test.split_once("::").unwrap().1])

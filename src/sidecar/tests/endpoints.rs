@@ -1,4 +1,4 @@
-//! The sidecar's endpoints, without an application beside it.
+//! The sidecar's endpoints, without an application.
 
 use serde_json::json;
 

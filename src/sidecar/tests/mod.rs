@@ -1,5 +1,5 @@
-//! The sidecar's server and client over real connections on loopback. Here stand the servers that the
-//! tests start: a sidecar, and a server whose answers are played.
+//! The sidecar's server and client over loopback connections, and the tests' servers: a sidecar, and a server with
+//! scripted answers.
 
 mod application;
 mod client;
@@ -42,12 +42,12 @@ async fn free_port() -> (TcpListener, String) {
     (listener, url)
 }
 
-/// A URL at which nothing listens.
+/// A URL without a listener.
 async fn dead_url() -> String {
     free_port().await.1
 }
 
-/// A sidecar's server, which stops when this is dropped.
+/// A sidecar's server, stopped on drop.
 struct Sidecar {
     url: String,
     stop: Option<oneshot::Sender<()>>,
@@ -124,7 +124,7 @@ struct Script {
     heard: Arc<Mutex<Vec<Heard>>>,
 }
 
-/// A server that gives one answer to whatever it is asked, and stops when this is dropped.
+/// A server with one scripted answer, stopped on drop.
 struct Played {
     url: String,
     script: Script,
@@ -197,7 +197,7 @@ async fn play(
     }
 }
 
-/// A file that goes when this is dropped.
+/// A file, deleted on drop.
 struct File(PathBuf);
 
 impl File {

@@ -1,4 +1,4 @@
-//! How the server ends, and how a request does.
+//! The shutdown of the server, and time-outs of requests.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_stopped_server_answers_what_it_was_asked_and_ends() {
 async fn a_stopped_server_does_not_wait_for_ever_for_a_request_to_arrive() {
     let mut sidecar = Sidecar::serve(SidecarServer::with_request_timeout(&args(), 10 * LONG).unwrap()).await;
     let _open = half_a_request(&sidecar).await;
-    // Let the server accept it before it is told to stop.
+    // Let the server accept it before the shutdown.
     tokio::time::sleep(Duration::from_millis(50)).await;
     sidecar.stop();
     timeout(LONG, &mut sidecar.serving).await.unwrap().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A sidecar whose tasks are guarded by a token.
+//! A sidecar whose tasks require a token.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The buttons, and who carries them out.
+//! The buttons, and the interface of their implementation.
 
 use async_trait::async_trait;
 
@@ -6,34 +6,34 @@ use crate::api::{NodeDeploymentStatus, Stage};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{Plan, PlanState};
 
-/// The longest reason: it is kept in an annotation, and told in an event. The form says so, too.
-pub(super) const MOST_OF_A_REASON: usize = 200;
+/// The longest reason, in characters: it goes into an annotation and an event. The form states it too.
+pub(super) const MAX_REASON_CHARS: usize = 200;
 
 /// A button: a verb of the command line.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Button {
-    /// Begin nothing more.
+    /// Pause rollouts.
     Pause,
-    /// Go on.
+    /// Resume rollouts.
     Resume,
     /// Move traffic to the new nodes.
     Promote,
-    /// Say that a hook that waits for a person may go on.
+    /// Approve a hook that waits for a person.
     Approve,
     /// Stop the rollout where it is.
     Abort,
-    /// Go back to what ran before.
+    /// Roll back to what ran before.
     Rollback,
-    /// Try again what failed or was given up.
+    /// Retry what failed or was given up.
     Retry,
-    /// Go on without the task that is waited for.
+    /// Skip the current task.
     Skip,
     /// Restart every node, in waves.
     Restart,
 }
 
 impl Button {
-    /// All of them, in the order in which they stand.
+    /// All buttons, in order of display.
     pub const ALL: [Self; 9] = [
         Self::Pause,
         Self::Resume,
@@ -46,7 +46,7 @@ impl Button {
         Self::Restart,
     ];
 
-    /// The verb's word, as it is typed and as it stands in an address.
+    /// The verb, as in the command line and in the page's paths.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Button {
         }
     }
 
-    /// What stands on it.
+    /// The label.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Button {
         }
     }
 
-    /// What it is for.
+    /// What the button is for.
     #[must_use]
     pub fn purpose(self) -> &'static str {
         match self {
@@ -96,14 +96,14 @@ impl Button {
         }
     }
 
-    /// The verb of this word.
+    /// The button with this verb.
     #[must_use]
     pub fn called(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|button| button.word() == word)
     }
 
-    /// Whether it is offered first: it does something, as far as the object tells. The others are there all the same, and
-    /// say why they do nothing. `plan`: that of the status, where it can be read.
+    /// True if the button would have an effect, judging by the object; those are shown first. The others explain why
+    /// they have none. `plan` is that of the status, if it can be read.
     #[must_use]
     pub fn suits(self, fleet: &ObservedFleet, plan: Option<&Plan>) -> bool {
         let status = &fleet.status;
@@ -132,54 +132,55 @@ fn waits_for_promotion(status: &NodeDeploymentStatus) -> bool {
     status.rollout.as_ref().is_some_and(|rollout| !rollout.entrant_set.is_empty() && waits(rollout.stage))
 }
 
-/// Whether the plan is at a task that may be skipped.
+/// True if the plan is at a task that may be skipped.
 fn awaits(plan: &Plan) -> bool {
     plan.current_task()
         .is_some_and(|task| matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height"))
 }
 
-/// What a person asks for.
+/// A click on a button.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Deed {
+pub struct Action {
     /// The fleet's namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What is to be done.
+    /// The button.
     pub button: Button,
-    /// What they looked at when they asked: nothing else is done. Empty where they have not looked yet.
+    /// The seal of the rehearsal that the user saw: the action fails if it would do something else. Empty before the
+    /// first rehearsal.
     pub seal: String,
-    /// Whether a field is written that another program applies from elsewhere.
+    /// True to write a field that another program applies.
     pub force: bool,
 }
 
-/// What a deed would do, as it was asked in a dry run.
+/// The effect of an action, from a dry run.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rehearsed {
-    /// What is said of it, in a few words.
-    pub said: String,
-    /// Whether it would change anything.
+    /// A short description.
+    pub message: String,
+    /// True if it would change anything.
     pub changes: bool,
-    /// What it comes to, a sentence or a line each.
+    /// The consequences, a sentence or line each.
     pub then: Vec<String>,
-    /// What it would do is this: to be handed back with the deed.
+    /// Identifies the effect; the action passes it back.
     pub seal: String,
 }
 
-/// Why a deed is not done.
+/// Why an action was not carried out.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub sentence: String,
-    /// Where it is done if that is insisted on: what it would do, to be handed back with the deed.
+    /// The seal with which the action can be forced, if it can.
     pub insist: Option<String>,
 }
 
-/// Who carries the buttons out.
+/// Carries out the buttons' actions.
 #[async_trait]
-pub trait Hands: Send + Sync {
-    /// Says what a deed would do, without doing it: the API server is asked in a dry run.
-    async fn rehearse(&self, deed: &Deed) -> Result<Rehearsed, Refused>;
-    /// Does it, and says what was done.
-    async fn carry_out(&self, deed: &Deed, reason: Option<&str>) -> Result<String, Refused>;
+pub trait Actions: Send + Sync {
+    /// Describes the effect of an action, with a dry run on the API server.
+    async fn rehearse(&self, action: &Action) -> Result<Rehearsed, Refused>;
+    /// Carries out an action. Returns a message.
+    async fn carry_out(&self, action: &Action, reason: Option<&str>) -> Result<String, Refused>;
 }

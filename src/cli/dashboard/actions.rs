@@ -1,5 +1,5 @@
-//! The page's buttons, carried out as the command line's verbs are: one guarded patch, with the rights of whoever runs the
-//! page.
+//! The page's buttons, run like the command line's verbs: one guarded patch each, with the rights of the user who
+//! runs the page.
 
 use async_trait::async_trait;
 use kube::Client;
@@ -11,34 +11,34 @@ use crate::cli::plan;
 use crate::cli::target::{Kind, Located, Target};
 use crate::cli::text::Line;
 use crate::cli::verbs::change::{Change, Write, change};
-use crate::cli::verbs::revisions::{self, Kept};
+use crate::cli::verbs::revisions::{self, StoredRevision};
 use crate::cli::verbs::{Carried, How, Needs, Refusal, Verb, carry};
 use crate::clock::SharedClock;
-use crate::dashboard::{Button, Deed, Hands, Refused, Rehearsed};
+use crate::dashboard::{Action, Actions, Button, Refused, Rehearsed};
 use crate::foresight::{self, Outcome, foresee};
 use crate::revision::hash::hex;
 
-/// Hands that write with one's own rights.
-pub struct Own {
+/// Runs actions with the user's own rights.
+pub struct VerbActions {
     client: Client,
     clock: SharedClock,
 }
 
-impl Own {
+impl VerbActions {
     pub fn new(client: Client, clock: SharedClock) -> Self {
         Self { client, clock }
     }
 
-    async fn carry(&self, deed: &Deed, how: How<'_>, seal: Option<&str>) -> Result<Carried, Refused> {
-        let target = Target { kind: Kind::Fleet, name: deed.name.clone() };
-        let located = Located { target, namespace: deed.namespace.clone() };
-        let needs = if deed.button == Button::Rollback { Needs::Revisions } else { Needs::Object };
+    async fn carry(&self, action: &Action, how: How<'_>, seal: Option<&str>) -> Result<Carried, Refused> {
+        let target = Target { kind: Kind::Fleet, name: action.name.clone() };
+        let located = Located { target, namespace: action.namespace.clone() };
+        let needs = if action.button == Button::Rollback { Needs::Revisions } else { Needs::Object };
         let now = || self.clock.now();
-        let decide = |kept: &[Kept], object: &Value| {
-            let change = decided(deed.button, kept, object, self.clock.now())?;
+        let decide = |stored: &[StoredRevision], object: &Value| {
+            let change = decided(action.button, stored, object, self.clock.now())?;
             match seal {
                 Some(looked_at)
-                    if change.write.is_some() && looked_at != self::seal(deed.button, &change, object) =>
+                    if change.write.is_some() && looked_at != self::seal(action.button, &change, object) =>
                 {
                     Err("it changed since you looked: what this would do by now is said below".to_owned())
                 }
@@ -52,18 +52,18 @@ impl Own {
             }
             Refusal::Owned(sentence, meant) => {
                 let (change, object) = &*meant;
-                Refused { sentence, insist: Some(self::seal(deed.button, change, object)) }
+                Refused { sentence, insist: Some(self::seal(action.button, change, object)) }
             }
         })
     }
 
-    /// What a change would lead to, in the words of `windlass plan`.
-    async fn foreseen(&self, deed: &Deed, carried: &Carried) -> Vec<String> {
+    /// The effect of a change, in the words of `windlass plan`.
+    async fn foreseen(&self, action: &Action, carried: &Carried) -> Vec<String> {
         let patch = merge_patch(&wishes(&carried.before), &wishes(&carried.after));
         let change = foresight::Change::Merge(patch);
-        let asked = foresee(&self.client, &deed.namespace, &deed.name, &change, self.clock.now()).await;
+        let asked = foresee(&self.client, &action.namespace, &action.name, &change, self.clock.now()).await;
         match asked {
-            // An annotation alone changes no field, and may be what a rollout waits for.
+            // An annotation changes no field, but a rollout may wait for it.
             Ok(foreseen) if foreseen.outcome == Outcome::Nothing && foreseen.happens.is_empty() => Vec::new(),
             Ok(foreseen) => {
                 // The first line names the fleet; the others are indented under it.
@@ -76,29 +76,29 @@ impl Own {
 }
 
 #[async_trait]
-impl Hands for Own {
-    async fn rehearse(&self, deed: &Deed) -> Result<Rehearsed, Refused> {
-        let how = How { reason: None, dry_run: true, force: deed.force };
-        let carried = self.carry(deed, how, None).await?;
+impl Actions for VerbActions {
+    async fn rehearse(&self, action: &Action) -> Result<Rehearsed, Refused> {
+        let how = How { reason: None, dry_run: true, force: action.force };
+        let carried = self.carry(action, how, None).await?;
         let changes = carried.change.write.is_some();
-        let then = if changes { self.foreseen(deed, &carried).await } else { Vec::new() };
+        let then = if changes { self.foreseen(action, &carried).await } else { Vec::new() };
         Ok(Rehearsed {
-            said: carried.change.said.clone(),
+            message: carried.change.message.clone(),
             changes,
             then,
-            seal: seal(deed.button, &carried.change, &carried.before),
+            seal: seal(action.button, &carried.change, &carried.before),
         })
     }
 
-    async fn carry_out(&self, deed: &Deed, reason: Option<&str>) -> Result<String, Refused> {
-        let how = How { reason, dry_run: false, force: deed.force };
-        self.carry(deed, how, Some(&deed.seal)).await.map(|carried| carried.change.said)
+    async fn carry_out(&self, action: &Action, reason: Option<&str>) -> Result<String, Refused> {
+        let how = How { reason, dry_run: false, force: action.force };
+        self.carry(action, how, Some(&action.seal)).await.map(|carried| carried.change.message)
     }
 }
 
 fn decided(
     button: Button,
-    kept: &[Kept],
+    stored: &[StoredRevision],
     object: &Value,
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<Change, String> {
@@ -111,13 +111,13 @@ fn decided(
         Button::Retry => Verb::Retry,
         Button::Skip => Verb::Skip { task: None },
         Button::Restart => Verb::Restart,
-        Button::Rollback => return revisions::rollback(object, kept, None),
+        Button::Rollback => return revisions::rollback(object, stored, None),
     };
     change(&verb, Kind::Fleet, object, now)
 }
 
-/// What a click does, in so few words that a form can hand it back: what is written, and a digest of all that tells what
-/// comes of that. Clicks that do the same now and later have one seal; when a restart is asked for is no part of it.
+/// A digest of a click's meaning, short enough for a form to carry: what it writes, and what decides the effect. Two
+/// clicks with the same effect have the same seal, so the time of a restart is not part of it.
 fn seal(button: Button, change: &Change, object: &Value) -> String {
     let written = match (&change.back_to, &change.write) {
         (_, None) => return String::new(),
@@ -133,21 +133,21 @@ fn seal(button: Button, change: &Change, object: &Value) -> String {
     format!("{written} {}", hex(&digest[..8]))
 }
 
-/// What a click comes to beside what it writes: which object it is, what that asks for, and where its rollout is. How far
-/// its nodes are is no part of it: that changes by the second, and nobody clicks for it.
+/// The input of the seal besides the write: the object, its spec and annotations, and the stage of its rollout. The
+/// progress of nodes is not part of it: it changes every second and is not what the user decides on.
 fn meaning(button: Button, change: &Change, object: &Value) -> Value {
     let (meta, status) = (&object["metadata"], &object["status"]);
-    // To stop means the same whatever is under way, and is not to fail because something moves.
+    // A pause means the same in every state, and must not fail because something changed.
     if button == Button::Pause {
         return json!([meta["uid"]]);
     }
     let (plan, rollout) = (&status["plan"], &status["rollout"]);
-    // The others that wait, or would, come and go; a task's ID says which is meant.
-    let said = Some(&change.said).filter(|_| !matches!(button, Button::Approve | Button::Skip));
+    // Which others wait changes all the time; the task's ID identifies the one that is meant.
+    let message = Some(&change.message).filter(|_| !matches!(button, Button::Approve | Button::Skip));
     json!([
         meta["uid"],
         object["spec"],
-        said,
+        message,
         [plan["id"], plan["recipe"], plan["state"] == "Active"],
         [rollout["targetHash"], rollout["entrantSet"]],
         [status["activeSet"], status["lastCompletedRolloutHash"], status["restartedAt"]],
@@ -155,12 +155,12 @@ fn meaning(button: Button, change: &Change, object: &Value) -> Value {
     ])
 }
 
-/// What a person wants of an object: its spec and its annotations.
+/// The desired state of an object: its spec and its annotations.
 fn wishes(object: &Value) -> Value {
     json!({"metadata": {"annotations": object["metadata"]["annotations"]}, "spec": object["spec"]})
 }
 
-/// The merge patch that makes one object of another.
+/// The merge patch that turns `before` into `after`.
 fn merge_patch(before: &Value, after: &Value) -> Value {
     let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return after.clone() };
     let mut patch = Map::new();
@@ -210,7 +210,7 @@ mod tests {
         assert_ne!(of(Button::Pause, "a", "00"), of(Button::Abort, "a", "00"));
     }
 
-    /// A fleet for which each button but the way back does something.
+    /// A fleet for which every button except Roll back does something.
     fn standing() -> Value {
         json!({
             "metadata": {"uid": "u", "resourceVersion": "7", "generation": 3},
@@ -228,7 +228,7 @@ mod tests {
         })
     }
 
-    /// The same, with this merged into it.
+    /// The same fleet, with `changes` merged.
     fn with(changes: &Value) -> Value {
         let mut object = standing();
         json_patch::merge(&mut object, changes);
@@ -238,15 +238,15 @@ mod tests {
     const AT: &str = "2026-01-01T00:00:00Z";
 
     fn sealed(button: Button, object: &Value) -> String {
-        let kept: Vec<Kept> =
-            ["db-1", "db-2"].iter().enumerate().map(|(index, name)| kept(name, index)).collect();
-        seal(button, &decided(button, &kept, object, AT.parse().unwrap()).unwrap(), object)
+        let stored: Vec<StoredRevision> =
+            ["db-1", "db-2"].iter().enumerate().map(|(index, name)| stored(name, index)).collect();
+        seal(button, &decided(button, &stored, object, AT.parse().unwrap()).unwrap(), object)
     }
 
-    fn kept(name: &str, index: usize) -> Kept {
+    fn stored(name: &str, index: usize) -> StoredRevision {
         let spec = serde_json::from_value(json!({"image": format!("db:1.{index}"),
             "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}));
-        Kept {
+        StoredRevision {
             name: name.to_owned(),
             number: i64::try_from(index).unwrap() + 1,
             made_at: None,
